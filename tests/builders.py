@@ -30,15 +30,32 @@ def amounts(**named: str | int) -> dict[str, int]:
     return {names.get(key, key): parse_amount(key, str(value)) for key, value in named.items()}
 
 
-def node(name: str, cpu: str = "1", memory: str = "4Gi", pods: int = 110, *, group: str = "", zone: str = "",
-         labels: Mapping[str, str] | None = None, taints: Iterable[Taint] = (), ready: bool = True,
-         ready_since: float = OLD, created: float = OLD, **more: Any) -> Node:
+def node(
+    name: str,
+    cpu: str = "1",
+    memory: str = "4Gi",
+    pods: int = 110,
+    *,
+    group: str = "",
+    zone: str = "",
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[Taint] = (),
+    ready: bool = True,
+    ready_since: float = OLD,
+    created: float = OLD,
+    **more: Any,
+) -> Node:
     """A ready node. group: whose it is, for `snapshot`; more: any other field of Node, or extra=amounts(...)."""
     offers = {**amounts(cpu=cpu, memory=memory, pods=pods), **more.pop("extra", {})}
     named = {HOSTNAME_LABEL: name, **({ZONE: zone} if zone else {}), **(labels or {})}
     fields: dict[str, Any] = {
-        "labels": named, "allocatable": offers, "capacity": offers, "uid": f"uid-{name}", "taints": tuple(taints),
-        "provider_id": f"test://{group or 'none'}/{name}", "created": created,
+        "labels": named,
+        "allocatable": offers,
+        "capacity": offers,
+        "uid": f"uid-{name}",
+        "taints": tuple(taints),
+        "provider_id": f"test://{group or 'none'}/{name}",
+        "created": created,
         "conditions": (Condition("Ready", "True" if ready else "False", "", ready_since),),
     }
     return Node(name=name, **{**fields, **more})
@@ -72,34 +89,79 @@ class ClusterBuilder:
         self.daemonsets: list[DaemonSet] = []
         self.more: dict[str, Any] = {}
 
-    def cls(self, cpu: str | int = 0, memory: str | int = 0, *, owner: str | None = "rs", namespace: str = "default",
-            kind: str = "ReplicaSet", **more: Any) -> int:
+    def cls(
+        self,
+        cpu: str | int = 0,
+        memory: str | int = 0,
+        *,
+        owner: str | None = "rs",
+        namespace: str = "default",
+        kind: str = "ReplicaSet",
+        **more: Any,
+    ) -> int:
         """The index of a class; owner None is a bare pod."""
         requests = {k: v for k, v in {**amounts(cpu=cpu, memory=memory), **more.pop("extra", {})}.items() if v}
-        made = PodClass(namespace=namespace, requests=requests, labels=more.pop("labels", {"app": owner or "bare"}),
-                        owner=Owner(kind, owner, f"uid-{owner}") if owner else None, **more)
+        made = PodClass(
+            namespace=namespace,
+            requests=requests,
+            labels=more.pop("labels", {"app": owner or "bare"}),
+            owner=Owner(kind, owner, f"uid-{owner}") if owner else None,
+            **more,
+        )
         if made not in self.classes:
             self.classes.append(made)
         return self.classes.index(made)
 
-    def pending(self, count: int, cpu: str | int = 0, memory: str | int = 0, *, name: str = "p", created: float = OLD,
-                **more: Any) -> ClusterBuilder:
+    def pending(
+        self,
+        count: int,
+        cpu: str | int = 0,
+        memory: str | int = 0,
+        *,
+        name: str = "p",
+        created: float = OLD,
+        **more: Any,
+    ) -> ClusterBuilder:
         """Pods the scheduler refused."""
         cls = self.cls(cpu, memory, **more)
         namespace = self.classes[cls].namespace
-        self.pods += [Pod(namespace, f"{name}-{len(self.pods) + at:05d}", f"uid-{name}-{at}", cls, created=created,
-                          phase="Pending", scheduled="False", scheduled_reason="Unschedulable") for at in range(count)]
+        self.pods += [
+            Pod(
+                namespace,
+                f"{name}-{len(self.pods) + at:05d}",
+                f"uid-{name}-{at}",
+                cls,
+                created=created,
+                phase="Pending",
+                scheduled="False",
+                scheduled_reason="Unschedulable",
+            )
+            for at in range(count)
+        ]
         return self
 
-    def running(self, on: str, count: int = 1, cpu: str | int = 0, memory: str | int = 0, *, name: str = "r",
-                created: float = OLD, pod: Mapping[str, Any] | None = None, **more: Any) -> ClusterBuilder:
+    def running(
+        self,
+        on: str,
+        count: int = 1,
+        cpu: str | int = 0,
+        memory: str | int = 0,
+        *,
+        name: str = "r",
+        created: float = OLD,
+        pod: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> ClusterBuilder:
         """Pods bound to a node. pod: further fields of Pod."""
         cls = self.cls(cpu, memory, **more)
         namespace = self.classes[cls].namespace
         for _ in range(count):
             fields: dict[str, Any] = {"node": on, "created": created, "phase": "Running", "scheduled": "True"}
-            self.pods.append(Pod(namespace, f"{name}-{len(self.pods):05d}", f"uid-{len(self.pods)}", cls,
-                                 **{**fields, **(pod or {})}))
+            self.pods.append(
+                Pod(
+                    namespace, f"{name}-{len(self.pods):05d}", f"uid-{len(self.pods)}", cls, **{**fields, **(pod or {})}
+                )
+            )
         return self
 
     def node(self, name: str, cpu: str = "1", memory: str = "4Gi", **more: Any) -> ClusterBuilder:
@@ -107,14 +169,30 @@ class ClusterBuilder:
         self.nodes.append(node(name, cpu, memory, **more))
         return self
 
-    def group(self, name: str, *, min: int = 0, max: int = 100, target: int | None = None,  # noqa: A002 - the field's word
-              template: Node | None = None, **more: Any) -> ClusterBuilder:
+    def group(
+        self,
+        name: str,
+        *,
+        min: int = 0,
+        max: int = 100,
+        target: int | None = None,  # noqa: A002 - the field's word
+        template: Node | None = None,
+        **more: Any,
+    ) -> ClusterBuilder:
         """A node group whose members are the nodes built with group=name; call it after them."""
         mine = [n for n in self.nodes if n.provider_id.startswith(f"test://{name}/")]
-        self.groups.append(NodeGroup(
-            id=name, provider="test", min=min, max=max, target=len(mine) if target is None else target,
-            instances=tuple(Instance(id=n.provider_id, handle=n.provider_id, node=n.name) for n in mine),
-            template=template, **more))
+        self.groups.append(
+            NodeGroup(
+                id=name,
+                provider="test",
+                min=min,
+                max=max,
+                target=len(mine) if target is None else target,
+                instances=tuple(Instance(id=n.provider_id, handle=n.provider_id, node=n.name) for n in mine),
+                template=template,
+                **more,
+            )
+        )
         return self
 
     def budget(self, name: str, allowed: int, selector: Any, namespace: str = "default") -> ClusterBuilder:
@@ -132,18 +210,43 @@ class ClusterBuilder:
     def snapshot(self) -> Snapshot:
         """The cluster as built."""
         kinds = tuple(sorted({c.kind for c in self.controllers}))
-        return Snapshot(cluster="test", taken_at=NOW, nodes=tuple(self.nodes), pods=tuple(self.pods),
-                        classes=tuple(self.classes), groups=tuple(self.groups), budgets=tuple(self.budgets),
-                        controllers=tuple(self.controllers), controller_kinds=kinds,
-                        daemonsets=tuple(self.daemonsets), **self.more)
+        return Snapshot(
+            cluster="test",
+            taken_at=NOW,
+            nodes=tuple(self.nodes),
+            pods=tuple(self.pods),
+            classes=tuple(self.classes),
+            groups=tuple(self.groups),
+            budgets=tuple(self.budgets),
+            controllers=tuple(self.controllers),
+            controller_kinds=kinds,
+            daemonsets=tuple(self.daemonsets),
+            **self.more,
+        )
 
-    def plan(self, memory: Memory | None = None, *, now: float = NOW, unneeded: float | None = None, seed: int = 0,
-             clock: Callable[[], float] | None = None, **options: Any) -> Plan:
+    def plan(
+        self,
+        memory: Memory | None = None,
+        *,
+        now: float = NOW,
+        unneeded: float | None = None,
+        seed: int = 0,
+        clock: Callable[[], float] | None = None,
+        **options: Any,
+    ) -> Plan:
         """What the planner makes of it."""
         return self.decide(memory, now=now, unneeded=unneeded, seed=seed, clock=clock, **options)[0]
 
-    def decide(self, memory: Memory | None = None, *, now: float = NOW, unneeded: float | None = None, seed: int = 0,
-               clock: Callable[[], float] | None = None, **options: Any) -> tuple[Plan, Memory]:
+    def decide(
+        self,
+        memory: Memory | None = None,
+        *,
+        now: float = NOW,
+        unneeded: float | None = None,
+        seed: int = 0,
+        clock: Callable[[], float] | None = None,
+        **options: Any,
+    ) -> tuple[Plan, Memory]:
         """The plan and the next memory."""
         policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options))
         return decide(self.snapshot(), policy, memory or Memory(), now, seed, assume_unneeded_for=unneeded, clock=clock)
@@ -166,8 +269,9 @@ def stays(plan: Plan) -> dict[str, str]:
 
 def expected(plan: Plan) -> dict[str, str]:
     """pod -> the node it was promised; `group/3` is the third new node of a group."""
-    return {pod: promise.node or f"{promise.group}/{promise.number}"
-            for promise in plan.promises for pod in promise.pods}
+    return {
+        pod: promise.node or f"{promise.group}/{promise.number}" for promise in plan.promises for pod in promise.pods
+    }
 
 
 def verdict(plan: Plan, pod: str = "") -> PodVerdict:
@@ -187,5 +291,9 @@ def tally(plan: Plan, pod: str = "") -> dict[str, int]:
 
 def coming(groups: Mapping[str, int]) -> Memory:
     """So many nodes of each group were asked for a minute ago."""
-    return Memory(groups={name: GroupMemory(target=count, request=ScaleUpRequest(count, NOW - 60, NOW + 840))
-                          for name, count in groups.items()})
+    return Memory(
+        groups={
+            name: GroupMemory(target=count, request=ScaleUpRequest(count, NOW - 60, NOW + 840))
+            for name, count in groups.items()
+        }
+    )

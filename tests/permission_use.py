@@ -16,14 +16,27 @@ from chalicelib.store.errors import StoreUnavailable
 from infra.emulators.aws_faults import Faults, lost_answer
 
 
-def operations_of_every_provider(store: Store, now: float, word: str, due_in: float = 0.0,
-                                 cluster: str = "shop") -> None:
+def operations_of_every_provider(
+    store: Store, now: float, word: str, due_in: float = 0.0, cluster: str = "shop"
+) -> None:
     """Planned and never sent, as by a pass that died: the sweeper sends them, and executors carry them out."""
     lease = store.leases.acquire(cluster, "a-pass", 1.0)
     memory = store.memory.load(cluster)
-    planned = [Operation(id=f"grow-{word}-{name}", cluster=cluster, provider=name, group=f"no-group-of-{name}",
-                         kind=Kind.GROW, plan="plan-1", created_at=now, from_size=0, to_size=1, due_at=now + due_in)
-               for name in PROVIDERS]
+    planned = [
+        Operation(
+            id=f"grow-{word}-{name}",
+            cluster=cluster,
+            provider=name,
+            group=f"no-group-of-{name}",
+            kind=Kind.GROW,
+            plan="plan-1",
+            created_at=now,
+            from_size=0,
+            to_size=1,
+            due_at=now + due_in,
+        )
+        for name in PROVIDERS
+    ]
     store.memory.save(cluster, memory, memory, planned, lease)
     store.leases.release(lease)
 
@@ -55,7 +68,12 @@ def unused(judges: Sequence[Any], not_played: frozenset[str] = frozenset()) -> l
     AssertionError where more was used than is granted.
     """
     used = {(function, sid, asked.action) for judge in judges for function, sid, asked in judge.used}
-    granted = {(function, statement.sid, action) for function, statements in judges[0].roles.items()
-               for statement in statements for action in statement.actions if action not in not_played}
+    granted = {
+        (function, statement.sid, action)
+        for function, statements in judges[0].roles.items()
+        for statement in statements
+        for action in statement.actions
+        if action not in not_played
+    }
     assert used <= granted
     return sorted(granted - used)

@@ -108,8 +108,13 @@ def eks_token(name: str, region: str) -> Secret:
         request.headers[_CLUSTER_HEADER] = name
 
     client.meta.events.register("before-sign.sts.GetCallerIdentity", name_the_cluster)
-    url = _ask(f"EKS cluster {name}", client.generate_presigned_url,
-               ClientMethod="get_caller_identity", ExpiresIn=_SIGNED_FOR, HttpMethod="GET")
+    url = _ask(
+        f"EKS cluster {name}",
+        client.generate_presigned_url,
+        ClientMethod="get_caller_identity",
+        ExpiresIn=_SIGNED_FOR,
+        HttpMethod="GET",
+    )
     return Secret(_TOKEN_PREFIX + base64.urlsafe_b64encode(url.encode()).decode().rstrip("="))
 
 

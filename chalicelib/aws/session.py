@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from botocore.session import Session
 
 
-_ONE_AT_A_TIME = threading.Lock()       # botocore's create_client is not thread-safe
+_ONE_AT_A_TIME = threading.Lock()  # botocore's create_client is not thread-safe
 
 
 def client(service: str, *, region: str | None = None, endpoint: str | None = None, **config: Any) -> Any:
@@ -31,7 +31,8 @@ def client(service: str, *, region: str | None = None, endpoint: str | None = No
     found_from = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
     with _ONE_AT_A_TIME:
         return _session(found_from).create_client(
-            service, region_name=region or None, endpoint_url=endpoint, config=Config(**config))
+            service, region_name=region or None, endpoint_url=endpoint, config=Config(**config)
+        )
 
 
 @lru_cache(maxsize=1)

@@ -47,8 +47,11 @@ def run(args: argparse.Namespace) -> int:
     try:
         version = store.policies.put(policy.name, text, digest(text), before, webhook=policy.webhook.secret)
     except PolicyChanged as error:
-        raise BadInput(policy.name, f"somebody else has just stored another version ({error})",
-                       "look at it with outscaler get policy, then apply again") from None
+        raise BadInput(
+            policy.name,
+            f"somebody else has just stored another version ({error})",
+            "look at it with outscaler get policy, then apply again",
+        ) from None
     try:
         facts: dict[str, str | int | float | bool] = {"version": version, "digest": digest(text)}
         store.journal.append(policy.name, JournalEntry(at=time.time(), kind="policy", facts=facts))
@@ -69,8 +72,9 @@ def _switch_on(args: argparse.Namespace, policy: Policy) -> None:
 
 
 def _difference(old: str, new: str, name: str, before: int | None) -> str:
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), f"{name} version {before or 0}",
-                                 f"{name} as given", lineterm="")
+    lines = difflib.unified_diff(
+        old.splitlines(), new.splitlines(), f"{name} version {before or 0}", f"{name} as given", lineterm=""
+    )
     return "\n".join(lines)
 
 

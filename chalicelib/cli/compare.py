@@ -60,9 +60,12 @@ def as_document(pair: Pair) -> dict[str, Any]:
     """Both plans as `plan` prints each, with the compared options as they are in it; and what differs."""
     return {
         "plans": [
-            {"options": {name: _shown(policy, name) for name in pair.options},
-             "plan": plan_output.as_document(decided.plan, decided.timings, pair.case.assumed)}
-            for policy, decided in zip(pair.policies, pair.decided, strict=True)],
+            {
+                "options": {name: _shown(policy, name) for name in pair.options},
+                "plan": plan_output.as_document(decided.plan, decided.timings, pair.case.assumed),
+            }
+            for policy, decided in zip(pair.policies, pair.decided, strict=True)
+        ],
         "difference": _difference(pair),
     }
 
@@ -79,18 +82,30 @@ def as_blocks(pair: Pair) -> list[Block]:
         *said,
         f"Cluster {pair.plans[0].cluster} at {format_time(pair.case.now)}: two plans.",
         Table(("", "first", "second"), tuple(totals), title="In all", right=frozenset({1, 2})),
-        Table(("group", "first", "second"), tuple(groups), title="Node groups",
-              empty="neither changes a group"),
-        Table(("what", "how many", "which"), tuple(pods), title="Where they differ",
-              empty="the same pods get a node in both"),
+        Table(("group", "first", "second"), tuple(groups), title="Node groups", empty="neither changes a group"),
+        Table(
+            ("what", "how many", "which"),
+            tuple(pods),
+            title="Where they differ",
+            empty="the same pods get a node in both",
+        ),
     ]
 
 
-_LISTS = (("onlyFirst", "pods with a node in the first only"), ("onlySecond", "pods with a node in the second only"),
-          ("unpriced", "groups and nodes without a price, counted as nothing"))
-_TOTALS = (("nodes", "new nodes"), ("pods", "pods that get a new node"), ("fitsExisting", "pods that fit"),
-           ("left", "pods that get none"), ("removals", "nodes removed"), ("cost", "cost of new nodes per hour"),
-           ("saved", "cost of removed nodes per hour"))
+_LISTS = (
+    ("onlyFirst", "pods with a node in the first only"),
+    ("onlySecond", "pods with a node in the second only"),
+    ("unpriced", "groups and nodes without a price, counted as nothing"),
+)
+_TOTALS = (
+    ("nodes", "new nodes"),
+    ("pods", "pods that get a new node"),
+    ("fitsExisting", "pods that fit"),
+    ("left", "pods that get none"),
+    ("removals", "nodes removed"),
+    ("cost", "cost of new nodes per hour"),
+    ("saved", "cost of removed nodes per hour"),
+)
 
 
 def _difference(pair: Pair) -> dict[str, Any]:
@@ -110,7 +125,8 @@ def _difference(pair: Pair) -> dict[str, Any]:
         "onlySecond": sorted(placed[1] - placed[0]),
     }
     if any(policy.prices is not None for policy in pair.policies) or any(
-            group.price for group in pair.case.snapshot.groups):
+        group.price for group in pair.case.snapshot.groups
+    ):
         costs = [cost(pair.case, policy, plan) for policy, plan in zip(pair.policies, plans, strict=True)]
         answer["cost"] = [round(each.added, 6) for each in costs]
         answer["saved"] = [round(each.saved, 6) for each in costs]
@@ -124,13 +140,16 @@ def _groups(plans: tuple[Plan, Plan]) -> list[dict[str, Any]]:
     gone = [Counter(removal.group for removal in plan.removals) for plan in plans]
     sizes = {verdict.group: verdict.target for plan in plans for verdict in plan.groups}
     names = sorted({name for side in ups for name in side} | {name for side in gone for name in side})
-    return [{
-        "group": name,
-        "from": next((side[name].from_size for side in ups if name in side), sizes.get(name, 0)),
-        "to": [side[name].to_size if name in side else sizes.get(name, 0) for side in ups],
-        "pods": [len(side[name].pods) if name in side else 0 for side in ups],
-        "removals": [side[name] for side in gone],
-    } for name in names]
+    return [
+        {
+            "group": name,
+            "from": next((side[name].from_size for side in ups if name in side), sizes.get(name, 0)),
+            "to": [side[name].to_size if name in side else sizes.get(name, 0) for side in ups],
+            "pods": [len(side[name].pods) if name in side else 0 for side in ups],
+            "removals": [side[name] for side in gone],
+        }
+        for name in names
+    ]
 
 
 def _change(group: dict[str, Any], at: int) -> str:
@@ -153,8 +172,7 @@ def cost(case: Case, policy: Policy, plan: Plan) -> Cost:
     sums = {"added": 0.0, "saved": 0.0}
     asked = {name: facts.group.price for name, facts in world.groups.items()}
     templates = {name: facts.template.node for name, facts in world.groups.items() if facts.template is not None}
-    moves = [("added", up.group, up.group, templates.get(up.group), up.to_size - up.from_size)
-             for up in plan.scale_ups]
+    moves = [("added", up.group, up.group, templates.get(up.group), up.to_size - up.from_size) for up in plan.scale_ups]
     moves += [("saved", removal.node, removal.group, nodes.get(removal.node), 1) for removal in plan.removals]
     for kind, name, group, node, count in moves:
         price = None if node is None else node_price(node, policy.prices, asked.get(group, 0.0))

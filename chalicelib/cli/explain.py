@@ -13,7 +13,9 @@ from chalicelib.cli.explain_view import Answer, Scene
 from chalicelib.cli.output import emit
 
 _KINDS: dict[str, Callable[[Scene, str], Answer]] = {
-    "pod": explain_pod.answer, "node": explain_node.answer, "group": explain_group.answer,
+    "pod": explain_pod.answer,
+    "node": explain_node.answer,
+    "group": explain_group.answer,
 }
 
 

@@ -39,27 +39,62 @@ def answer(scene: Scene, name: str) -> Answer:
         says.append(f"{len(gone)} of its nodes would be removed: {', '.join(removal.node for removal in gone)}.")
     known = scene.decided.memory.groups.get(name, GroupMemory())
     data: dict[str, Any] = {
-        "verdict": "grows" if grown is not None else "skipped" if verdict.skipped is not None else
-        "notChosen" if verdict.option_nodes else "helpsNoPod",
-        "provider": verdict.provider, "size": verdict.target, "min": verdict.min, "max": verdict.max,
-        "ready": verdict.ready, "upcoming": verdict.upcoming, "nodes": nodes,
-        **_option(verdict), **_memory(known, scene.case.now),
-        **({"growth": {"from": grown.from_size, "to": grown.to_size, "max": grown.max, "pods": list(grown.pods),
-                         **rule_output.growth_data(grown)}}
-           if grown is not None else {}),
+        "verdict": "grows"
+        if grown is not None
+        else "skipped"
+        if verdict.skipped is not None
+        else "notChosen"
+        if verdict.option_nodes
+        else "helpsNoPod",
+        "provider": verdict.provider,
+        "size": verdict.target,
+        "min": verdict.min,
+        "max": verdict.max,
+        "ready": verdict.ready,
+        "upcoming": verdict.upcoming,
+        "nodes": nodes,
+        **_option(verdict),
+        **_memory(known, scene.case.now),
+        **(
+            {
+                "growth": {
+                    "from": grown.from_size,
+                    "to": grown.to_size,
+                    "max": grown.max,
+                    "pods": list(grown.pods),
+                    **rule_output.growth_data(grown),
+                }
+            }
+            if grown is not None
+            else {}
+        ),
         **({"rules": [rule_output.rule_data(verdict, following) for verdict in rules]} if rules else {}),
         "promises": [{"number": number, "pods": pods} for number, pods in promised.items()],
         "removals": [removal.node for removal in gone],
-        "noHelpTo": [{"pods": list(pods), "reasons": [coded(reason) for reason in reasons]}
-                     for pods, reasons in refused],
+        "noHelpTo": [
+            {"pods": list(pods), "reasons": [coded(reason) for reason in reasons]} for pods, reasons in refused
+        ],
     }
-    return Answer("group", name, tuple(says), data, _facts(verdict, known, scene.case.now), (
-        Table(("group", "new node", "pods each", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"),
-        Table(("pods", "why not"), tuple((some(pods), sentences(reasons)) for pods, reasons in refused),
-              title="Pods it is no help to"),
-        rule_output.rules_table(rules, following),
-        Table(("node", "what becomes of it"), tuple((node, _fate(scene, node)) for node in nodes), title="Its nodes"),
-    ), weakening(plan, removal=False))
+    return Answer(
+        "group",
+        name,
+        tuple(says),
+        data,
+        _facts(verdict, known, scene.case.now),
+        (
+            Table(("group", "new node", "pods each", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"),
+            Table(
+                ("pods", "why not"),
+                tuple((some(pods), sentences(reasons)) for pods, reasons in refused),
+                title="Pods it is no help to",
+            ),
+            rule_output.rules_table(rules, following),
+            Table(
+                ("node", "what becomes of it"), tuple((node, _fate(scene, node)) for node in nodes), title="Its nodes"
+            ),
+        ),
+        weakening(plan, removal=False),
+    )
 
 
 def _id(name: str, snapshot: Snapshot) -> str:
@@ -89,15 +124,20 @@ def _growth(verdict: GroupVerdict, grown: ScaleUp | None) -> str:
 
 def _could(verdict: GroupVerdict) -> str:
     pods, nodes = verdict.option_pods, verdict.option_nodes
-    return (f"it could have taken {pods} pod{'' if pods == 1 else 's'} on {nodes} new node{'' if nodes == 1 else 's'}, "
-            f"waste {verdict.waste or 0.0:.2f}")
+    return (
+        f"it could have taken {pods} pod{'' if pods == 1 else 's'} on {nodes} new node{'' if nodes == 1 else 's'}, "
+        f"waste {verdict.waste or 0.0:.2f}"
+    )
 
 
 def _option(verdict: GroupVerdict) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if verdict.option_nodes:
-        found["option"] = {"nodes": verdict.option_nodes, "pods": verdict.option_pods,
-                           "waste": round(verdict.waste or 0.0, 4)}
+        found["option"] = {
+            "nodes": verdict.option_nodes,
+            "pods": verdict.option_pods,
+            "waste": round(verdict.waste or 0.0, 4),
+        }
     if verdict.skipped is not None:
         found["skipped"] = coded(verdict.skipped)
     return found
@@ -110,8 +150,13 @@ def _memory(known: GroupMemory, now: float) -> dict[str, Any]:
         found["waitingFor"] = {"nodes": known.request.increase, "expectedAt": format_time(known.request.expected_at)}
     failed = known.backoff
     if failed is not None and failed.until >= now:
-        found["backoff"] = {"until": format_time(failed.until), "class": failed.cls, "code": failed.code,
-                            "message": failed.message, "attempt": failed.attempt}
+        found["backoff"] = {
+            "until": format_time(failed.until),
+            "class": failed.cls,
+            "code": failed.code,
+            "message": failed.message,
+            "attempt": failed.attempt,
+        }
     return found
 
 
@@ -119,12 +164,18 @@ def _facts(verdict: GroupVerdict, known: GroupMemory, now: float) -> tuple[tuple
     kept = _memory(known, now)
     waiting, failed = kept.get("waitingFor"), kept.get("backoff")
     facts = (
-        ("provider", verdict.provider), ("size", f"{verdict.target}, {verdict.min} to {verdict.max}"),
-        ("ready nodes", str(verdict.ready)), ("on their way", str(verdict.upcoming or "")),
+        ("provider", verdict.provider),
+        ("size", f"{verdict.target}, {verdict.min} to {verdict.max}"),
+        ("ready nodes", str(verdict.ready)),
+        ("on their way", str(verdict.upcoming or "")),
         ("option", _could(verdict) if verdict.option_nodes else ""),
         ("waiting for", f"{waiting['nodes']} nodes until {waiting['expectedAt']}" if waiting else ""),
-        ("back-off", " ".join(filter(None, (f"until {failed['until']}:", failed["class"], failed["code"],
-                                            failed["message"]))) if failed else ""),
+        (
+            "back-off",
+            " ".join(filter(None, (f"until {failed['until']}:", failed["class"], failed["code"], failed["message"])))
+            if failed
+            else "",
+        ),
     )
     return tuple((name, value) for name, value in facts if value)
 

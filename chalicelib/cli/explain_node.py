@@ -35,19 +35,38 @@ def answer(scene: Scene, name: str) -> Answer:
     expected = on_node(plan, name)
     node = nodes.get(name)
     if node is None:
-        return Answer("node", name, (f"Node {name} is on its way; {len(expected)} pending pods are expected on it.",),
-                      {"verdict": "upcoming", "expected": expected}, tables=(_expected(expected),))
+        return Answer(
+            "node",
+            name,
+            (f"Node {name} is on its way; {len(expected)} pending pods are expected on it.",),
+            {"verdict": "upcoming", "expected": expected},
+            tables=(_expected(expected),),
+        )
     group = next((each for each in snapshot.groups if owns(each, node)), None)
     pods = [pod for pod in snapshot.pods if pod.node == name]
     says, data = _fate(scene, node)
     if expected:
         says = (*says, f"{len(expected)} pending pods are expected on it.")
     to: dict[str, str] = data.get("destinations", {})
-    data |= {"group": group.id if group else "", "ready": _is_ready(node), "unschedulable": node.unschedulable,
-             "allocatable": dict(sorted(node.allocatable.items())), "taints": [str(taint) for taint in node.taints],
-             **_filled(scene, node, group), "pods": [pod.key for pod in pods], "expected": expected}
-    return Answer("node", name, says, data, _facts(scene, node, data),
-                  (_pods(scene, pods, to), _expected(expected)), weakening(plan, removal=True, node=name))
+    data |= {
+        "group": group.id if group else "",
+        "ready": _is_ready(node),
+        "unschedulable": node.unschedulable,
+        "allocatable": dict(sorted(node.allocatable.items())),
+        "taints": [str(taint) for taint in node.taints],
+        **_filled(scene, node, group),
+        "pods": [pod.key for pod in pods],
+        "expected": expected,
+    }
+    return Answer(
+        "node",
+        name,
+        says,
+        data,
+        _facts(scene, node, data),
+        (_pods(scene, pods, to), _expected(expected)),
+        weakening(plan, removal=True, node=name),
+    )
 
 
 def _fate(scene: Scene, node: Node) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -58,15 +77,25 @@ def _fate(scene: Scene, node: Node) -> tuple[tuple[str, ...], dict[str, Any]]:
         evicting = len(removal.evict)
         what = f"evicting {evicting} pod{'' if evicting == 1 else 's'}" if evicting else "empty as it is"
         return (f"Node {name} would be removed now, {what}.",), {
-            "verdict": "removed", "how": removal.kind, "evict": list(removal.evict),
-            "destinations": dict(sorted(removal.destinations.items()))}
+            "verdict": "removed",
+            "how": removal.kind,
+            "evict": list(removal.evict),
+            "destinations": dict(sorted(removal.destinations.items())),
+        }
     stays = next((each for each in plan.unremovable if each.node == name), None)
-    open_ = next((each for each in scene.case.memory.operations
-                  if each.is_open and any(target.node == name for target in each.targets)), None)
+    open_ = next(
+        (
+            each
+            for each in scene.case.memory.operations
+            if each.is_open and any(target.node == name for target in each.targets)
+        ),
+        None,
+    )
     data: dict[str, Any] = {"verdict": "unneeded" if name in plan.unneeded else "stays"}
     why = sentence(stays.reason) if stays is not None else "the plan does not mention it"
-    says = [f"Node {name} is unneeded, and stays for now: {why}." if name in plan.unneeded
-            else f"Node {name} stays: {why}."]
+    says = [
+        f"Node {name} is unneeded, and stays for now: {why}." if name in plan.unneeded else f"Node {name} stays: {why}."
+    ]
     if open_ is not None:
         data |= {"verdict": "leaving", "operation": _operation(open_)}
         step = f"at step {open_.step or 'look'}, {open_.state.value}"
@@ -81,16 +110,26 @@ def _fate(scene: Scene, node: Node) -> tuple[tuple[str, ...], dict[str, Any]]:
 def _held(stays: NodeVerdict, cluster: str) -> tuple[list[str], dict[str, Any]]:
     """What holds it, until when, and what helps."""
     helps, until = remedy(stays.reason, cluster), due(stays.reason)
-    data = {"reason": coded(stays.reason), **({"holds": stays.pod} if stays.pod else {}),
-            **({"until": format_time(until)} if until else {}), **({"remedy": helps} if helps else {})}
+    data = {
+        "reason": coded(stays.reason),
+        **({"holds": stays.pod} if stays.pod else {}),
+        **({"until": format_time(until)} if until else {}),
+        **({"remedy": helps} if helps else {}),
+    }
     return [f"What helps: {helps}."] if helps else [], data
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    return {"id": operation.id, "kind": operation.kind.value, "state": operation.state.value,
-            "step": operation.step or "look", "attempt": operation.attempt, "plan": operation.plan,
-            "createdAt": format_time(operation.created_at),
-            **({"deadline": format_time(operation.deadline)} if operation.deadline else {})}
+    return {
+        "id": operation.id,
+        "kind": operation.kind.value,
+        "state": operation.state.value,
+        "step": operation.step or "look",
+        "attempt": operation.attempt,
+        "plan": operation.plan,
+        "createdAt": format_time(operation.created_at),
+        **({"deadline": format_time(operation.deadline)} if operation.deadline else {}),
+    }
 
 
 def _is_ready(node: Node) -> bool:
@@ -109,10 +148,18 @@ def _filled(scene: Scene, node: Node, group: NodeGroup | None) -> dict[str, Any]
     used = usage.of(node, ignore_daemonsets=options.ignore_daemonsets_utilization if ignore is None else ignore)
     if used is None:
         return {}
-    mine, default = ((own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
-                     if used.gpu else (own.scale_down_utilization_threshold, options.scale_down_utilization_threshold))
-    return {"utilization": {"resource": used.resource, "share": round(used.share, 4),
-                            "threshold": default if mine is None else mine}}
+    mine, default = (
+        (own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
+        if used.gpu
+        else (own.scale_down_utilization_threshold, options.scale_down_utilization_threshold)
+    )
+    return {
+        "utilization": {
+            "resource": used.resource,
+            "share": round(used.share, 4),
+            "threshold": default if mine is None else mine,
+        }
+    }
 
 
 def _facts(scene: Scene, node: Node, data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -121,14 +168,19 @@ def _facts(scene: Scene, node: Node, data: dict[str, Any]) -> tuple[tuple[str, s
     used, operation = data.get("utilization"), data.get("operation")
     facts = (
         ("node group", data["group"] or "none: it is not autoscaled"),
-        ("ready", "yes" if data["ready"] else "no"), ("cordoned", "yes" if node.unschedulable else ""),
-        ("allocatable", amounts(node.allocatable)), ("taints", ", ".join(data["taints"])),
+        ("ready", "yes" if data["ready"] else "no"),
+        ("cordoned", "yes" if node.unschedulable else ""),
+        ("allocatable", amounts(node.allocatable)),
+        ("taints", ", ".join(data["taints"])),
         ("marked by", node.annotations.get(OPERATION_ANNOTATION, "")),
         ("in use", f"{used['resource']} {used['share']:.0%}, threshold {used['threshold']:.0%}" if used else ""),
         ("unneeded since", f"{format_time(since)}, for {format_duration(now - since)}" if since else ""),
-        ("held by", data.get("holds", "")), ("until", data.get("until", "")),
-        ("brake", brake_line(brake_data(scene.decided.memory, now))
-         if data.get("reason", {}).get("code") in _BRAKES else ""),
+        ("held by", data.get("holds", "")),
+        ("until", data.get("until", "")),
+        (
+            "brake",
+            brake_line(brake_data(scene.decided.memory, now)) if data.get("reason", {}).get("code") in _BRAKES else "",
+        ),
         ("operation", f"{operation['id']}, since {operation['createdAt']}" if operation else ""),
         ("given up after", operation.get("deadline", "") if operation else ""),
     )
@@ -138,10 +190,16 @@ def _facts(scene: Scene, node: Node, data: dict[str, Any]) -> tuple[tuple[str, s
 def _pods(scene: Scene, pods: list[Pod], to: dict[str, str]) -> Table:
     """Its pods; where they would go, if it is to be removed."""
     snapshot = scene.case.snapshot
-    rows = tuple((pod.key, amounts(snapshot.cls(pod).requests), _owner(scene, pod), *([to.get(pod.key, "-")] if to else
-                                                                                      [])) for pod in pods)
-    return Table(("pod", "requests", "owner", *(["would go to"] if to else [])), rows, title="Pods on it",
-                 empty="no pod runs on it")
+    rows = tuple(
+        (pod.key, amounts(snapshot.cls(pod).requests), _owner(scene, pod), *([to.get(pod.key, "-")] if to else []))
+        for pod in pods
+    )
+    return Table(
+        ("pod", "requests", "owner", *(["would go to"] if to else [])),
+        rows,
+        title="Pods on it",
+        empty="no pod runs on it",
+    )
 
 
 def _owner(scene: Scene, pod: Pod) -> str:

@@ -30,22 +30,33 @@ def answer(scene: Scene, name: str) -> Answer:
     if name not in known:
         wreck = next((gap for gap in plan.gaps if gap.kind == "Pod" and gap.name == name), None)
         if wreck is not None:
-            return Answer("pod", name, (f"Pod {name} could not be read: {wreck.detail}.",), {"verdict": "unreadable"},
-                          gaps=weakening(plan, removal=False, name=name))
+            return Answer(
+                "pod",
+                name,
+                (f"Pod {name} could not be read: {wreck.detail}.",),
+                {"verdict": "unreadable"},
+                gaps=weakening(plan, removal=False, name=name),
+            )
     pod = namespaced(name, known, "explain pod", "pod")
     cls = snapshot.cls(pod)
     parts = [part for part in (_runs(scene, pod, cls), _becomes(scene, pod)) if part is not None]
     if not parts:
         parts = [_Part(f"Pod {pod.key} is not mentioned in the plan.", {"verdict": "unknown"})]
     data: dict[str, Any] = {}
-    for part in reversed(parts):                    # what runs somewhere says so first, and has the word
+    for part in reversed(parts):  # what runs somewhere says so first, and has the word
         data.update(part.data)
     if len(parts) > 1:
-        data["again"] = parts[1].data["verdict"]    # what becomes of it once its node is gone
+        data["again"] = parts[1].data["verdict"]  # what becomes of it once its node is gone
     data = {"verdict": data.pop("verdict"), **data, "pod": _about(pod, cls)}
-    return Answer("pod", pod.key, tuple(part.says for part in parts), data, _facts(scene, pod, cls),
-                  tuple(table for part in parts for table in part.tables),
-                  weakening(plan, removal=bool(pod.node), name=pod.key))
+    return Answer(
+        "pod",
+        pod.key,
+        tuple(part.says for part in parts),
+        data,
+        _facts(scene, pod, cls),
+        tuple(table for part in parts for table in part.tables),
+        weakening(plan, removal=bool(pod.node), name=pod.key),
+    )
 
 
 # -- a pod with a node -------------------------------------------------------------------------------------------------
@@ -61,8 +72,10 @@ def _runs(scene: Scene, pod: Pod, cls: PodClass) -> _Part | None:
     removal = next((each for each in plan.removals if each.node == node), None)
     if removal is not None:
         goes, to = _goes(removal, pod, cls)
-        return _Part(f"{says}. The node would be removed now ({removal.kind}): {goes}.",
-                     {**data, "nodeVerdict": "removed", **({"destination": to} if to else {})})
+        return _Part(
+            f"{says}. The node would be removed now ({removal.kind}): {goes}.",
+            {**data, "nodeVerdict": "removed", **({"destination": to} if to else {})},
+        )
     stays = next((each for each in plan.unremovable if each.node == node), None)
     unneeded = node in plan.unneeded
     data["nodeVerdict"] = "unneeded" if unneeded else "stays"
@@ -91,8 +104,10 @@ def _becomes(scene: Scene, pod: Pod) -> _Part | None:
     subject = f"Pod {pod.key}" if not pod.node else "It will want another node, and"
     ignored = next((each for each in plan.ignored if pod.key in each.pods), None)
     if ignored is not None:
-        return _Part(f"{subject} is not looked at: {sentence(ignored.reason)}.",
-                     {"verdict": "notLookedAt", "reason": coded(ignored.reason)})
+        return _Part(
+            f"{subject} is not looked at: {sentence(ignored.reason)}.",
+            {"verdict": "notLookedAt", "reason": coded(ignored.reason)},
+        )
     left = next((each for each in plan.unschedulable if pod.key in each.pods), None)
     if left is not None:
         return _nowhere(plan, left, subject)
@@ -112,25 +127,41 @@ def _promised(scene: Scene, pod: Pod, subject: str) -> _Part | None:
         return _Part(
             f"{subject} is expected on {which} of group {grown.group}, which grows "
             f"{grown.from_size} -> {grown.to_size} (max {grown.max}).{contest}",
-            {**sure, "verdict": "newNode", "group": grown.group, **({"number": number} if number else {}),
-             "growth": growth},
-            (_could_have_been(plan, grown.group),))
+            {
+                **sure,
+                "verdict": "newNode",
+                "group": grown.group,
+                **({"number": number} if number else {}),
+                "growth": growth,
+            },
+            (_could_have_been(plan, grown.group),),
+        )
     if pod.key in plan.fits_existing:
         node = promise.node if promise is not None else ""
         there = any(each.name == node for each in scene.case.snapshot.nodes)
         which = f"node {node}" if node else "a node that exists or is on its way"
         coming = ", which is on its way" if node and not there else ""
-        return _Part(f"{subject} fits on {which}{coming}: nothing is grown for it.{contest}",
-                     {**sure, "verdict": "fitsExisting", **({"fitsOn": node, "upcoming": not there} if node else {})})
+        return _Part(
+            f"{subject} fits on {which}{coming}: nothing is grown for it.{contest}",
+            {**sure, "verdict": "fitsExisting", **({"fitsOn": node, "upcoming": not there} if node else {})},
+        )
     return None
 
 
 def _could_have_been(plan: Plan, chosen: str) -> Table:
     """What other groups could have done in this pass, for all pods together."""
     rows = tuple(
-        (each.group, f"{each.option_nodes} nodes for {each.option_pods} pods, waste {each.waste or 0.0:.2f}"
-         if each.option_nodes else sentence(each.skipped) if each.skipped is not None else "")
-        for each in plan.groups if each.group != chosen and (each.option_nodes or each.skipped is not None))
+        (
+            each.group,
+            f"{each.option_nodes} nodes for {each.option_pods} pods, waste {each.waste or 0.0:.2f}"
+            if each.option_nodes
+            else sentence(each.skipped)
+            if each.skipped is not None
+            else "",
+        )
+        for each in plan.groups
+        if each.group != chosen and (each.option_nodes or each.skipped is not None)
+    )
     return Table(("group", "could have been, or why not"), rows, title="Other groups")
 
 
@@ -144,15 +175,28 @@ def _nowhere(plan: Plan, left: PodVerdict, subject: str) -> _Part:
     why = "" if left.reasons else ": there are no node groups"
     return _Part(
         f"{subject} gets no node{others}{why}.",
-        {"verdict": "unschedulable", "alike": len(left.pods),
-         "reasons": {group: [text(reason) for reason in reasons] for group, reasons in left.reasons.items()},
-         "details": {group: [coded(reason) for reason in reasons] for group, reasons in left.reasons.items()},
-         "skipped": skipped, "nodes": left.nodes,
-         "against": {text(reason): count for reason, count in left.against}},
-        (Table(("group", "why not"), tuple((", ".join(groups), why) for why, groups in by_reason.items()),
-               title="Node groups"),
-         Table(("of", "why not"), tuple((f"{count} of {left.nodes}", text(reason)) for reason, count in left.against),
-               title="Nodes that exist, once others have their places")))
+        {
+            "verdict": "unschedulable",
+            "alike": len(left.pods),
+            "reasons": {group: [text(reason) for reason in reasons] for group, reasons in left.reasons.items()},
+            "details": {group: [coded(reason) for reason in reasons] for group, reasons in left.reasons.items()},
+            "skipped": skipped,
+            "nodes": left.nodes,
+            "against": {text(reason): count for reason, count in left.against},
+        },
+        (
+            Table(
+                ("group", "why not"),
+                tuple((", ".join(groups), why) for why, groups in by_reason.items()),
+                title="Node groups",
+            ),
+            Table(
+                ("of", "why not"),
+                tuple((f"{count} of {left.nodes}", text(reason)) for reason, count in left.against),
+                title="Nodes that exist, once others have their places",
+            ),
+        ),
+    )
 
 
 # -- the pod itself ----------------------------------------------------------------------------------------------------
@@ -160,9 +204,14 @@ def _nowhere(plan: Plan, left: PodVerdict, subject: str) -> _Part:
 
 def _about(pod: Pod, cls: PodClass) -> dict[str, Any]:
     return {
-        "namespace": pod.namespace, "name": pod.name, "requests": dict(sorted(cls.requests.items())),
-        "owner": f"{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else None, "priority": cls.priority,
-        "phase": pod.phase, "scheduler": cls.scheduler, "schedulerSays": pod.scheduled_message,
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "requests": dict(sorted(cls.requests.items())),
+        "owner": f"{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else None,
+        "priority": cls.priority,
+        "phase": pod.phase,
+        "scheduler": cls.scheduler,
+        "schedulerSays": pod.scheduled_message,
     }
 
 
@@ -172,7 +221,10 @@ def _facts(scene: Scene, pod: Pod, cls: PodClass) -> tuple[tuple[str, str], ...]
     facts = (
         ("requests", amounts(cls.requests)),
         ("owner", f"{cls.owner.kind}/{cls.owner.name}" if cls.owner is not None else "none"),
-        ("priority", str(cls.priority or "")), ("node group", group), ("the scheduler says", said))
+        ("priority", str(cls.priority or "")),
+        ("node group", group),
+        ("the scheduler says", said),
+    )
     return tuple((name, value) for name, value in facts if value)
 
 

@@ -50,8 +50,13 @@ def as_document(answer: Answer, scene: Scene) -> dict[str, Any]:
     """kind, name, cluster, at, assumed, says; then the answer's own; then notes of the plan and gaps that weaken it."""
     plan = scene.plan
     return {
-        "kind": answer.kind, "name": answer.name, "cluster": plan.cluster, "at": format_time(plan.at),
-        "assumed": list(scene.case.assumed), "says": list(answer.says), **answer.data,
+        "kind": answer.kind,
+        "name": answer.name,
+        "cluster": plan.cluster,
+        "at": format_time(plan.at),
+        "assumed": list(scene.case.assumed),
+        "says": list(answer.says),
+        **answer.data,
         "notes": [coded(note) for note in plan.notes],
         "gaps": [msgspec.to_builtins(gap) for gap in answer.gaps],
     }
@@ -62,7 +67,10 @@ def as_blocks(answer: Answer, scene: Scene) -> list[Block]:
     said: list[Block] = [assumptions(scene.case.assumed)] if scene.case.assumed else []
     rows = tuple((gap.name or gap.kind, gap.detail, ", ".join(gap.weakens) or "-") for gap in answer.gaps)
     blocks: list[Block] = [
-        *said, "\n".join(answer.says), Table(("what", "is"), answer.facts), *answer.tables,
+        *said,
+        "\n".join(answer.says),
+        Table(("what", "is"), answer.facts),
+        *answer.tables,
         Table(("what", "why"), tuple((note.code.value, sentence(note)) for note in scene.plan.notes), title="Notes"),
         Table(("could not be read", "why", "less sure for it"), rows, title="What weakens this answer"),
     ]

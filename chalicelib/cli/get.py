@@ -32,9 +32,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """WHAT, NAME, --table."""
-    parser.add_argument("what", nargs="?", choices=tuple(_THINGS), default="clusters", help="clusters (default), "
-                        "claims on node groups, or the policy, open operations, remembered groups or the brake of one "
-                        "cluster")
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=tuple(_THINGS),
+        default="clusters",
+        help="clusters (default), "
+        "claims on node groups, or the policy, open operations, remembered groups or the brake of one "
+        "cluster",
+    )
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="the cluster; not for clusters and claims")
     add_table_argument(parser)
 
@@ -42,8 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Always 0: an empty answer is an answer."""
     if args.what in _OF_ALL and args.name:
-        raise BadInput(f"outscaler get {args.what}", f"takes no name, but {args.name!r} is given",
-                       f"write outscaler get policy {args.name}")
+        raise BadInput(
+            f"outscaler get {args.what}",
+            f"takes no name, but {args.name!r} is given",
+            f"write outscaler get policy {args.name}",
+        )
     if args.what not in _OF_ALL and not args.name:
         raise BadInput(f"outscaler get {args.what}", "needs a cluster's name", "outscaler get clusters lists them")
     _THINGS[args.what](open_store(args), args)
@@ -68,14 +77,40 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
         warn(left)
     now = time.time()
     passes = [store.schedule.due(each.name) for each in policies]
-    data = [{"name": each.name, "version": each.version, "storedAt": instant(each.stored_at), "digest": each.digest,
-             **results(pace), "health": _health(each, pace, now)} for each, pace in zip(policies, passes, strict=True)]
-    rows = tuple((each.name, str(each.version), ago(each.stored_at, now), each.digest[:12], ago(pace.last_pass, now),
-                  _health(each, pace, now)) for each, pace in zip(policies, passes, strict=True))
-    emit(args.output, data, lambda: [
-        Table(("cluster", "version", "stored", "digest", "last pass", "health"), rows, right=frozenset({1}),
-              empty="no cluster has a policy yet")
-    ])
+    data = [
+        {
+            "name": each.name,
+            "version": each.version,
+            "storedAt": instant(each.stored_at),
+            "digest": each.digest,
+            **results(pace),
+            "health": _health(each, pace, now),
+        }
+        for each, pace in zip(policies, passes, strict=True)
+    ]
+    rows = tuple(
+        (
+            each.name,
+            str(each.version),
+            ago(each.stored_at, now),
+            each.digest[:12],
+            ago(pace.last_pass, now),
+            _health(each, pace, now),
+        )
+        for each, pace in zip(policies, passes, strict=True)
+    )
+    emit(
+        args.output,
+        data,
+        lambda: [
+            Table(
+                ("cluster", "version", "stored", "digest", "last pass", "health"),
+                rows,
+                right=frozenset({1}),
+                empty="no cluster has a policy yet",
+            )
+        ],
+    )
 
 
 def _health(stored: StoredPolicy, pace: Pace, now: float) -> str:
@@ -91,8 +126,13 @@ def _policy(store: Store, args: argparse.Namespace) -> None:
     """The text itself for table and yaml: it is YAML, and its comments matter."""
     stored: StoredPolicy = stored_policy(store, args.name)
     if args.output == "json":
-        data = {"name": stored.name, "version": stored.version, "storedAt": instant(stored.stored_at),
-                "digest": stored.digest, "text": stored.text}
+        data = {
+            "name": stored.name,
+            "version": stored.version,
+            "storedAt": instant(stored.stored_at),
+            "digest": stored.digest,
+            "text": stored.text,
+        }
         emit("json", data, list)
     else:
         sys.stdout.write(stored.text if stored.text.endswith("\n") else stored.text + "\n")
@@ -102,12 +142,31 @@ def _operations(store: Store, args: argparse.Namespace) -> None:
     stored_policy(store, args.name)
     operations = store.operations.look(args.name)
     now = time.time()
-    emit(args.output, [_operation_data(each) for each in operations], lambda: [Table(
-        ("operation", "kind", "group", "change", "state", "step", "attempt", "planned", "next"),
-        tuple((each.id, each.kind.value, each.group, _change(each), each.state.value, each.step, str(each.attempt),
-               ago(each.created_at, now), ago(each.due_at, now) if each.due_at else "") for each in operations),
-        right=frozenset({6}), empty="no operation is open",
-    )])
+    emit(
+        args.output,
+        [_operation_data(each) for each in operations],
+        lambda: [
+            Table(
+                ("operation", "kind", "group", "change", "state", "step", "attempt", "planned", "next"),
+                tuple(
+                    (
+                        each.id,
+                        each.kind.value,
+                        each.group,
+                        _change(each),
+                        each.state.value,
+                        each.step,
+                        str(each.attempt),
+                        ago(each.created_at, now),
+                        ago(each.due_at, now) if each.due_at else "",
+                    )
+                    for each in operations
+                ),
+                right=frozenset({6}),
+                empty="no operation is open",
+            )
+        ],
+    )
 
 
 def _change(operation: Operation) -> str:
@@ -117,11 +176,23 @@ def _change(operation: Operation) -> str:
 
 def _operation_data(each: Operation) -> dict[str, Any]:
     return {
-        "id": each.id, "kind": each.kind.value, "provider": each.provider, "group": each.group, "from": each.from_size,
-        "to": each.to_size, "nodes": [target.node or target.instance for target in each.targets],
-        "state": each.state.value, "step": each.step, "attempt": each.attempt, "plan": each.plan,
-        "createdAt": instant(each.created_at), "dueAt": instant(each.due_at), "deadline": instant(each.deadline),
-        "claimedBy": each.claimed_by, "claimedUntil": instant(each.claimed_until), "sentAt": instant(each.sent_at),
+        "id": each.id,
+        "kind": each.kind.value,
+        "provider": each.provider,
+        "group": each.group,
+        "from": each.from_size,
+        "to": each.to_size,
+        "nodes": [target.node or target.instance for target in each.targets],
+        "state": each.state.value,
+        "step": each.step,
+        "attempt": each.attempt,
+        "plan": each.plan,
+        "createdAt": instant(each.created_at),
+        "dueAt": instant(each.due_at),
+        "deadline": instant(each.deadline),
+        "claimedBy": each.claimed_by,
+        "claimedUntil": instant(each.claimed_until),
+        "sentAt": instant(each.sent_at),
     }
 
 
@@ -129,12 +200,29 @@ def _groups(store: Store, args: argparse.Namespace) -> None:
     stored_policy(store, args.name)
     groups = sorted(store.memory.look(args.name).groups.items())
     now = time.time()
-    emit(args.output, [_group_data(name, group) for name, group in groups], lambda: [Table(
-        ("group", "target", "waiting for", "back-off", "last add", "last delete", "last failure"),
-        tuple((name, str(group.target), _request(group), _backoff(group, now), ago(group.last_add, now),
-               ago(group.last_delete, now), ago(group.last_failure, now)) for name, group in groups),
-        right=frozenset({1}), empty="nothing is remembered yet",
-    )])
+    emit(
+        args.output,
+        [_group_data(name, group) for name, group in groups],
+        lambda: [
+            Table(
+                ("group", "target", "waiting for", "back-off", "last add", "last delete", "last failure"),
+                tuple(
+                    (
+                        name,
+                        str(group.target),
+                        _request(group),
+                        _backoff(group, now),
+                        ago(group.last_add, now),
+                        ago(group.last_delete, now),
+                        ago(group.last_failure, now),
+                    )
+                    for name, group in groups
+                ),
+                right=frozenset({1}),
+                empty="nothing is remembered yet",
+            )
+        ],
+    )
 
 
 def _request(group: GroupMemory) -> str:
@@ -150,12 +238,20 @@ def _backoff(group: GroupMemory, now: float) -> str:
 def _group_data(name: str, group: GroupMemory) -> dict[str, Any]:
     request, backoff = group.request, group.backoff
     return {
-        "group": name, "target": group.target,
-        "request": request and {"increase": request.increase, "since": instant(request.since),
-                                "expectedAt": instant(request.expected_at)},
-        "backoff": backoff and {"until": instant(backoff.until), "class": backoff.cls, "code": backoff.code,
-                                "message": backoff.message, "attempt": backoff.attempt},
-        "lastAdd": instant(group.last_add), "lastDelete": instant(group.last_delete),
+        "group": name,
+        "target": group.target,
+        "request": request
+        and {"increase": request.increase, "since": instant(request.since), "expectedAt": instant(request.expected_at)},
+        "backoff": backoff
+        and {
+            "until": instant(backoff.until),
+            "class": backoff.cls,
+            "code": backoff.code,
+            "message": backoff.message,
+            "attempt": backoff.attempt,
+        },
+        "lastAdd": instant(group.last_add),
+        "lastDelete": instant(group.last_delete),
         "lastFailure": instant(group.last_failure),
     }
 
@@ -169,16 +265,44 @@ def _brake(store: Store, args: argparse.Namespace) -> None:
 def _claims(store: Store, args: argparse.Namespace) -> None:
     """Which cluster each node group belongs to, since when, and whether another one may take it over."""
     claims, now = store.claims.all(), time.time()
-    data = [{"provider": each.provider, "group": each.group, "key": each.key, "cluster": each.owner,
-             "since": instant(each.since), "named": each.named, "ended": each.ended} for each in claims]
-    rows = tuple((each.provider, each.key, each.owner, ago(each.since, now), "named" if each.named else "discovered",
-                  each.ended or "-") for each in claims)
-    emit(args.output, data, lambda: [
-        Table(("provider", "group", "cluster", "since", "by", "ended"), rows, empty="no node group is claimed yet")])
+    data = [
+        {
+            "provider": each.provider,
+            "group": each.group,
+            "key": each.key,
+            "cluster": each.owner,
+            "since": instant(each.since),
+            "named": each.named,
+            "ended": each.ended,
+        }
+        for each in claims
+    ]
+    rows = tuple(
+        (
+            each.provider,
+            each.key,
+            each.owner,
+            ago(each.since, now),
+            "named" if each.named else "discovered",
+            each.ended or "-",
+        )
+        for each in claims
+    )
+    emit(
+        args.output,
+        data,
+        lambda: [
+            Table(("provider", "group", "cluster", "since", "by", "ended"), rows, empty="no node group is claimed yet")
+        ],
+    )
 
 
 _OF_ALL = ("clusters", "claims")
 _THINGS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
-    "clusters": _clusters, "policy": _policy, "operations": _operations, "groups": _groups,
-    "brake": _brake, "claims": _claims,
+    "clusters": _clusters,
+    "policy": _policy,
+    "operations": _operations,
+    "groups": _groups,
+    "brake": _brake,
+    "claims": _claims,
 }

@@ -48,8 +48,11 @@ def _bounded(group: NodeGroup, policy: GroupPolicy | None, place: str) -> NodeGr
     most = group.max if policy.max is None else policy.max
     if most < least:
         side, other = ("max", "min") if policy.max is None else ("min", "max")
-        problem = (f"max {most} of the snapshot is below min {least}" if side == "max"
-                   else f"{other} {most} is below min {least} of the snapshot")
+        problem = (
+            f"max {most} of the snapshot is below min {least}"
+            if side == "max"
+            else f"{other} {most} is below min {least} of the snapshot"
+        )
         raise BadInput(f"{place}: spec.nodeGroups: {group.id}", problem, f"give {side} as well")
     return msgspec.structs.replace(group, min=least, max=most, priority=policy.priority or group.priority)
 

@@ -30,17 +30,29 @@ def run(args: argparse.Namespace) -> int:
     entries = store.journal.recent(args.name, args.limit)
     now = time.time()
     data = {
-        "versions": [{"version": each.version, "storedAt": instant(each.stored_at),
-                      "digest": each.digest} for each in versions],
+        "versions": [
+            {"version": each.version, "storedAt": instant(each.stored_at), "digest": each.digest} for each in versions
+        ],
         "journal": [_entry_data(each) for each in entries],
     }
-    emit(args.output, data, lambda: [
-        Table(("version", "stored", "digest"),
-              tuple((str(each.version), ago(each.stored_at, now), each.digest[:12]) for each in versions),
-              title="Policy", right=frozenset({0})),
-        Table(("when", "what", "group", "facts"), tuple(_entry_row(each, now) for each in entries), title="Journal",
-              empty="nothing has happened yet"),
-    ])
+    emit(
+        args.output,
+        data,
+        lambda: [
+            Table(
+                ("version", "stored", "digest"),
+                tuple((str(each.version), ago(each.stored_at, now), each.digest[:12]) for each in versions),
+                title="Policy",
+                right=frozenset({0}),
+            ),
+            Table(
+                ("when", "what", "group", "facts"),
+                tuple(_entry_row(each, now) for each in entries),
+                title="Journal",
+                empty="nothing has happened yet",
+            ),
+        ],
+    )
     return 0
 
 
@@ -56,5 +68,11 @@ def _entry_row(entry: JournalEntry, now: float) -> tuple[str, ...]:
 
 
 def _entry_data(entry: JournalEntry) -> dict[str, Any]:
-    return {"at": instant(entry.at), "kind": entry.kind, "group": entry.group, "plan": entry.plan,
-            "operation": entry.operation, "facts": dict(entry.facts)}
+    return {
+        "at": instant(entry.at),
+        "kind": entry.kind,
+        "group": entry.group,
+        "plan": entry.plan,
+        "operation": entry.operation,
+        "facts": dict(entry.facts),
+    }

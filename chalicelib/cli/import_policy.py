@@ -26,26 +26,34 @@ from chalicelib.policy.yaml_document import Scalar
 
 _SETTINGS = f"spec.providers.{PROVIDER}"
 _FLAGS = {
-    f"{_SETTINGS}.clusterId": "--cluster-id", f"{_SETTINGS}.region": "--region",
-    f"{_SETTINGS}.projectId": "--project-id", f"{_SETTINGS}.credentialsSecret": "--credentials-secret",
-    "spec.kubernetes": "--kubeconfig-secret", "spec.kubernetes.kubeconfigSecret": "--kubeconfig-secret",
+    f"{_SETTINGS}.clusterId": "--cluster-id",
+    f"{_SETTINGS}.region": "--region",
+    f"{_SETTINGS}.projectId": "--project-id",
+    f"{_SETTINGS}.credentialsSecret": "--credentials-secret",
+    "spec.kubernetes": "--kubeconfig-secret",
+    "spec.kubernetes.kubeconfigSecret": "--kubeconfig-secret",
     "metadata.name": "--name",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """FILE…, and what no file says."""
-    parser.add_argument("files", nargs="+", metavar="FILE",
-                        help="add-on settings (the answer of GET /api/v3/addons, one add-on, or its custom block) or "
-                             "HorizontalNodeAutoscaler objects, as JSON or YAML; - for standard input")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="add-on settings (the answer of GET /api/v3/addons, one add-on, or its custom block) or "
+        "HorizontalNodeAutoscaler objects, as JSON or YAML; - for standard input",
+    )
     parser.add_argument("--name", default="", help="the cluster's name (default: its id, where a file says it)")
     parser.add_argument("--cluster-id", default="", metavar="ID", help="the CCE cluster's id")
     parser.add_argument("--region", default="", help="the cluster's region, such as eu-west-101")
     parser.add_argument("--project-id", default="", metavar="ID", help="the id of its project in that region")
     parser.add_argument("--credentials-secret", default="", metavar="NAME", help="secret with accessKey and secretKey")
     parser.add_argument("--kubeconfig-secret", default="", metavar="NAME", help="secret with the cluster's kubeconfig")
-    parser.add_argument("--time-zone", default="UTC", metavar="ZONE",
-                        help="whose clock the crons of the objects mean (default: UTC)")
+    parser.add_argument(
+        "--time-zone", default="UTC", metavar="ZONE", help="whose clock the crons of the objects mean (default: UTC)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

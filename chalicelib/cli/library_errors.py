@@ -23,18 +23,42 @@ class _Trouble(msgspec.Struct, frozen=True):
 
 
 _TROUBLES = (
-    _Trouble("AWS region", "set AWS_DEFAULT_REGION, or a region in the profile that AWS_PROFILE names",
-             frozenset({"NoRegionError"})),
+    _Trouble(
+        "AWS region",
+        "set AWS_DEFAULT_REGION, or a region in the profile that AWS_PROFILE names",
+        frozenset({"NoRegionError"}),
+    ),
     _Trouble("AWS_PROFILE", "name a profile that is in ~/.aws/config, or unset it", frozenset({"ProfileNotFound"})),
-    _Trouble("AWS credentials", "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to ones that are "
-             "valid and may read and write the table", frozenset({
-                 "NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "SSOError",
-                 "LoginError", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException",
-                 "IncompleteSignatureException", "MissingAuthenticationTokenException", "AccessDeniedException"})),
-    _Trouble("DynamoDB table", "name the deployment's table with --table or OUTSCALER_TABLE, and its region with "
-             "AWS_DEFAULT_REGION", frozenset({"ResourceNotFoundException"})),
-    _Trouble("AWS endpoint", "check AWS_DEFAULT_REGION, AWS_ENDPOINT_URL and the network",
-             frozenset({"ConnectionError", "HTTPClientError", "EndpointProviderError", "InvalidRegionError"})),
+    _Trouble(
+        "AWS credentials",
+        "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, to ones that are "
+        "valid and may read and write the table",
+        frozenset(
+            {
+                "NoCredentialsError",
+                "PartialCredentialsError",
+                "CredentialRetrievalError",
+                "SSOError",
+                "LoginError",
+                "UnrecognizedClientException",
+                "InvalidSignatureException",
+                "ExpiredTokenException",
+                "IncompleteSignatureException",
+                "MissingAuthenticationTokenException",
+                "AccessDeniedException",
+            }
+        ),
+    ),
+    _Trouble(
+        "DynamoDB table",
+        "name the deployment's table with --table or OUTSCALER_TABLE, and its region with AWS_DEFAULT_REGION",
+        frozenset({"ResourceNotFoundException"}),
+    ),
+    _Trouble(
+        "AWS endpoint",
+        "check AWS_DEFAULT_REGION, AWS_ENDPOINT_URL and the network",
+        frozenset({"ConnectionError", "HTTPClientError", "EndpointProviderError", "InvalidRegionError"}),
+    ),
 )
 
 

@@ -46,14 +46,27 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
     if args.node_groups is not None:
-        return take(policy.name, kube, lambda nodes: (saved_cluster.groups(args.node_groups, nodes), ()), now,
-                    namespace=policy.options.namespace, rules=obeyed(policy))
+        return take(
+            policy.name,
+            kube,
+            lambda nodes: (saved_cluster.groups(args.node_groups, nodes), ()),
+            now,
+            namespace=policy.options.namespace,
+            rules=obeyed(policy),
+        )
     if not policy.providers:
-        raise BadInput("--kubeconfig", "says nothing about node groups",
-                       "add --node-groups FILE, or --policy FILE with providers")
+        raise BadInput(
+            "--kubeconfig", "says nothing about node groups", "add --node-groups FILE, or --policy FILE with providers"
+        )
     providers = for_policy(observing(policy), kube, read_secret, time.time, Means(connect=connected, deployment=here()))
-    return take(policy.name, kube, lambda nodes: observe(providers, nodes), now,
-                namespace=policy.options.namespace, rules=obeyed(policy))
+    return take(
+        policy.name,
+        kube,
+        lambda nodes: observe(providers, nodes),
+        now,
+        namespace=policy.options.namespace,
+        rules=obeyed(policy),
+    )
 
 
 def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:
@@ -62,12 +75,19 @@ def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | N
     kubeconfig: the cluster that is scaled; management: where Cluster API's objects are, None as the policy says.
     Raises BadInput where the policy has no provider that management could belong to.
     """
-    access = msgspec.structs.replace(policy.kubernetes, kubeconfig_secret="", kubeconfig_file=str(kubeconfig),
-                                     context=context, eks_cluster="", region="")
+    access = msgspec.structs.replace(
+        policy.kubernetes,
+        kubeconfig_secret="",
+        kubeconfig_file=str(kubeconfig),
+        context=context,
+        eks_cluster="",
+        region="",
+    )
     settings = policy.providers.get(_CLUSTER_API)
     if settings is None and management is not None:
-        raise BadInput("--management-kubeconfig", f"belongs to the provider {_CLUSTER_API}, and the policy has none",
-                       "take it out")
+        raise BadInput(
+            "--management-kubeconfig", f"belongs to the provider {_CLUSTER_API}, and the policy has none", "take it out"
+        )
     if settings is None:
         return msgspec.structs.replace(policy, kubernetes=access)
     if management is not None:
@@ -94,8 +114,11 @@ def secret_files(given: Sequence[str]) -> Callable[[str], str]:
 
     def read(name: str) -> str:
         if name not in files:
-            raise BadInput(place_of(name), "is not read from here",
-                           f"name a file for it: --secret {name}=FILE, or --management-kubeconfig for a kubeconfig")
+            raise BadInput(
+                place_of(name),
+                "is not read from here",
+                f"name a file for it: --secret {name}=FILE, or --management-kubeconfig for a kubeconfig",
+            )
         try:
             return text(files[name])
         except (OSError, UnicodeDecodeError) as error:

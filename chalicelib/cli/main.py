@@ -1,10 +1,10 @@
 """`outscaler COMMAND …`: finds the command's module, and turns every failure into one line and an exit code.
 
-    0    done
-    1    a finding, where a flag asked for it (--strict)
-    2    bad input: one line per mistake on standard error; also files, AWS and clusters that cannot be reached
-    70   a bug of ours: one line; OUTSCALER_TRACEBACK=1 shows the traceback
-    130  Ctrl-C, and 141 when the reader of our output went away: both without a word
+0    done
+1    a finding, where a flag asked for it (--strict)
+2    bad input: one line per mistake on standard error; also files, AWS and clusters that cannot be reached
+70   a bug of ours: one line; OUTSCALER_TRACEBACK=1 shows the traceback
+130  Ctrl-C, and 141 when the reader of our output went away: both without a word
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
-    except SystemExit as leaving:                       # argparse after --help
+    except SystemExit as leaving:  # argparse after --help
         return leaving.code if isinstance(leaving.code, int) else OK
-    except BaseException as error:                      # the last line of defence: nobody else may see a traceback
+    except BaseException as error:  # the last line of defence: nobody else may see a traceback
         return _told(error)
     return code
 
@@ -93,8 +93,9 @@ class _Parser(argparse.ArgumentParser):
 def _parser(command: Command, module: ModuleType) -> argparse.ArgumentParser:
     parser = _Parser(prog=f"outscaler {command.name}", description=f"{command.help.capitalize()}.", allow_abbrev=False)
     module.add_arguments(parser)
-    parser.add_argument("-o", "--output", choices=OUTPUTS, default="table",
-                        help="how to print the answer (default: table)")
+    parser.add_argument(
+        "-o", "--output", choices=OUTPUTS, default="table", help="how to print the answer (default: table)"
+    )
     return parser
 
 
@@ -127,7 +128,7 @@ def _told(error: BaseException) -> int:
         lines = ["".join(traceback.format_exception(error)).rstrip()]
     elif code == OUR_BUG and library_errors.is_foreign(error):
         code, lines = BAD_INPUT, [one_line(f"{type(error).__name__}: {error}")]
-    with contextlib.suppress(OSError, ValueError):      # standard error may be closed as well
+    with contextlib.suppress(OSError, ValueError):  # standard error may be closed as well
         for line in lines:
             sys.stderr.write(f"{line}\n")
     return code

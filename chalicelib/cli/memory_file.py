@@ -44,7 +44,7 @@ def read(path: Path) -> Memory:
         return _bare(bytes(fields["memory"]), inner, "") if inner else Memory()
     except RecursionError:
         raise BadInput(str(path), "is not a saved memory (nested too deeply)", "write one with --save-memory") from None
-    except (msgspec.DecodeError, ValueError) as error:      # ValueError: text that is not UTF-8, an endless number
+    except (msgspec.DecodeError, ValueError) as error:  # ValueError: text that is not UTF-8, an endless number
         raise BadInput(str(path), f"is not a saved memory ({error})", "write one with --save-memory") from None
 
 

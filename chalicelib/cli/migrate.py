@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--dry-run, --delete-old, --table, --policy-table."""
     parser.add_argument("--dry-run", action="store_true", help="show what would be copied, copy nothing")
-    parser.add_argument("--delete-old", action="store_true",
-                        help="also delete from the state table what the policy table holds")
+    parser.add_argument(
+        "--delete-old", action="store_true", help="also delete from the state table what the policy table holds"
+    )
     add_table_argument(parser)
 
 
@@ -32,15 +33,37 @@ def run(args: argparse.Namespace) -> int:
     """0 if every policy in force lies in the policy table now. Raises BadInputs with those that do not."""
     store = open_store(args)
     data = [_one(store, old, args) for old in store.moving.in_old_place()]
-    emit(args.output, data, lambda: [Table(
-        ("cluster", "version", "digest", "result", "versions copied", "old rows deleted"),
-        tuple((one["name"], str(one["version"]), str(one["digest"])[:12], one["result"], str(one["copied"]),
-               str(one["deleted"])) for one in data),
-        right=frozenset({1, 4, 5}), empty="the state table holds no policies",
-    )])
+    emit(
+        args.output,
+        data,
+        lambda: [
+            Table(
+                ("cluster", "version", "digest", "result", "versions copied", "old rows deleted"),
+                tuple(
+                    (
+                        one["name"],
+                        str(one["version"]),
+                        str(one["digest"])[:12],
+                        one["result"],
+                        str(one["copied"]),
+                        str(one["deleted"]),
+                    )
+                    for one in data
+                ),
+                right=frozenset({1, 4, 5}),
+                empty="the state table holds no policies",
+            )
+        ],
+    )
     conflicts = tuple(
-        BadInput(str(one["name"]), f"is left as it is: {one['result']}", "look at outscaler get policy, and put the "
-                 "document that is right in force with outscaler apply") for one in data if one["conflict"])
+        BadInput(
+            str(one["name"]),
+            f"is left as it is: {one['result']}",
+            "look at outscaler get policy, and put the document that is right in force with outscaler apply",
+        )
+        for one in data
+        if one["conflict"]
+    )
     if conflicts:
         raise BadInputs(conflicts)
     return 0
@@ -48,8 +71,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str, Any]:
     """What became of one cluster, or would."""
-    told = {"name": old.name, "version": old.version, "digest": old.digest, "copied": 0, "deleted": 0,
-            "conflict": False}
+    told = {
+        "name": old.name,
+        "version": old.version,
+        "digest": old.digest,
+        "copied": 0,
+        "deleted": 0,
+        "conflict": False,
+    }
     secret = _webhook(old)
     if args.dry_run:
         known = store.policies.current(old.name)

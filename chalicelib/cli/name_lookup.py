@@ -9,7 +9,7 @@ from typing import TypeVar
 from chalicelib.model.errors import BadInput
 
 _SHOWN = 5
-_COMPARED = 5000        # names that are compared letter by letter: each costs some microseconds
+_COMPARED = 5000  # names that are compared letter by letter: each costs some microseconds
 _T = TypeVar("_T")
 
 
@@ -45,8 +45,11 @@ def unknown(name: str, known: Collection[str], place: str, what: str) -> BadInpu
 def near(name: str, known: Collection[str]) -> list[str]:
     """Names that begin with it, else that contain it, else that look like it; `namespace/` counts where it is given."""
     space, _, wanted = name.rpartition("/")
-    inside = {each: each.removeprefix(f"{space}/") if space else each.rpartition("/")[2] for each in sorted(known)
-              if not space or each.startswith(f"{space}/")}
+    inside = {
+        each: each.removeprefix(f"{space}/") if space else each.rpartition("/")[2]
+        for each in sorted(known)
+        if not space or each.startswith(f"{space}/")
+    }
     fits: tuple[Callable[[str], bool], ...] = (lambda short: short.startswith(wanted), lambda short: wanted in short)
     for fit in fits:
         hits = [each for each, short in inside.items() if fit(short)]

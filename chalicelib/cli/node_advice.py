@@ -40,8 +40,11 @@ def _always(words: str) -> _Advice:
 
 def _threshold(reason: Reason, cluster: str) -> str:
     del cluster
-    option = "scaleDownUtilizationThreshold" if reason.params.get("resource") in ("cpu", "memory") else \
-        "scaleDownGpuUtilizationThreshold"
+    option = (
+        "scaleDownUtilizationThreshold"
+        if reason.params.get("resource") in ("cpu", "memory")
+        else "scaleDownGpuUtilizationThreshold"
+    )
     return f"let its pods ask for less, or raise {option}"
 
 
@@ -60,44 +63,62 @@ def _more(reason: Reason, cluster: str) -> str:
     return f"nothing but time; spec.maxDisruption says how many, and outscaler release {cluster} lifts it for a while"
 
 
-_ADVICE: Mapping[Code, _Advice] = MappingProxyType({
-    Code.SCALE_DOWN_DISABLED: _always("set scaleDownEnabled to true"),
-    Code.SCALE_DOWN_DISABLED_ANNOTATION: _always(
-        "take the annotation cluster-autoscaler.kubernetes.io/scale-down-disabled off the node"),
-    Code.SCALE_DOWN_UNREADY_DISABLED: _always("mend the node, or set scaleDownUnreadyEnabled to true"),
-    Code.NOT_AUTOSCALED: _always("if it should be, make its group known: nodeGroups of the policy, or the provider's "
-                                 "discovery"),
-    Code.NOT_UNNEEDED_LONG_ENOUGH: _always("nothing but time; scaleDownUnneededTime says how long"),
-    Code.NOT_UNREADY_LONG_ENOUGH: _always("nothing but time; scaleDownUnreadyTime says how long"),
-    Code.GROUP_MIN_SIZE: _always("lower the group's minimum"),
-    Code.MINIMAL_RESOURCE_LIMIT: _always("lower the cluster's minimum: coresTotal, memoryTotal, gpuTotal"),
-    Code.BEING_DELETED: _always("nothing: it is on its way out; a mark that nobody is coming for is taken off by the "
-                                "next pass"),
-    Code.NOT_UNDERUTILIZED: _threshold,
-    Code.IDENTITY_CONTESTED: _always("delete the Node object that names the wrong machine, and look at its kubelet"),
-    Code.RECENTLY_UNREMOVABLE: _always("nothing but time; unremovableNodeRecheckTimeout says how long"),
-    Code.NO_PLACE_TO_MOVE_PODS: _always("make room for the pod on other nodes, or let it ask for less; explain pod "
-                                        "with --remove-node shows what each group has against it"),
-    Code.BLOCKED_BY_ON_COMPLETION_POD: _always(
-        'wait for the pod, or take its annotation safe-to-evict: "on-completion" off'),
-    Code.IN_COOLDOWN: _cooldown,
-    Code.PARALLELISM: _always("nothing but time; maxDrainParallelism and maxScaleDownParallelism say how many at once"),
-    Code.ATOMIC_FAILED: _always("see why the group's other nodes stay: outscaler explain group"),
-    Code.NOT_EVALUATED: _always("nothing: the next pass goes on; if it never comes to this node, raise "
-                                "scaleDownSimulationTimeout"),
-    Code.NODE_COOLDOWN: _always("nothing but time; the group's own cooldown at its provider says how long"),
-    Code.GROUP_FROZEN: _always("mend its unready nodes; timers go on where they were when it is well again"),
-    Code.DISRUPTION_LIMIT: _more,
-    Code.DISRUPTION_BRAKE: _release,
-    Code.OUTSIDE_WINDOW: _always("nothing but time; spec.maintenanceWindows says when"),
-    Code.GROUP_GROWING: _always("nothing but a moment: its group is being made larger"),
-    Code.REMOVAL_FAILED: _always("mend what is named; it is tried again later, and the later the more often it failed"),
-    Code.NOT_STARTED: _always("nothing but time; maxNodeStartupTime says how long a node may take to be ready"),
-    Code.PROMISED: _always("nothing: it is needed for that pod"),
-    Code.POOL_MIN_SIZE: _always("lower the minimum of the pool that its group is part of"),
-    Code.RULE_NEEDS_NODE: _always("raise the rule's threshold, or switch the rule off: it would buy the node again"),
-    Code.HEADROOM: _always("lower spec.headroom, or a schedule's: its free room is what is kept free"),
-    Code.CLUSTER_UNHEALTHY: _always("mend the unready nodes; maxTotalUnreadyPercentage and okTotalUnreadyCount say how "
-                                    "many are too many"),
-    Code.UNEXPECTED: _always("look at what it names; everything else goes on without it"),
-})
+_ADVICE: Mapping[Code, _Advice] = MappingProxyType(
+    {
+        Code.SCALE_DOWN_DISABLED: _always("set scaleDownEnabled to true"),
+        Code.SCALE_DOWN_DISABLED_ANNOTATION: _always(
+            "take the annotation cluster-autoscaler.kubernetes.io/scale-down-disabled off the node"
+        ),
+        Code.SCALE_DOWN_UNREADY_DISABLED: _always("mend the node, or set scaleDownUnreadyEnabled to true"),
+        Code.NOT_AUTOSCALED: _always(
+            "if it should be, make its group known: nodeGroups of the policy, or the provider's discovery"
+        ),
+        Code.NOT_UNNEEDED_LONG_ENOUGH: _always("nothing but time; scaleDownUnneededTime says how long"),
+        Code.NOT_UNREADY_LONG_ENOUGH: _always("nothing but time; scaleDownUnreadyTime says how long"),
+        Code.GROUP_MIN_SIZE: _always("lower the group's minimum"),
+        Code.MINIMAL_RESOURCE_LIMIT: _always("lower the cluster's minimum: coresTotal, memoryTotal, gpuTotal"),
+        Code.BEING_DELETED: _always(
+            "nothing: it is on its way out; a mark that nobody is coming for is taken off by the next pass"
+        ),
+        Code.NOT_UNDERUTILIZED: _threshold,
+        Code.IDENTITY_CONTESTED: _always(
+            "delete the Node object that names the wrong machine, and look at its kubelet"
+        ),
+        Code.RECENTLY_UNREMOVABLE: _always("nothing but time; unremovableNodeRecheckTimeout says how long"),
+        Code.NO_PLACE_TO_MOVE_PODS: _always(
+            "make room for the pod on other nodes, or let it ask for less; explain pod "
+            "with --remove-node shows what each group has against it"
+        ),
+        Code.BLOCKED_BY_ON_COMPLETION_POD: _always(
+            'wait for the pod, or take its annotation safe-to-evict: "on-completion" off'
+        ),
+        Code.IN_COOLDOWN: _cooldown,
+        Code.PARALLELISM: _always(
+            "nothing but time; maxDrainParallelism and maxScaleDownParallelism say how many at once"
+        ),
+        Code.ATOMIC_FAILED: _always("see why the group's other nodes stay: outscaler explain group"),
+        Code.NOT_EVALUATED: _always(
+            "nothing: the next pass goes on; if it never comes to this node, raise scaleDownSimulationTimeout"
+        ),
+        Code.NODE_COOLDOWN: _always("nothing but time; the group's own cooldown at its provider says how long"),
+        Code.GROUP_FROZEN: _always("mend its unready nodes; timers go on where they were when it is well again"),
+        Code.DISRUPTION_LIMIT: _more,
+        Code.DISRUPTION_BRAKE: _release,
+        Code.OUTSIDE_WINDOW: _always("nothing but time; spec.maintenanceWindows says when"),
+        Code.GROUP_GROWING: _always("nothing but a moment: its group is being made larger"),
+        Code.REMOVAL_FAILED: _always(
+            "mend what is named; it is tried again later, and the later the more often it failed"
+        ),
+        Code.NOT_STARTED: _always("nothing but time; maxNodeStartupTime says how long a node may take to be ready"),
+        Code.PROMISED: _always("nothing: it is needed for that pod"),
+        Code.POOL_MIN_SIZE: _always("lower the minimum of the pool that its group is part of"),
+        Code.RULE_NEEDS_NODE: _always(
+            "raise the rule's threshold, or switch the rule off: it would buy the node again"
+        ),
+        Code.HEADROOM: _always("lower spec.headroom, or a schedule's: its free room is what is kept free"),
+        Code.CLUSTER_UNHEALTHY: _always(
+            "mend the unready nodes; maxTotalUnreadyPercentage and okTotalUnreadyCount say how many are too many"
+        ),
+        Code.UNEXPECTED: _always("look at what it names; everything else goes on without it"),
+    }
+)

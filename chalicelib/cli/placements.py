@@ -45,8 +45,10 @@ def competing(contest: Contest | None) -> str:
         return ""
     if not contest.places:
         return " It may get no place: the scheduler may take other pods first."
-    return (f" It competes for this: {contest.places} of {len(contest.among)} pods ({some(contest.among)}) "
-            "will get a place, and the scheduler chooses which.")
+    return (
+        f" It competes for this: {contest.places} of {len(contest.among)} pods ({some(contest.among)}) "
+        "will get a place, and the scheduler chooses which."
+    )
 
 
 def by_pod(plan: Plan) -> Mapping[str, Promise]:
@@ -82,8 +84,15 @@ def rows_of_group(group: str, nodes: Mapping[int, Sequence[str]]) -> list[tuple[
     runs = [[number for number, _ in run] for _, run in groupby(nodes.items(), key=lambda node: len(node[1]))]
     rest = [number for run in runs[_ROWS:] for number in run]
     shown = [*runs[:_ROWS], *([rest] if rest else [])]
-    return [(group, _span(run), _each([len(nodes[number]) for number in run]),
-             some([pod for number in run for pod in nodes[number]])) for run in shown]
+    return [
+        (
+            group,
+            _span(run),
+            _each([len(nodes[number]) for number in run]),
+            some([pod for number in run for pod in nodes[number]]),
+        )
+        for run in shown
+    ]
 
 
 def rows_of_existing(plan: Plan) -> list[tuple[str, ...]]:

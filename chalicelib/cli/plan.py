@@ -17,8 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The sources, --save-memory, --compare-option."""
     plan_inputs.add_arguments(parser)
     parser.add_argument("--save-memory", metavar="FILE", type=Path, help="write what would be remembered")
-    parser.add_argument("--compare-option", metavar="NAME=VALUE", action="append", default=[],
-                        help="a second plan with this option beside the first; several make one second plan")
+    parser.add_argument(
+        "--compare-option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a second plan with this option beside the first; several make one second plan",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,10 +34,14 @@ def run(args: argparse.Namespace) -> int:
     if args.save_memory is not None:
         memory_file.write(args.save_memory, first.memory)
     if other is None:
-        emit(args.output, plan_output.as_document(first.plan, first.timings, case.assumed),
-             lambda: plan_output.as_blocks(first.plan, first.timings, case.assumed))
+        emit(
+            args.output,
+            plan_output.as_document(first.plan, first.timings, case.assumed),
+            lambda: plan_output.as_blocks(first.plan, first.timings, case.assumed),
+        )
         return 0
-    pair = compare.Pair(case, (case.policy, other), (first, plan_inputs.decided(case, other)),
-                        compare.names_of(args.compare_option))
+    pair = compare.Pair(
+        case, (case.policy, other), (first, plan_inputs.decided(case, other)), compare.names_of(args.compare_option)
+    )
     emit(args.output, compare.as_document(pair), lambda: compare.as_blocks(pair))
     return 0

@@ -24,7 +24,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import parse_time
 from chalicelib.net.bounded_files import content
 
-_LONGEST_TIME = 1_000      # bytes of captured-at
+_LONGEST_TIME = 1_000  # bytes of captured-at
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -54,26 +54,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
     source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
     parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
-    parser.add_argument("--management-kubeconfig", metavar="FILE", type=Path,
-                        help="the cluster that Cluster API's objects are in, if the policy has one of its own")
-    parser.add_argument("--secret", metavar="NAME=FILE", action="append", default=[],
-                        help="a file that stands for a secret of the policy (a vendor's credentials); may be repeated")
+    parser.add_argument(
+        "--management-kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="the cluster that Cluster API's objects are in, if the policy has one of its own",
+    )
+    parser.add_argument(
+        "--secret",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="a file that stands for a secret of the policy (a vendor's credentials); may be repeated",
+    )
     parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
     parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
     parser.add_argument("--memory", metavar="FILE", type=Path, help="what is remembered, as --save-memory wrote it")
-    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[],
-                        help="an option, as in the policy; may be repeated")
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an option, as in the policy; may be repeated",
+    )
     parser.add_argument("--now", metavar="RFC3339", help="the instant to plan for; default DIR/captured-at, else now")
     parser.add_argument("--seed", type=int, default=0, help="for expanders that draw lots")
-    parser.add_argument("--assume-unneeded-for", metavar="DURATION",
-                        help="treat every unneeded node as unneeded for so long, to see the removals")
+    parser.add_argument(
+        "--assume-unneeded-for",
+        metavar="DURATION",
+        help="treat every unneeded node as unneeded for so long, to see the removals",
+    )
     whatif.add_arguments(parser)
 
 
 def read(args: argparse.Namespace) -> Case:
     """Read everything; raises BadInput."""
-    of_a_live_cluster = (("--context", args.context), ("--management-kubeconfig", args.management_kubeconfig),
-                         ("--secret", args.secret or None))
+    of_a_live_cluster = (
+        ("--context", args.context),
+        ("--management-kubeconfig", args.management_kubeconfig),
+        ("--secret", args.secret or None),
+    )
     for argument, given in of_a_live_cluster:
         if args.snapshot is not None and given is not None:
             raise BadInput(argument, "belongs to --kubeconfig, and --snapshot is given", "take it out")
@@ -94,8 +114,9 @@ def decided(case: Case, policy: Policy | None = None) -> Decided:
     from chalicelib.plan.planner import decide
 
     started = time.perf_counter()
-    plan, memory = decide(case.snapshot, policy or case.policy, case.memory, case.now, case.seed,
-                          assume_unneeded_for=case.unneeded_for)
+    plan, memory = decide(
+        case.snapshot, policy or case.policy, case.memory, case.now, case.seed, assume_unneeded_for=case.unneeded_for
+    )
     return Decided(plan, memory, {"decode": case.read, "plan": time.perf_counter() - started})
 
 
@@ -109,8 +130,9 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
 
     policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
     if args.policy is not None:
-        policy, warnings = load(read_document(str(args.policy)), place=args.policy.name,
-                                admission=Admission(here(), Purpose.PLANNED))
+        policy, warnings = load(
+            read_document(str(args.policy)), place=args.policy.name, admission=Admission(here(), Purpose.PLANNED)
+        )
         for warning in warnings:
             warn(warning)
         policy = at_instant(policy, now)
@@ -160,12 +182,17 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     from chalicelib.snapshot import saved_cluster
 
     if args.snapshot is not None:
-        snapshot = saved_cluster.read(args.snapshot, node_groups=args.node_groups, cluster=policy.name, taken_at=now,
-                              namespace=policy.options.namespace)
+        snapshot = saved_cluster.read(
+            args.snapshot,
+            node_groups=args.node_groups,
+            cluster=policy.name,
+            taken_at=now,
+            namespace=policy.options.namespace,
+        )
         if policy.scale_up.horizontal_node_autoscalers is False:
             snapshot = msgspec.structs.replace(snapshot, rule_objects=())
     else:
         snapshot = live(args, policy, now)
-        if args.node_groups is None:        # the providers have laid the policy's bounds over their own
+        if args.node_groups is None:  # the providers have laid the policy's bounds over their own
             return snapshot
     return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)

@@ -20,7 +20,7 @@ from chalicelib.model.reason import Code, Reason
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence, text
 
-_NODES = 50     # of more, the table has rules in place of nodes
+_NODES = 50  # of more, the table has rules in place of nodes
 
 
 def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> dict[str, Any]:
@@ -30,18 +30,36 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         "cluster": plan.cluster,
         "at": format_time(plan.at),
         "assumed": list(assumed),
-        "scaleUps": [{"group": s.group, "from": s.from_size, "to": s.to_size, "pods": list(s.pods),
-                      **rule_output.growth_data(s)} for s in plan.scale_ups],
+        "scaleUps": [
+            {"group": s.group, "from": s.from_size, "to": s.to_size, "pods": list(s.pods), **rule_output.growth_data(s)}
+            for s in plan.scale_ups
+        ],
         "unschedulable": [_unschedulable(verdict) for verdict in plan.unschedulable],
         "fitsExisting": list(plan.fits_existing),
         "promises": [placements.as_data(promise) for promise in plan.promises],
-        "notLookedAt": [{"pods": list(i.pods), "code": i.reason.code.value, "message": sentence(i.reason)}
-                        for i in plan.ignored],
-        "scaleDowns": [{"node": r.node, "group": r.group, "kind": r.kind, "evict": list(r.evict),
-                        "destinations": dict(sorted(r.destinations.items()))} for r in plan.removals],
+        "notLookedAt": [
+            {"pods": list(i.pods), "code": i.reason.code.value, "message": sentence(i.reason)} for i in plan.ignored
+        ],
+        "scaleDowns": [
+            {
+                "node": r.node,
+                "group": r.group,
+                "kind": r.kind,
+                "evict": list(r.evict),
+                "destinations": dict(sorted(r.destinations.items())),
+            }
+            for r in plan.removals
+        ],
         "unneeded": list(plan.unneeded),
-        "unremovable": [{"node": v.node, "code": v.reason.code.value, "message": sentence(v.reason),
-                         **({"pod": v.pod} if v.pod else {})} for v in plan.unremovable],
+        "unremovable": [
+            {
+                "node": v.node,
+                "code": v.reason.code.value,
+                "message": sentence(v.reason),
+                **({"pod": v.pod} if v.pod else {}),
+            }
+            for v in plan.unremovable
+        ],
         "groups": [_group(verdict) for verdict in plan.groups],
         **rule_output.as_data(plan),
         "notes": [{"code": note.code.value, "message": sentence(note)} for note in plan.notes],
@@ -64,12 +82,20 @@ def _unschedulable(verdict: PodVerdict) -> dict[str, Any]:
 
 def _group(verdict: GroupVerdict) -> dict[str, Any]:
     answer: dict[str, Any] = {
-        "group": verdict.group, "provider": verdict.provider, "min": verdict.min, "max": verdict.max,
-        "target": verdict.target, "ready": verdict.ready, "upcoming": verdict.upcoming,
+        "group": verdict.group,
+        "provider": verdict.provider,
+        "min": verdict.min,
+        "max": verdict.max,
+        "target": verdict.target,
+        "ready": verdict.ready,
+        "upcoming": verdict.upcoming,
     }
     if verdict.option_nodes:
-        answer["option"] = {"nodes": verdict.option_nodes, "pods": verdict.option_pods,
-                            "waste": round(verdict.waste or 0.0, 4)}
+        answer["option"] = {
+            "nodes": verdict.option_nodes,
+            "pods": verdict.option_pods,
+            "waste": round(verdict.waste or 0.0, 4),
+        }
     if verdict.skipped is not None:
         answer["skipped"] = {"code": verdict.skipped.code.value, "message": sentence(verdict.skipped)}
     return answer
@@ -78,22 +104,31 @@ def _group(verdict: GroupVerdict) -> dict[str, Any]:
 def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> list[Block]:
     """What a person wants to read: what is assumed, a summary, the groups, where pods would go, the pods by reason, the
     nodes, what could not be read."""
-    gone = [(r.node, r.group, r.kind, ", ".join(f"{pod} -> {to}" for pod, to in sorted(r.destinations.items())) or "-")
-            for r in plan.removals]
+    gone = [
+        (r.node, r.group, r.kind, ", ".join(f"{pod} -> {to}" for pod, to in sorted(r.destinations.items())) or "-")
+        for r in plan.removals
+    ]
     tables = (
         _table("Node groups", ("group", "size", "min..max", "change", "for", "could have been"), _groups(plan)),
         _table("Where on new nodes", ("group", "new node", "pods each", "pods"), placements.rows_of_new(plan)),
         _table("Pods that get no node", ("pods", "group", "why"), _left(plan)),
-        _table("Pods that fit on nodes that exist or are on their way",
-               ("node", "pods", "which"), placements.rows_of_existing(plan)),
+        _table(
+            "Pods that fit on nodes that exist or are on their way",
+            ("node", "pods", "which"),
+            placements.rows_of_existing(plan),
+        ),
         _table("Pods that compete for places", ("places", "for pods", "which"), placements.rows_of_contests(plan)),
         _table("Pods not looked at", ("pods", "why"), [(some(i.pods), sentence(i.reason)) for i in plan.ignored]),
-        rule_output.rules_table(plan.rules), rule_output.headroom_table(plan.headroom),
+        rule_output.rules_table(plan.rules),
+        rule_output.headroom_table(plan.headroom),
         _table("Nodes to remove", ("node", "group", "how", "pods go to"), gone),
         _table("Nodes that stay", ("node", "rule", "why"), _stay(plan)),
         _table("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
-        _table("Could not be read", ("what", "where", "why"),
-               [(f"{g.kind} {g.name}".strip(), g.place or "-", g.detail) for g in plan.gaps]),
+        _table(
+            "Could not be read",
+            ("what", "where", "why"),
+            [(f"{g.kind} {g.name}".strip(), g.place or "-", g.detail) for g in plan.gaps],
+        ),
     )
     said: list[Block] = [assumptions(assumed)] if assumed else []
     return [*said, summary(plan, timings), *(table for table in tables if table.rows)]
@@ -119,10 +154,14 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     unwell = "" if health.healthy else " UNHEALTHY,"
     unseen = sum(len(i.pods) for i in plan.ignored)
     parts = [
-        (f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},"
-         f"{unwell} {pending} pod{'' if pending == 1 else 's'} want{'s' if pending == 1 else ''} a node."),
-        (f"Grow by {new} node{_s(new)} in {len(plan.scale_ups)} group{_s(len(plan.scale_ups))} for "
-         f"{_for(plan, asked)}; {left} get none, {len(plan.fits_existing)} fit, {unseen} are not looked at."),
+        (
+            f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},"
+            f"{unwell} {pending} pod{'' if pending == 1 else 's'} want{'s' if pending == 1 else ''} a node."
+        ),
+        (
+            f"Grow by {new} node{_s(new)} in {len(plan.scale_ups)} group{_s(len(plan.scale_ups))} for "
+            f"{_for(plan, asked)}; {left} get none, {len(plan.fits_existing)} fit, {unseen} are not looked at."
+        ),
         f"Remove {len(plan.removals)} of {len(plan.unneeded)} unneeded node{_s(len(plan.unneeded))}.",
     ]
     if plan.gaps:
@@ -148,8 +187,13 @@ def _groups(plan: Plan) -> list[tuple[str, ...]]:
     for verdict in plan.groups:
         up, down = ups.get(verdict.group), downs.get(verdict.group, 0)
         change = f"+{up.to_size - up.from_size} -> {up.to_size}" if up else f"-{down}" if down else "-"
-        option = (f"{verdict.option_nodes} for {verdict.option_pods} pods, waste {verdict.waste or 0.0:.2f}"
-                  if verdict.option_nodes else sentence(verdict.skipped) if verdict.skipped else "helps no pod")
+        option = (
+            f"{verdict.option_nodes} for {verdict.option_pods} pods, waste {verdict.waste or 0.0:.2f}"
+            if verdict.option_nodes
+            else sentence(verdict.skipped)
+            if verdict.skipped
+            else "helps no pod"
+        )
         option = "-" if up and not verdict.option_nodes else option
         size = f"{verdict.target}" + (f" ({verdict.upcoming} upcoming)" if verdict.upcoming else "")
         causes = rule_output.causes(up) if up else ""

@@ -26,8 +26,9 @@ def load_document(text: str, place: str, purpose: Purpose = Purpose.VALIDATED) -
     from chalicelib.providers.registry import mistakes
 
     deployment = here()
-    return load(text, place=place, admission=Admission(deployment, purpose),
-                ask=lambda policy: mistakes(policy, deployment))
+    return load(
+        text, place=place, admission=Admission(deployment, purpose), ask=lambda policy: mistakes(policy, deployment)
+    )
 
 
 def here() -> Deployment:
@@ -43,7 +44,7 @@ def read_document(path: str, most: int = MAX_BYTES, what: str = "a policy") -> s
         data = sys.stdin.buffer.read(most + 1)
     else:
         with Path(path).open("rb") as file:
-            data = file.read(most + 1)        # never more: somebody will name a disk image
+            data = file.read(most + 1)  # never more: somebody will name a disk image
     if len(data) > most:
         raise BadInput(place_of(path), f"is too large for {what}", f"keep it under {most} bytes")
     try:

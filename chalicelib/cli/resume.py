@@ -25,16 +25,26 @@ from chalicelib.model.timestamps import format_time
 if TYPE_CHECKING:
     from chalicelib.store import Store
 
-SHORTEST, LONGEST = 60.0, 86400.0   # seconds; longer would be a policy without a brake, which is a policy's to say
+SHORTEST, LONGEST = 60.0, 86400.0  # seconds; longer would be a policy without a brake, which is a policy's to say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """CLUSTER, --for, --table."""
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
-    parser.add_argument("--for", type=_duration, default=3600.0, dest="lasts", metavar="DURATION",
-                        help="how long neither share nor limits per hour hold, from 1m to 24h (default: 1h)")
-    parser.add_argument("--claim", default="", metavar="GROUP", help="give back CLUSTER's claim on this node group, by "
-                        "its id, and leave the brake as it is")
+    parser.add_argument(
+        "--for",
+        type=_duration,
+        default=3600.0,
+        dest="lasts",
+        metavar="DURATION",
+        help="how long neither share nor limits per hour hold, from 1m to 24h (default: 1h)",
+    )
+    parser.add_argument(
+        "--claim",
+        default="",
+        metavar="GROUP",
+        help="give back CLUSTER's claim on this node group, by its id, and leave the brake as it is",
+    )
     add_table_argument(parser)
 
 
@@ -56,10 +66,18 @@ def run(args: argparse.Namespace) -> int:
         store.journal.append(args.name, JournalEntry(at=now, kind="release", facts=facts))
     except StoreError as error:
         warn(f"{args.name}: the brake is released, but the journal could not be written: {error}")
-    data = {"name": args.name, "wasOn": was_on,
-            **brake_data(msgspec.structs.replace(memory, released_until=until), now)}
-    emit(args.output, data, lambda: [
-        f"{args.name}: the brake is released until {data['releasedUntil']}; it was {'on' if was_on else 'not on'}"])
+    data = {
+        "name": args.name,
+        "wasOn": was_on,
+        **brake_data(msgspec.structs.replace(memory, released_until=until), now),
+    }
+    emit(
+        args.output,
+        data,
+        lambda: [
+            f"{args.name}: the brake is released until {data['releasedUntil']}; it was {'on' if was_on else 'not on'}"
+        ],
+    )
     return 0
 
 
@@ -72,16 +90,26 @@ def _give_back(store: Store, args: argparse.Namespace) -> int:
     found = [each for each in every if each.owner == args.name and args.claim in (each.key, each.group)]
     if not found:
         holder = next((each.owner for each in every if args.claim in (each.key, each.group)), "")
-        raise BadInput(place, f"{args.name} has no claim on it" + (f", {holder} has" if holder else ""),
-                       "outscaler get claims lists them")
+        raise BadInput(
+            place,
+            f"{args.name} has no claim on it" + (f", {holder} has" if holder else ""),
+            "outscaler get claims lists them",
+        )
     if len(found) > 1:
-        raise BadInput(place, f"means {len(found)} claims: {', '.join(each.key for each in found)}",
-                       "write one of these")
+        raise BadInput(
+            place, f"means {len(found)} claims: {', '.join(each.key for each in found)}", "write one of these"
+        )
     claim = found[0]
     if why_not := store.claims.give_back(args.name, (claim.provider, claim.key)):
         raise BadInput(place, why_not, f"wait until that is over (outscaler get operations {args.name}), and repeat it")
-    store.journal.append(args.name, JournalEntry(at=time.time(), kind="claim-released", facts={
-        "claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}))
+    store.journal.append(
+        args.name,
+        JournalEntry(
+            at=time.time(),
+            kind="claim-released",
+            facts={"claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)},
+        ),
+    )
     data = {"name": args.name, "claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}
     emit(args.output, data, lambda: [f"{args.name}: the claim on {claim.key} ({claim.provider}) is given back"])
     return 0
@@ -93,6 +121,8 @@ def _duration(text: str) -> float:
     except BadInput:
         seconds = 0.0
     if not SHORTEST <= seconds <= LONGEST:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a duration from {format_duration(SHORTEST)} to "
-                                         f"{format_duration(LONGEST)}, such as 20m")
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is not a duration from {format_duration(SHORTEST)} to "
+            f"{format_duration(LONGEST)}, such as 20m"
+        )
     return seconds

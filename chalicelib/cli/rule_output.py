@@ -20,15 +20,21 @@ from chalicelib.reasons.text import sentence
 
 def as_data(plan: Plan) -> dict[str, Any]:
     """`rules` and `headroom`, each only where there is any."""
-    return {**({"rules": [rule_data(verdict) for verdict in plan.rules]} if plan.rules else {}),
-            **({"headroom": [_headroom_data(verdict) for verdict in plan.headroom]} if plan.headroom else {})}
+    return {
+        **({"rules": [rule_data(verdict) for verdict in plan.rules]} if plan.rules else {}),
+        **({"headroom": [_headroom_data(verdict) for verdict in plan.headroom]} if plan.headroom else {}),
+    }
 
 
 def rule_data(verdict: RuleVerdict, following: Mapping[str, str] | None = None) -> dict[str, Any]:
     """One rule on one pool: due and next as RFC 3339, rate in percent; each only where there is one. following: see
     `following`."""
-    data: dict[str, Any] = {"rule": verdict.rule, "pool": verdict.pool, "source": verdict.source,
-                            "nodes": verdict.nodes}
+    data: dict[str, Any] = {
+        "rule": verdict.rule,
+        "pool": verdict.pool,
+        "source": verdict.source,
+        "nodes": verdict.nodes,
+    }
     if verdict.due:
         data["due"] = format_time(verdict.due)
     if verdict.rate is not None:
@@ -75,32 +81,55 @@ def growth_data(up: ScaleUp) -> dict[str, Any]:
 def causes(up: ScaleUp) -> str:
     """`rules a, b; headroom c`: what a growth is for beside pods, empty where it is for pods alone."""
     named = (("rule", up.rules), ("headroom", up.headroom))
-    return "; ".join(f"{word}{'s' if word == 'rule' and len(names) > 1 else ''} {', '.join(names)}"
-                     for word, names in named if names)
+    return "; ".join(
+        f"{word}{'s' if word == 'rule' and len(names) > 1 else ''} {', '.join(names)}" for word, names in named if names
+    )
 
 
 def rules_table(verdicts: Iterable[RuleVerdict], following: Mapping[str, str] | None = None) -> Table:
     """One row per rule and pool; with a column for the next time where `following` is given."""
-    rows = tuple((verdict.rule, verdict.pool, verdict.source or "policy", f"+{verdict.nodes}" if verdict.nodes else "-",
-                  _measured(verdict), *(() if following is None else (following.get(key_of(verdict), "-"),)),
-                  sentence(verdict.reason) if verdict.reason is not None else "-")
-                 for verdict in verdicts)
+    rows = tuple(
+        (
+            verdict.rule,
+            verdict.pool,
+            verdict.source or "policy",
+            f"+{verdict.nodes}" if verdict.nodes else "-",
+            _measured(verdict),
+            *(() if following is None else (following.get(key_of(verdict), "-"),)),
+            sentence(verdict.reason) if verdict.reason is not None else "-",
+        )
+        for verdict in verdicts
+    )
     upcoming = () if following is None else ("next",)
     return Table(("rule", "pool", "from", "nodes", "due or rate", *upcoming, "why not (more)"), rows, title="Rules")
 
 
 def headroom_table(verdicts: Sequence[HeadroomVerdict]) -> Table:
     """One row per headroom."""
-    rows = tuple((verdict.name, str(verdict.wanted), str(verdict.held), f"+{verdict.added}" if verdict.added else "-",
-                  "; ".join(f"{group}: {sentence(reason)}" for group, reason in sorted(verdict.reasons.items())) or "-")
-                 for verdict in verdicts)
+    rows = tuple(
+        (
+            verdict.name,
+            str(verdict.wanted),
+            str(verdict.held),
+            f"+{verdict.added}" if verdict.added else "-",
+            "; ".join(f"{group}: {sentence(reason)}" for group, reason in sorted(verdict.reasons.items())) or "-",
+        )
+        for verdict in verdicts
+    )
     return Table(("headroom", "virtual pods", "have room", "on new nodes", "why not all"), rows, title="Headroom")
 
 
 def _headroom_data(verdict: HeadroomVerdict) -> dict[str, Any]:
-    return {"name": verdict.name, "wanted": verdict.wanted, "held": verdict.held, "added": verdict.added,
-            "reasons": {group: {"code": reason.code.value, "message": sentence(reason)}
-                        for group, reason in sorted(verdict.reasons.items())}}
+    return {
+        "name": verdict.name,
+        "wanted": verdict.wanted,
+        "held": verdict.held,
+        "added": verdict.added,
+        "reasons": {
+            group: {"code": reason.code.value, "message": sentence(reason)}
+            for group, reason in sorted(verdict.reasons.items())
+        },
+    }
 
 
 def _measured(verdict: RuleVerdict) -> str:

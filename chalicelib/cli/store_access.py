@@ -17,10 +17,19 @@ if TYPE_CHECKING:
 
 def add_table_argument(parser: argparse.ArgumentParser) -> None:
     """--table NAME and --policy-table NAME, for the commands that need AWS."""
-    parser.add_argument("--table", default="", metavar="NAME", help="DynamoDB table (default: $OUTSCALER_TABLE, "
-                        "else the state table of the deployment $OUTSCALER_PREFIX)")
-    parser.add_argument("--policy-table", default="", metavar="NAME", help="DynamoDB table of the policies "
-                        "(default: $OUTSCALER_POLICY_TABLE, else the name of the other table and -policies)")
+    parser.add_argument(
+        "--table",
+        default="",
+        metavar="NAME",
+        help="DynamoDB table (default: $OUTSCALER_TABLE, else the state table of the deployment $OUTSCALER_PREFIX)",
+    )
+    parser.add_argument(
+        "--policy-table",
+        default="",
+        metavar="NAME",
+        help="DynamoDB table of the policies "
+        "(default: $OUTSCALER_POLICY_TABLE, else the name of the other table and -policies)",
+    )
 
 
 def open_store(args: argparse.Namespace) -> Store:
@@ -39,7 +48,7 @@ def open_store(args: argparse.Namespace) -> Store:
     except NewerSchema:
         raise
     except StoreError:
-        pass        # who may use the policy table only is not refused here; what the command asks for fails by itself
+        pass  # who may use the policy table only is not refused here; what the command asks for fails by itself
     return store
 
 
@@ -47,8 +56,11 @@ def table_name(args: argparse.Namespace) -> str:
     """The state table's name; raises BadInput if nothing names it."""
     table = str(args.table) or state_table(os.environ)
     if not table:
-        raise BadInput("--table", "is not given, and OUTSCALER_TABLE is not set",
-                       "name the deployment's DynamoDB table, or set OUTSCALER_PREFIX as make deploy prints it")
+        raise BadInput(
+            "--table",
+            "is not given, and OUTSCALER_TABLE is not set",
+            "name the deployment's DynamoDB table, or set OUTSCALER_PREFIX as make deploy prints it",
+        )
     return table
 
 

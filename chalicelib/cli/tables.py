@@ -31,7 +31,7 @@ class Table(msgspec.Struct, frozen=True):
     empty: str = ""
 
 
-Block = Table | str         # a str is text, printed as it is
+Block = Table | str  # a str is text, printed as it is
 
 
 def show(blocks: Iterable[Block], out: TextIO | None = None) -> None:

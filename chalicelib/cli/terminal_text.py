@@ -12,8 +12,9 @@ def printable(text: str) -> str:
     """Control and format characters (escapes, newlines, direction marks) replaced by a visible mark."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(each) in {"Cc", "Cf",
-                                                                                 "Cs"} else each for each in text)
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if unicodedata.category(each) in {"Cc", "Cf", "Cs"} else each for each in text
+    )
 
 
 def one_line(text: str) -> str:

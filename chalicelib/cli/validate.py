@@ -67,8 +67,9 @@ def _names_once(verdicts: list[Verdict]) -> list[Verdict]:
     for verdict in verdicts:
         before = first.setdefault(verdict.name, verdict.file) if verdict.name else verdict.file
         if before != verdict.file:
-            twice = BadInput(f"{verdict.file}: metadata.name", f"{verdict.name} is already in {before}",
-                             "one document per cluster")
+            twice = BadInput(
+                f"{verdict.file}: metadata.name", f"{verdict.name} is already in {before}", "one document per cluster"
+            )
             checked.append(msgspec.structs.replace(verdict, problems=(*verdict.problems, twice)))
         else:
             checked.append(verdict)
@@ -77,8 +78,13 @@ def _names_once(verdicts: list[Verdict]) -> list[Verdict]:
 
 def _as_data(verdict: Verdict) -> dict[str, Any]:
     problems = [{"place": each.place, "problem": each.problem, "remedy": each.remedy} for each in verdict.problems]
-    return {"file": verdict.file, "name": verdict.name, "valid": not problems, "problems": problems,
-            "warnings": list(verdict.warnings)}
+    return {
+        "file": verdict.file,
+        "name": verdict.name,
+        "valid": not problems,
+        "problems": problems,
+        "warnings": list(verdict.warnings),
+    }
 
 
 def _table(verdicts: list[Verdict]) -> Table:

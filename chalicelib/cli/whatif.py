@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _MOST = 500_000
 _MOST_BYTES = 2**28
-_MOST_VALUES = 2_000_000      # of a manifest in YAML; JSON has no aliases
-_SIGN = "\N{MULTIPLICATION SIGN}"      # what people see and copy; * and x are what they can type
+_MOST_VALUES = 2_000_000  # of a manifest in YAML; JSON has no aliases
+_SIGN = "\N{MULTIPLICATION SIGN}"  # what people see and copy; * and x are what they can type
 _TIMES = re.compile(rf"(\d{{1,9}})\s*[{_SIGN}*xX]\s*(.+)", re.DOTALL)
 _FORM = f"write FILE, or N{_SIGN}FILE, or N{_SIGN}namespace/name of a pod or workload"
 _BOUNDS = ("min", "max", "size")
@@ -36,24 +36,40 @@ _BOUNDS = ("min", "max", "size")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--add-pods, --remove-node, --group; each may be repeated."""
-    parser.add_argument("--add-pods", metavar=f"FILE|N{_SIGN}TEMPLATE", action="append", default=[],
-                        help="what if these were pending as well? The pods and workloads of a manifest; or N pods like "
-                             "the one in a file, or like a pod or workload of the cluster, namespace/name")
-    parser.add_argument("--remove-node", metavar="NAME", action="append", default=[],
-                        help="what if this node were gone, and its group smaller by one?")
-    parser.add_argument("--group", metavar="ID:max=N,min=N,size=N", action="append", default=[],
-                        help="what if a node group had other bounds, or had been asked for another size?")
+    parser.add_argument(
+        "--add-pods",
+        metavar=f"FILE|N{_SIGN}TEMPLATE",
+        action="append",
+        default=[],
+        help="what if these were pending as well? The pods and workloads of a manifest; or N pods like "
+        "the one in a file, or like a pod or workload of the cluster, namespace/name",
+    )
+    parser.add_argument(
+        "--remove-node",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="what if this node were gone, and its group smaller by one?",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="ID:max=N,min=N,size=N",
+        action="append",
+        default=[],
+        help="what if a node group had other bounds, or had been asked for another size?",
+    )
 
 
-def assume(args: argparse.Namespace, snapshot: Snapshot, memory: Memory, now: float, options: Options) -> tuple[
-        Snapshot, Memory, tuple[str, ...]]:
+def assume(
+    args: argparse.Namespace, snapshot: Snapshot, memory: Memory, now: float, options: Options
+) -> tuple[Snapshot, Memory, tuple[str, ...]]:
     """The cluster and its memory as the arguments want them, and a sentence per assumption; raises BadInput."""
     if not (args.add_pods or args.remove_node or args.group):
         return snapshot, memory, ()
     from chalicelib.plan import what_if
 
     says: list[str] = []
-    wanted = [each for text in args.add_pods for each in _wanted(text, snapshot)]    # before its model may go
+    wanted = [each for text in args.add_pods for each in _wanted(text, snapshot)]  # before its model may go
     if args.remove_node:
         nodes = {node.name: node.name for node in snapshot.nodes}
         names = [named(name, nodes, "--remove-node", "node") for name in args.remove_node]
@@ -67,8 +83,9 @@ def assume(args: argparse.Namespace, snapshot: Snapshot, memory: Memory, now: fl
         group = named(name, {each.id: each for each in snapshot.groups}, "--group", "node group")
         before = {"min": group.min, "max": group.max, "size": group.target}
         snapshot, memory = what_if.with_bounds(snapshot, memory, name, bounds, now, options)
-        changes = [f"{key} {value} instead of {before[key]}" for key in _BOUNDS
-                   if (value := getattr(bounds, key)) is not None]
+        changes = [
+            f"{key} {value} instead of {before[key]}" for key in _BOUNDS if (value := getattr(bounds, key)) is not None
+        ]
         says.append(f"node group {name} has {', '.join(changes)}")
     return snapshot, memory, tuple(says)
 
@@ -118,8 +135,11 @@ def _wanted(text: str, snapshot: Snapshot) -> tuple[Wanted, ...]:
     if Path(template).is_file():
         entries = _of_file(Path(template), snapshot)
         if len(entries) != 1:
-            raise BadInput(f"--add-pods {text}", f"{template} holds {len(entries)} pods or workloads",
-                           f"N{_SIGN} takes a file with one; without it all of them are added")
+            raise BadInput(
+                f"--add-pods {text}",
+                f"{template} holds {len(entries)} pods or workloads",
+                f"N{_SIGN} takes a file with one; without it all of them are added",
+            )
         return (msgspec.structs.replace(entries[0], count=count, keep_name=False),)
     if times is None and "/" not in template:
         raise BadInput("--add-pods", f"there is no file {text}", _FORM)
@@ -135,14 +155,19 @@ def _of_file(path: Path, snapshot: Snapshot) -> tuple[Wanted, ...]:
         raise BadInput(f"--add-pods {path}", "is nested too deeply", "give the pods that matter alone") from None
     found, skipped = wanted(objects, path.name, snapshot.classes)
     if not found:
-        raise BadInput(f"--add-pods {path}", "holds no pods" + (f", only {', '.join(skipped)}" if skipped else ""),
-                       "give Pods, or workloads with a pod template, as JSON or YAML")
+        raise BadInput(
+            f"--add-pods {path}",
+            "holds no pods" + (f", only {', '.join(skipped)}" if skipped else ""),
+            "give Pods, or workloads with a pod template, as JSON or YAML",
+        )
     if skipped:
         warn(f"--add-pods {path}: {', '.join(skipped)} passed over: no pods in it")
     for each in found:
         if each.cls.priority_class and each.cls.priority is None:
-            warn(f"--add-pods {path}: {each.namespace}/{each.name}: no pod of the cluster has priority class "
-                 f"{each.cls.priority_class}, so its value is not known, and none is assumed")
+            warn(
+                f"--add-pods {path}: {each.namespace}/{each.name}: no pod of the cluster has priority class "
+                f"{each.cls.priority_class}, so its value is not known, and none is assumed"
+            )
     return found
 
 
@@ -155,7 +180,7 @@ def _documents(path: Path) -> list[Any]:
         raise BadInput(place, f"cannot be read: {error.strerror}", "name a file with the pods that matter") from None
     try:
         return [msgspec.json.decode(data)]
-    except (msgspec.DecodeError, ValueError, RecursionError):       # ValueError: a number of thousands of digits
+    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a number of thousands of digits
         return _yaml(data, place)
 
 
@@ -166,7 +191,7 @@ def _yaml(data: bytes, place: str) -> list[Any]:
 
     try:
         return documents(data.decode("utf-8-sig"), most=_MOST_VALUES)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:     # TypeError: a list as a key
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # TypeError: a list as a key
         mark = getattr(error, "problem_mark", None)
         where = f"{place}:{mark.line + 1}" if mark else place
         what = getattr(error, "problem", None) or str(error).partition("\n")[0]

@@ -54,5 +54,6 @@ class LargeFunction:
 
 
 def _client() -> Any:
-    return session.client("lambda", connect_timeout=2, read_timeout=5,
-                      retries={"mode": "standard", "total_max_attempts": 3})
+    return session.client(
+        "lambda", connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3}
+    )

@@ -1,8 +1,8 @@
 """What can go wrong on the way into a queue, or to another function.
 
-    OutscalerError
-    ├── NotSent      the queue did not take the message; nothing was changed, asking again later is safe
-    └── NotInvoked   Lambda did not take the invocation, as far as is known; the caller does the work itself
+OutscalerError
+├── NotSent      the queue did not take the message; nothing was changed, asking again later is safe
+└── NotInvoked   Lambda did not take the invocation, as far as is known; the caller does the work itself
 """
 
 from __future__ import annotations

@@ -30,13 +30,15 @@ def switch_on(table: str, providers: Iterable[str], client: Any = None) -> list[
     for provider in sorted(providers):
         problem = _switch_on(queue_name(found["prefix"], f"act_{provider}"), client)
         if problem:
-            problems.append(f"{provider}: {problem}; its operations wait in their queue until make deploy "
-                            f"STAGE={found['prefix'].removeprefix('outscaler-')} has run again")
+            problems.append(
+                f"{provider}: {problem}; its operations wait in their queue until make deploy "
+                f"STAGE={found['prefix'].removeprefix('outscaler-')} has run again"
+            )
     return problems
 
 
 def _switch_on(function: str, client: Any | None) -> str:
-    """"" where the function's queue is read; the function has the name of its queue."""
+    """ "" where the function's queue is read; the function has the name of its queue."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -56,5 +58,6 @@ def _switch_on(function: str, client: Any | None) -> str:
 
 
 def _client() -> Any:
-    return session.client("lambda", connect_timeout=3, read_timeout=10,
-                      retries={"mode": "standard", "total_max_attempts": 3})
+    return session.client(
+        "lambda", connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3}
+    )

@@ -77,6 +77,7 @@ class SqsSender:
 
 
 def _client() -> SQSClient:
-    made: SQSClient = session.client("sqs", connect_timeout=2, read_timeout=5,
-                                 retries={"mode": "standard", "total_max_attempts": 3})
+    made: SQSClient = session.client(
+        "sqs", connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3}
+    )
     return made

@@ -16,10 +16,15 @@ from chalicelib.handlers.lambda_entry import each_record, event_source, preload
 
 blueprint = Blueprint(__name__)
 
-_PROVIDER = os.environ.get("_HANDLER", "").rpartition(".act_")[2]      # of the function that Lambda enters
+_PROVIDER = os.environ.get("_HANDLER", "").rpartition(".act_")[2]  # of the function that Lambda enters
 
-preload(__name__, "chalicelib.operations.runner", "chalicelib.kube.connect", "chalicelib.providers.registry",
-        f"chalicelib.providers.{_PROVIDER}.provider")
+preload(
+    __name__,
+    "chalicelib.operations.runner",
+    "chalicelib.kube.connect",
+    "chalicelib.providers.registry",
+    f"chalicelib.providers.{_PROVIDER}.provider",
+)
 
 Step = Callable[[SQSEvent], dict[str, Any]]
 

@@ -26,16 +26,18 @@ from chalicelib.model.resource_names import prefix_of, queue_name
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import BATCH_FAILURES, REPORTED, Runtime, runtime
 
-_LONGEST_ID = 100     # characters of an operation's id that a log line shows
+_LONGEST_ID = 100  # characters of an operation's id that a log line shows
 
 
 class FailuresNotReported(OutscalerError):
     """The event source would take any return for success, as far as the deployment says."""
 
     def __init__(self) -> None:
-        super().__init__(f"environment: {BATCH_FAILURES} is not {REPORTED}, so messages that fail could be lost and "
-                         "none is worked on; give the function's event source the response type "
-                         f"ReportBatchItemFailures and set {BATCH_FAILURES}={REPORTED}: deploying again does both")
+        super().__init__(
+            f"environment: {BATCH_FAILURES} is not {REPORTED}, so messages that fail could be lost and "
+            "none is worked on; give the function's event source the response type "
+            f"ReportBatchItemFailures and set {BATCH_FAILURES}={REPORTED}: deploying again does both"
+        )
 
 
 def preload(module: str, *rooms: str) -> None:
@@ -49,7 +51,7 @@ def preload(module: str, *rooms: str) -> None:
     """
     if not os.environ.get("_HANDLER", "").startswith(f"{module}."):
         return
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")      # numpy starts a thread for each processor, to no use here
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts a thread for each processor, to no use here
     try:
         for room in rooms:
             importlib.import_module(room)

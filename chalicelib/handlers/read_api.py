@@ -54,15 +54,21 @@ def cluster(name: str, rt: Runtime) -> Answer:
     stored = _stored(name, rt)
     memory = rt.store.memory.look(name)
     policy, problem = _readable(stored, rt)
-    return Answer(200, without_secrets({
-        **_line(stored, rt),
-        "policy": policy_summary(policy) if policy else {"error": problem},
-        "groups": [group(key, memory.groups[key], rt.clock()) for key in sorted(memory.groups)],
-        "operations": [operation(one) for one in memory.operations],
-        "cooldowns": cooldowns(memory, policy.options, rt.clock()) if policy else {},
-        "brake": brake(memory, rt.clock()),
-        "timers": timers(memory),
-    }, stored.text))
+    return Answer(
+        200,
+        without_secrets(
+            {
+                **_line(stored, rt),
+                "policy": policy_summary(policy) if policy else {"error": problem},
+                "groups": [group(key, memory.groups[key], rt.clock()) for key in sorted(memory.groups)],
+                "operations": [operation(one) for one in memory.operations],
+                "cooldowns": cooldowns(memory, policy.options, rt.clock()) if policy else {},
+                "brake": brake(memory, rt.clock()),
+                "timers": timers(memory),
+            },
+            stored.text,
+        ),
+    )
 
 
 def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> Answer:
@@ -94,7 +100,7 @@ def _readable(stored: StoredPolicy, rt: Runtime) -> tuple[Policy | None, str]:
     try:
         return in_force(stored, rt.clock(), rt.deployment), ""
     except BadInput as bad:
-        if "secret" in bad.place.lower():       # what is wrong with a name quotes it
+        if "secret" in bad.place.lower():  # what is wrong with a name quotes it
             return None, f"{bad.place}: cannot be used"
         return None, str(bad).splitlines()[0]
 
@@ -107,8 +113,9 @@ def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
         "mode": permitted(policy).word if policy else "unreadable",
         "version": stored.version,
         **results(pace),
-        "health": health(policy.scan_interval if policy else None, pace, now,
-                         planned=policy is not None and permitted(policy).plan),
+        "health": health(
+            policy.scan_interval if policy else None, pace, now, planned=policy is not None and permitted(policy).plan
+        ),
         "openOperations": len(rt.store.operations.look(stored.name)),
     }
 

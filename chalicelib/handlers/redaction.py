@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 SHOWN = "***"
-_SHORTEST = 8           # characters; a shorter name without a slash may be any word
+_SHORTEST = 8  # characters; a shorter name without a slash may be any word
 _NAME = r"[A-Za-z0-9/_+=.@-]"
 # `credentialsSecret: NAME` in YAML or JSON.
 _SET = re.compile(rf"(?i)secret[\"']?[ \t]*:\s*(?:[\"'\[-][\s\"']*)?((?:ssm:)?{_NAME}+)")
@@ -34,9 +34,10 @@ def without_secrets(value: Any, policy: str) -> Any:
 def _names(policy: str) -> tuple[str, ...]:
     """What keys that end with `secret` are set to, the longest first."""
     found = {name.rstrip(".") for name in _SET.findall(policy)}
-    found |= {name.removeprefix("ssm:") for name in found}      # as errors write the name of a parameter
-    return tuple(sorted((name for name in found if "/" in name or len(name) >= _SHORTEST),
-                        key=lambda name: (-len(name), name)))
+    found |= {name.removeprefix("ssm:") for name in found}  # as errors write the name of a parameter
+    return tuple(
+        sorted((name for name in found if "/" in name or len(name) >= _SHORTEST), key=lambda name: (-len(name), name))
+    )
 
 
 def _hidden(value: Any, known: re.Pattern[str]) -> Any:

@@ -46,13 +46,18 @@ def group(key: str, memory: GroupMemory, now: float) -> dict[str, Any]:
     return {
         "group": key,
         "target": memory.target,
-        "expected": {
-            "nodes": request.increase, "since": instant(request.since), "by": instant(request.expected_at)
-        } if request else None,
+        "expected": {"nodes": request.increase, "since": instant(request.since), "by": instant(request.expected_at)}
+        if request
+        else None,
         "backOff": {
-            "until": instant(backoff.until), "class": backoff.cls, "code": backoff.code, "message": backoff.message,
+            "until": instant(backoff.until),
+            "class": backoff.cls,
+            "code": backoff.code,
+            "message": backoff.message,
             "attempt": backoff.attempt,
-        } if backoff and backoff.until >= now else None,
+        }
+        if backoff and backoff.until >= now
+        else None,
         "lastAdd": instant(memory.last_add),
         "lastDelete": instant(memory.last_delete),
         "lastFailure": instant(memory.last_failure),
@@ -62,10 +67,20 @@ def group(key: str, memory: GroupMemory, now: float) -> dict[str, Any]:
 def operation(one: Operation) -> dict[str, Any]:
     """One open operation and how far it has come."""
     return {
-        "id": one.id, "kind": one.kind.value, "provider": one.provider, "group": one.group,
-        "from": one.from_size, "to": one.to_size, "nodes": [target.node for target in one.targets],
-        "state": one.state.value, "step": one.step, "attempt": one.attempt, "plan": one.plan,
-        "createdAt": instant(one.created_at), "dueAt": instant(one.due_at), "deadline": instant(one.deadline),
+        "id": one.id,
+        "kind": one.kind.value,
+        "provider": one.provider,
+        "group": one.group,
+        "from": one.from_size,
+        "to": one.to_size,
+        "nodes": [target.node for target in one.targets],
+        "state": one.state.value,
+        "step": one.step,
+        "attempt": one.attempt,
+        "plan": one.plan,
+        "createdAt": instant(one.created_at),
+        "dueAt": instant(one.due_at),
+        "deadline": instant(one.deadline),
     }
 
 
@@ -76,7 +91,7 @@ def cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | N
         "afterDelete": (memory.last_scale_down, options.scale_down_delay_after_delete),
         "afterFailure": (memory.last_scale_down_failure, options.scale_down_delay_after_failure),
     }
-    running = not options.scale_down_delay_type_local   # per group, each group says when it was changed last
+    running = not options.scale_down_delay_type_local  # per group, each group says when it was changed last
     return {
         name: instant(since + delay) if running and since and since + delay > now else None
         for name, (since, delay) in delays.items()

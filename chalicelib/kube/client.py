@@ -32,11 +32,11 @@ from chalicelib.net.json_repair import decode_repaired, repaired
 T = TypeVar("T")
 
 _ATTEMPTS = 4
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0    # seconds; doubled per attempt, the lower half of it random
-_LONGEST_RETRY_AFTER = 10.0                 # a server that asks for more gets no waiting function: the error says when
-_RESTARTS = 3                               # of one list whose continue token expired
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds; doubled per attempt, the lower half of it random
+_LONGEST_RETRY_AFTER = 10.0  # a server that asks for more gets no waiting function: the error says when
+_RESTARTS = 3  # of one list whose continue token expired
 _SAFE = frozenset({"GET", "HEAD"})
-_OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})   # refused beside a continue token
+_OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})  # refused beside a continue token
 _TIMEOUT = (3.05, 20.0)
 _SURROGATE = rb"\ud"
 
@@ -105,8 +105,14 @@ class Cluster:
     """
 
     def __init__(
-        self, login: Login, *, sleep: Callable[[float], None], jitter: Callable[[], float], dial: Dial = open_line,
-        patience: Patience | None = None, monotonic: Callable[[], float] = time.monotonic,
+        self,
+        login: Login,
+        *,
+        sleep: Callable[[float], None],
+        jitter: Callable[[], float],
+        dial: Dial = open_line,
+        patience: Patience | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._login, self._sleep, self._jitter, self._dial = login, sleep, jitter, dial
         self._patience, self._monotonic = patience or AT_A_TERMINAL, monotonic
@@ -139,7 +145,7 @@ class Cluster:
         """One object, or one List that is known to be short; complete JSON, read again if it was cut."""
 
         def whole(body: bytes) -> bytes:
-            _, kept = _decoded(body, msgspec.Raw)   # skips through without making objects
+            _, kept = _decoded(body, msgspec.Raw)  # skips through without making objects
             return kept
 
         return self._persist(Call("GET", path, dict(query or {}), None, "", _TIMEOUT), whole)
@@ -262,8 +268,9 @@ class Cluster:
         except Unauthorized as refused:
             problem = self._renew(credential)
             if problem:
-                raise Unauthorized(f"{refused.message}; reading the credential again: {problem}", status=401,
-                                   reason=refused.reason) from None
+                raise Unauthorized(
+                    f"{refused.message}; reading the credential again: {problem}", status=401, reason=refused.reason
+                ) from None
         line, credential = self._ready()
         return exchange(line, credential, call, self._monotonic)
 
@@ -305,4 +312,3 @@ class Cluster:
             except OutscalerError as error:
                 return clean(str(error))
         return ""
-

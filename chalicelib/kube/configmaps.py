@@ -42,8 +42,14 @@ def get(cluster: Cluster, namespace: str, name: str) -> ConfigMap:
     return cluster.read(_path(namespace, name), ConfigMap)
 
 
-def patch(cluster: Cluster, namespace: str, name: str, found: ConfigMap, data: Mapping[str, str],
-          annotations: Mapping[str, str]) -> ConfigMap:
+def patch(
+    cluster: Cluster,
+    namespace: str,
+    name: str,
+    found: ConfigMap,
+    data: Mapping[str, str],
+    annotations: Mapping[str, str],
+) -> ConfigMap:
     """Set these keys and annotations and leave all others. Raises Conflict if it changed since it was read, Missing."""
     meta = {"resourceVersion": found.metadata.resource_version, "annotations": dict(annotations)}
     body = {"metadata": meta, "data": dict(data)}

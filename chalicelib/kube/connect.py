@@ -69,8 +69,11 @@ def _login(
     secret = access.kubeconfig_secret or access.in_cluster_kubeconfig_secret
     if len(given) > 1 or not (given or secret):
         problem = "names no way to the cluster" if not given else "names more than one way to the cluster"
-        raise BadInput(_PLACE, problem, "give exactly one of kubeconfigSecret, kubeconfigFile, eksCluster, or "
-                       "inClusterKubeconfigSecret alone")
+        raise BadInput(
+            _PLACE,
+            problem,
+            "give exactly one of kubeconfigSecret, kubeconfigFile, eksCluster, or inClusterKubeconfigSecret alone",
+        )
     if access.eks_cluster:
         return _eks(access, clock, hosted=hosted)
     if access.kubeconfig_file:
@@ -83,8 +86,11 @@ def _from_secret(
 ) -> Credential:
     text = read_secret.fresh(name) if fresh and isinstance(read_secret, FreshReader) else read_secret(name)
     return from_kubeconfig(
-        text, context=access.context, place=f"kubeconfig {place_of(name)}",
-        allow_insecure_tls=access.allow_insecure_tls, hosted=hosted,
+        text,
+        context=access.context,
+        place=f"kubeconfig {place_of(name)}",
+        allow_insecure_tls=access.allow_insecure_tls,
+        hosted=hosted,
     )
 
 
@@ -98,8 +104,12 @@ def _from_file(access: KubernetesAccess, *, hosted: bool) -> Credential:
     except OSError as error:
         raise BadInput(place, f"cannot be read: {error.strerror}", "name a kubeconfig that exists") from None
     return from_kubeconfig(
-        text, context=access.context, place=place, allow_insecure_tls=access.allow_insecure_tls,
-        base_dir=path.resolve().parent, hosted=hosted,
+        text,
+        context=access.context,
+        place=place,
+        allow_insecure_tls=access.allow_insecure_tls,
+        base_dir=path.resolve().parent,
+        hosted=hosted,
     )
 
 

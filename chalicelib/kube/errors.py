@@ -28,7 +28,7 @@ from chalicelib.model.secret import Secret, one_line
 # A Status may quote a whole rejected object; more than this helps nobody in a journal line.
 _LONGEST_MESSAGE = 300
 _MOST_CAUSES = 10
-_LONGEST_ASKED = 3600   # seconds; whoever names a year is asked again all the same
+_LONGEST_ASKED = 3600  # seconds; whoever names a year is asked again all the same
 _BEARER = re.compile(r"(?i)\bbearer[\s:]+[^\s\"']+")
 _REASON = re.compile(r"[A-Za-z]{0,64}")
 _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")
@@ -72,7 +72,12 @@ class ClusterError(OutscalerError):
     server: str = ""
 
     def __init__(
-        self, message: str, *, status: int = 0, reason: str = "", details: Details | None = None,
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        details: Details | None = None,
         retry_after: float = 0.0,
     ) -> None:
         super().__init__(message)
@@ -112,20 +117,37 @@ class Unavailable(ClusterError):
     """No usable answer: 5xx, network, TLS, cut short. lasting: repeating the call at once cannot help."""
 
     def __init__(
-        self, message: str, *, status: int = 0, reason: str = "", details: Details | None = None,
-        retry_after: float = 0.0, lasting: bool = False,
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        details: Details | None = None,
+        retry_after: float = 0.0,
+        lasting: bool = False,
     ) -> None:
         super().__init__(message, status=status, reason=reason, details=details, retry_after=retry_after)
         self.lasting = lasting
 
 
 _BY_STATUS: Mapping[int, type[ClusterError]] = {
-    401: Unauthorized, 403: Forbidden, 404: Missing, 409: Conflict, 410: Expired, 429: TooMany, 408: Unavailable,
+    401: Unauthorized,
+    403: Forbidden,
+    404: Missing,
+    409: Conflict,
+    410: Expired,
+    429: TooMany,
+    408: Unavailable,
 }
 
 
 def from_answer(
-    status: int, body: bytes, headers: Mapping[str, str], secrets: tuple[Secret, ...] = (), *, described: str = "",
+    status: int,
+    body: bytes,
+    headers: Mapping[str, str],
+    secrets: tuple[Secret, ...] = (),
+    *,
+    described: str = "",
 ) -> ClusterError:
     """The error for an HTTP answer of 300 and more.
 
@@ -158,8 +180,10 @@ def clean(text: str, secrets: tuple[Secret, ...] = ()) -> str:
 
 def _bounded(details: Details, secrets: tuple[Secret, ...]) -> Details:
     """The same, as clean as the message and with a few causes only."""
-    causes = tuple(Cause(*(clean(text, secrets) for text in (each.reason, each.message, each.field)))
-                   for each in details.causes[:_MOST_CAUSES])
+    causes = tuple(
+        Cause(*(clean(text, secrets) for text in (each.reason, each.message, each.field)))
+        for each in details.causes[:_MOST_CAUSES]
+    )
     named = {key: clean(getattr(details, key), secrets) for key in ("name", "group", "kind")}
     return Details(**named, causes=causes, retry_after_seconds=max(0, details.retry_after_seconds))
 

@@ -16,9 +16,9 @@ from chalicelib.model.timestamps import format_time
 REPORTER = "outscaler"
 """The reporting instance of our events: the component stays upstream's, for the tools that look for it, and the webhook
 knows by this that an event is our own (handlers/webhook/matter.py)."""
-_TIMEOUT = (3.05, 5.0)      # connect, read: an event is worth no longer a wait
-_LONGEST_NAME = 253          # of any object
-_LONGEST_MESSAGE = 1024      # the API's limit for a note
+_TIMEOUT = (3.05, 5.0)  # connect, read: an event is worth no longer a wait
+_LONGEST_NAME = 253  # of any object
+_LONGEST_MESSAGE = 1024  # the API's limit for a note
 # The name's number is an instant in nanoseconds, as upstream's. A float knows it to some 250 ns only, and a pass has
 # one `now` for all its events, so its lowest bits (about a millisecond) come from what is said.
 _SAID_BITS = 20

@@ -49,13 +49,18 @@ _REFUSED = (
 _HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<port>[0-9]{1,5}))?"
 _SERVER = re.compile(rf"(?P<scheme>(?i:https?))://{_HOST}(?P<path>(?:/[A-Za-z0-9._~:@!$&'()*+,;=-]*)*)")
 _PROXY = re.compile(rf"(?P<scheme>(?i:https?))://(?:[!-.0-9;=A-Z_a-z~:%]*@)?{_HOST}(?P<path>/?)")
-_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")       # of a host's name
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")  # of a host's name
 _HEADER_EXTENSION = "outscaler.dev/token-header"
-_KNOWN_HEADERS = ("X-Auth-Token",)      # of Huawei Cloud's gateway to a CCE cluster (huaweicloud-cce.md B2)
+_KNOWN_HEADERS = ("X-Auth-Token",)  # of Huawei Cloud's gateway to a CCE cluster (huaweicloud-cce.md B2)
 
 
 def from_kubeconfig(
-    text: str, *, context: str = "", place: str, allow_insecure_tls: bool = False, base_dir: Path | None = None,
+    text: str,
+    *,
+    context: str = "",
+    place: str,
+    allow_insecure_tls: bool = False,
+    base_dir: Path | None = None,
     hosted: bool = False,
 ) -> Credential:
     """The credential of one context: the named one, else current-context.
@@ -115,14 +120,14 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
         document = None
-    except MALFORMED:       # what looks like a date or a number may be none, or a huge one
+    except MALFORMED:  # what looks like a date or a number may be none, or a huge one
         document = None
     if not isinstance(document, dict):  # the parser's own words may quote a secret
         raise BadInput(place, f"is not a YAML mapping{where}", remedy)
     return document
 
 
-@lru_cache(maxsize=16)      # a warm process connects for every message, and the text is the same for weeks
+@lru_cache(maxsize=16)  # a warm process connects for every message, and the text is the same for weeks
 def _parsed(text: str) -> object:
     """The document (READ ONLY). Raises yaml.YAMLError, and ValueError for a date or number that is none."""
     return parsed(text)
@@ -220,14 +225,18 @@ def _path(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | Non
 
 def _server(cluster: Mapping[str, Any], place: str, *, allow_insecure_tls: bool, hosted: bool) -> str:
     server, at = _text(cluster, "server", place), f"{place}.server"
-    scheme, host = _address(server, at, "is not the URL of an API server", "write https://HOST:PORT without a user or "
-                            "a query", path=True)
+    scheme, host = _address(
+        server, at, "is not the URL of an API server", "write https://HOST:PORT without a user or a query", path=True
+    )
     if hosted and is_loopback(host):
         raise BadInput(at, "is this machine, which is a function here", "write the address of the API server")
     if scheme == "http" and not is_loopback(host) and not allow_insecure_tls:
-        raise BadInput(at, "is plain http, which would send the credential in the clear",
-                       "write https://, or set kubernetes.allowInsecureTls: true in the policy")
-    return f"{scheme}{server[len(scheme):].rstrip('/')}"
+        raise BadInput(
+            at,
+            "is plain http, which would send the credential in the clear",
+            "write https://, or set kubernetes.allowInsecureTls: true in the policy",
+        )
+    return f"{scheme}{server[len(scheme) :].rstrip('/')}"
 
 
 def _address(text: str, place: str, problem: str, remedy: str, *, path: bool) -> tuple[str, str]:
@@ -250,8 +259,11 @@ def _server_name(cluster: Mapping[str, Any], place: str) -> str:
     address = ":" in name and address_of(name) is not None
     labels = name.removesuffix(".").split(".")
     if name and not address and not (len(name) <= 253 and all(map(_LABEL.fullmatch, labels))):
-        raise BadInput(f"{place}.tls-server-name", "is not the name of a host", "write a name that is in the server's "
-                       "certificate, or leave it out")
+        raise BadInput(
+            f"{place}.tls-server-name",
+            "is not the name of a host",
+            "write a name that is in the server's certificate, or leave it out",
+        )
     return name
 
 
@@ -278,8 +290,11 @@ def _insecure(cluster: Mapping[str, Any], place: str, ca: bytes, *, allow: bool)
     if value and ca:
         raise BadInput(key, "contradicts the certificate-authority beside it", "keep the CA and leave this out")
     if value and not allow:
-        raise BadInput(key, "would trust any server", "write certificate-authority-data instead, or set "
-                       "kubernetes.allowInsecureTls: true in the policy")
+        raise BadInput(
+            key,
+            "would trust any server",
+            "write certificate-authority-data instead, or set kubernetes.allowInsecureTls: true in the policy",
+        )
     return value
 
 

@@ -88,8 +88,14 @@ def add_taint(
             notes[CORDONED_ANNOTATION] = "true"
         if not operation:
             return _Change(spec)
-        return _Change(spec, {name: value for name, value in {OPERATION_ANNOTATION: operation, **notes}.items()
-                              if node.notes.get(name) != value})
+        return _Change(
+            spec,
+            {
+                name: value
+                for name, value in {OPERATION_ANNOTATION: operation, **notes}.items()
+                if node.notes.get(name) != value
+            },
+        )
 
     return _modify(cluster, name, change)
 

@@ -48,7 +48,9 @@ def evict(cluster: Cluster, namespace: str, name: str, uid: str, grace_seconds: 
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
     body = {
-        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
         "deleteOptions": options,
     }
     path = f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}/eviction"

@@ -21,7 +21,7 @@ from chalicelib.model.errors import BadInput
 
 def client_context(credential: Credential) -> ssl.SSLContext:
     """The SSLContext for this credential. Raises BadInput naming the field whose PEM is unusable."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)     # trusts nobody yet, and the machine's own bundle never
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody yet, and the machine's own bundle never
     # Python 3.13 turns this on by default; CAs made by kubeadm and EKS lack the extensions it asks for.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if credential.insecure:

@@ -28,7 +28,7 @@ from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 # Nodes come in one list without pages (snapshot/live.py): 5,000 of them, the most that Kubernetes supports, are about
 # 125 MB with 50 images each.
 LONGEST_BODY = 192 * 2**20
-TOTAL = 30.0                # seconds of one exchange of a function
+TOTAL = 30.0  # seconds of one exchange of a function
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Call(msgspec.Struct, frozen=True):
     gzip: bool = False
 
     def __repr__(self) -> str:
-        return f"Call({self.method} {self.path})"       # a body may hold a bootstrap token
+        return f"Call({self.method} {self.path})"  # a body may hold a bootstrap token
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -66,11 +66,15 @@ def open_line(credential: Credential) -> Line:
     session.proxies.update(proxies_of(credential))
     # Made at once where it is needed, so that a bad certificate is a BadInput and no failed exchange.
     context = client_context(credential) if credential.server.startswith("https:") else None
-    session.mount(credential.server, BoundedAdapter(
-        lambda: context or client_context(credential), server_name=credential.server_name,
-        unverified=context is not None and context.verify_mode == ssl.CERT_NONE,
-        allowed=_elsewhere if credential.hosted else _possible,
-    ))
+    session.mount(
+        credential.server,
+        BoundedAdapter(
+            lambda: context or client_context(credential),
+            server_name=credential.server_name,
+            unverified=context is not None and context.verify_mode == ssl.CERT_NONE,
+            allowed=_elsewhere if credential.hosted else _possible,
+        ),
+    )
     return Line(session, credential.server)
 
 
@@ -82,9 +86,7 @@ def _elsewhere(address: str) -> bool:
     return not never(address) and not is_loopback(address)
 
 
-def exchange(
-    line: Line, credential: Credential, call: Call, monotonic: Callable[[], float] = time.monotonic
-) -> bytes:
+def exchange(line: Line, credential: Credential, call: Call, monotonic: Callable[[], float] = time.monotonic) -> bytes:
     """Send once, follow nothing. Returns the body of a 2xx; raises ClusterError.
 
     monotonic: seconds of a clock that never goes back, for call.total.
@@ -99,15 +101,24 @@ def exchange(
     bounds = Bounds(connect, read, call.total, call.longest)
     problem: ClusterError | None = None
     try:
-        answer = bounded(line.session, Request(
-            call.method, line.server + call.path, headers, call.query, call.body, gzip=call.gzip), bounds, monotonic)
+        answer = bounded(
+            line.session,
+            Request(call.method, line.server + call.path, headers, call.query, call.body, gzip=call.gzip),
+            bounds,
+            monotonic,
+        )
     except NoReply as error:
         problem = _no_answer(error, call, credential, bounds)
     if problem is not None:
         raise problem
     if answer.status >= 300:
-        raise from_answer(answer.status, answer.body, CaseInsensitiveDict(answer.headers), _secrets(credential),
-                          described=answer.described())
+        raise from_answer(
+            answer.status,
+            answer.body,
+            CaseInsensitiveDict(answer.headers),
+            _secrets(credential),
+            described=answer.described(),
+        )
     return answer.body
 
 
@@ -121,8 +132,9 @@ def _no_answer(error: NoReply, call: Call, credential: Credential, bounds: Bound
     """What went wrong below HTTP, and with whom, in words that cannot quote a header."""
     what, host = f"{call.method} {call.path}", urlsplit(credential.server).netloc
     if error.certificate:
-        return Unavailable(f"{what}: the server's certificate is refused: {error.certificate}", reason="Tls",
-                           lasting=True)
+        return Unavailable(
+            f"{what}: the server's certificate is refused: {error.certificate}", reason="Tls", lasting=True
+        )
     remedy = f"check the server of {credential.cluster_place or 'the cluster'}, and the way to it"
     if error.kind in PLAIN:
         words = PLAIN[error.kind].format(seconds=bounds.total, bytes=bounds.bytes)

@@ -13,14 +13,25 @@ APPS = "apps"
 STORAGE = "storage.k8s.io"
 # The controllers whose existence and replicas the drain rules ask about.
 CONTROLLER_GROUPS: Mapping[str, str] = {
-    "DaemonSet": APPS, "Job": "batch", "ReplicaSet": APPS, "ReplicationController": CORE, "StatefulSet": APPS,
+    "DaemonSet": APPS,
+    "Job": "batch",
+    "ReplicaSet": APPS,
+    "ReplicationController": CORE,
+    "StatefulSet": APPS,
 }
 _GROUPS: Mapping[str, str] = {
     **CONTROLLER_GROUPS,
-    "Node": CORE, "Pod": CORE, "Namespace": CORE, "ConfigMap": CORE,
-    "PersistentVolume": CORE, "PersistentVolumeClaim": CORE,
+    "Node": CORE,
+    "Pod": CORE,
+    "Namespace": CORE,
+    "ConfigMap": CORE,
+    "PersistentVolume": CORE,
+    "PersistentVolumeClaim": CORE,
     "PodDisruptionBudget": "policy",
-    "StorageClass": STORAGE, "CSINode": STORAGE, "CSIDriver": STORAGE, "CSIStorageCapacity": STORAGE,
+    "StorageClass": STORAGE,
+    "CSINode": STORAGE,
+    "CSIDriver": STORAGE,
+    "CSIStorageCapacity": STORAGE,
 }
 
 

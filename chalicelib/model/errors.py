@@ -50,6 +50,14 @@ class BadInputs(BadInput):
 
 
 MALFORMED: tuple[type[Exception], ...] = (
-    BadInput, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+    BadInput,
+    msgspec.MsgspecError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 """What reading one object of others may raise, whatever it holds. Caught around each object, so that a bad one is a gap
 that names it and never ends a pass."""

@@ -51,10 +51,10 @@ class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     max_node_provision_time: float | None = None
     max_node_startup_time: float | None = None
     ignore_daemonsets_utilization: bool | None = None
-    scale_down_cooldown: float | None = None    # a node younger than this stays (huaweicloud-cce.md A8.8)
+    scale_down_cooldown: float | None = None  # a node younger than this stays (huaweicloud-cce.md A8.8)
     zero_or_max: bool = False
-    enforce_min: bool = False       # raised to its minimum whatever enforceNodeGroupMinSize says (a schedule's)
-    unpromised_labels: tuple[str, ...] = ()     # no new node is bought for a pod that asks for one (A1.2)
+    enforce_min: bool = False  # raised to its minimum whatever enforceNodeGroupMinSize says (a schedule's)
+    unpromised_labels: tuple[str, ...] = ()  # no new node is bought for a pod that asks for one (A1.2)
     allow_non_atomic_scale_up_to_max: bool = False
 
 
@@ -84,15 +84,15 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     instances: tuple[Instance, ...] = ()
     template: Node | None = None
     template_error: str = ""
-    template_volumes: dict[str, int] = {}   # CSI driver -> most volumes a new node attaches; 0: as many as one likes
-    template_devices: dict[str, int] = {}   # DRA driver -> devices a new node publishes
+    template_volumes: dict[str, int] = {}  # CSI driver -> most volumes a new node attaches; 0: as many as one likes
+    template_devices: dict[str, int] = {}  # DRA driver -> devices a new node publishes
     error: str = ""
     options: GroupOptions = GroupOptions()
     priority: int = 0
-    rank: int = 0               # among groups of equal priority the higher is preferred (A6.5 c)
-    pool: Pool | None = None    # None: it is a pool of its own
-    aliases: tuple[str, ...] = ()   # further names that people know it by; a policy and a priority list may use them
-    price: float = 0.0          # what one node costs per hour as the provider says; 0: it does not say
-    claim: str = ""     # what the group is in the world, whatever a policy calls the way to it; empty: not known
-    scale_down_held: str = ""   # why the provider forbids removals just now (a rollout), empty where it does not
+    rank: int = 0  # among groups of equal priority the higher is preferred (A6.5 c)
+    pool: Pool | None = None  # None: it is a pool of its own
+    aliases: tuple[str, ...] = ()  # further names that people know it by; a policy and a priority list may use them
+    price: float = 0.0  # what one node costs per hour as the provider says; 0: it does not say
+    claim: str = ""  # what the group is in the world, whatever a policy calls the way to it; empty: not known
+    scale_down_held: str = ""  # why the provider forbids removals just now (a rollout), empty where it does not
     discovered: bool = False

@@ -51,12 +51,12 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     last_delete: float = 0.0
     last_failure: float = 0.0
     size_wrong_since: float = 0.0
-    size_wrong: tuple[int, int] = (0, 0)        # (registered, target) as first seen
-    erred: tuple[str, ...] = ()                 # instances whose creation error was already counted
-    repair_failures: int = 0                    # repairs (discard, shrink) that failed since one came through
-    repair_after: float = 0.0                   # none is tried before
-    failed_removals: dict[str, FailedRemoval] = {}      # by node
-    first_seen: float = 0.0                     # the first pass that took the group for this cluster's; 0.0: none yet
+    size_wrong: tuple[int, int] = (0, 0)  # (registered, target) as first seen
+    erred: tuple[str, ...] = ()  # instances whose creation error was already counted
+    repair_failures: int = 0  # repairs (discard, shrink) that failed since one came through
+    repair_after: float = 0.0  # none is tried before
+    failed_removals: dict[str, FailedRemoval] = {}  # by node
+    first_seen: float = 0.0  # the first pass that took the group for this cluster's; 0.0: none yet
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,7 +66,7 @@ class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     unneeded_since: float = 0.0
     confirmed_at: float = 0.0
     unremovable_until: float = 0.0
-    why: Reason | None = None                   # why it was unremovable when it was last tried
+    why: Reason | None = None  # why it was unremovable when it was last tried
 
 
 class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,7 +104,7 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
 
     groups: dict[str, GroupMemory] = {}
     nodes: dict[str, NodeMemory] = {}
-    unregistered: dict[str, float] = {}         # instance id -> first seen without a Node
+    unregistered: dict[str, float] = {}  # instance id -> first seen without a Node
     templates: dict[str, LearntTemplate] = {}
     operations: tuple[Operation, ...] = ()
     last_scale_up: float = 0.0
@@ -112,6 +112,6 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     last_scale_down_failure: float = 0.0
     first_seen: float = 0.0
     brake: Brake = Brake()
-    rules: dict[str, RuleMemory] = {}           # `<rule key>@<pool>`
-    rule_objects: dict[str, RuleObject] = {}    # the last good version of each HorizontalNodeAutoscaler, by its key
-    released_until: float = 0.0                 # a person's word (`outscaler release`); no pass writes it
+    rules: dict[str, RuleMemory] = {}  # `<rule key>@<pool>`
+    rule_objects: dict[str, RuleObject] = {}  # the last good version of each HorizontalNodeAutoscaler, by its key
+    released_until: float = 0.0  # a person's word (`outscaler release`); no pass writes it

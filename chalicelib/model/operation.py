@@ -17,10 +17,10 @@ import msgspec
 class Kind(StrEnum):
     """What an operation does."""
 
-    GROW = "grow"            # from_size -> to_size
-    REMOVE = "remove"        # the named nodes, drained where needed
-    SHRINK = "shrink"        # from_size -> to_size, only what never came
-    DISCARD = "discard"      # the named instances, which never became nodes: no drain
+    GROW = "grow"  # from_size -> to_size
+    REMOVE = "remove"  # the named nodes, drained where needed
+    SHRINK = "shrink"  # from_size -> to_size, only what never came
+    DISCARD = "discard"  # the named instances, which never became nodes: no drain
 
 
 class State(StrEnum):
@@ -69,20 +69,20 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     from_size: int = 0
     to_size: int = 0
     targets: tuple[Target, ...] = ()
-    pods: tuple[str, ...] = ()          # the pods it was planned for, for events and the journal (first 50)
+    pods: tuple[str, ...] = ()  # the pods it was planned for, for events and the journal (first 50)
     state: State = State.PLANNED
     step: str = ""
     data: dict[str, str] = {}
     attempt: int = 0
-    token: int = 0                      # fencing token of the reconcile that planned it
-    due_at: float = 0.0                 # not before
-    deadline: float = 0.0               # give up and roll back after
+    token: int = 0  # fencing token of the reconcile that planned it
+    due_at: float = 0.0  # not before
+    deadline: float = 0.0  # give up and roll back after
     claimed_by: str = ""
     claimed_until: float = 0.0
-    sent_at: float = 0.0                # last time a message was sent for it; 0.0: never
+    sent_at: float = 0.0  # last time a message was sent for it; 0.0: never
     updated_at: float = 0.0
-    pool: str = ""                      # the id of the pool that the group shares with others, if it does
-    outcome: str = ""                   # one line, for people, once it is over
+    pool: str = ""  # the id of the pool that the group shares with others, if it does
+    outcome: str = ""  # one line, for people, once it is over
     error_class: str = ""
     error_code: str = ""
 
@@ -96,8 +96,9 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
         return target.uid or (self.data.get(UID, "") if len(self.targets) == 1 else "")
 
 
-def operation_id(cluster: str, group: str, kind: Kind, from_size: int, to_size: int, nodes: tuple[str, ...],
-                 plan: str) -> str:
+def operation_id(
+    cluster: str, group: str, kind: Kind, from_size: int, to_size: int, nodes: tuple[str, ...], plan: str
+) -> str:
     """Same intent, same id: 20 hexadecimal digits over what it does and the plan that wanted it."""
     text = msgspec.json.encode([cluster, group, kind, from_size, to_size, sorted(nodes), plan])
     return f"{kind.value}-{hashlib.sha256(text).hexdigest()[:20]}"

@@ -18,8 +18,8 @@ class Pending(msgspec.Struct, frozen=True, tag=True):
     step: str
     data: dict[str, str] = {}
     note: str = ""
-    evicted: tuple[str, ...] = ()       # pods (namespace/name) whose eviction was granted in this step
-    refused: tuple[str, ...] = ()       # pods whose eviction was refused in this step
+    evicted: tuple[str, ...] = ()  # pods (namespace/name) whose eviction was granted in this step
+    refused: tuple[str, ...] = ()  # pods whose eviction was refused in this step
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):

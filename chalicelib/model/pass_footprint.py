@@ -26,7 +26,7 @@ run out of time, not of memory."""
 STEP = 8
 """MB; a stored peak is a multiple of it, so that equal passes leave equal rows."""
 
-_MOST = 1 << 20     # MB; a row that says more is not believed
+_MOST = 1 << 20  # MB; a row that says more is not believed
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -81,12 +81,12 @@ class GroupVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     waste: float | None = None
     skipped: Reason | None = None
     healthy: bool = True
-    counts: dict[str, int] = {}         # nodes by readiness bucket (plan/readiness.Bucket values)
-    unregistered: int = 0               # instances without a node, the long-unregistered left out
+    counts: dict[str, int] = {}  # nodes by readiness bucket (plan/readiness.Bucket values)
+    unregistered: int = 0  # instances without a node, the long-unregistered left out
     long_unregistered: int = 0
-    in_progress: bool = False           # nodes asked for are still on their way
-    backoff: Reason | None = None       # GROUP_BACKOFF: until, error, code
-    candidates: int = 0                 # of its nodes, how many are unneeded
+    in_progress: bool = False  # nodes asked for are still on their way
+    backoff: Reason | None = None  # GROUP_BACKOFF: until, error, code
+    candidates: int = 0  # of its nodes, how many are unneeded
 
 
 class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -139,10 +139,10 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     unregistered: int = 0
     upcoming: int = 0
     suspended: int = 0
-    resource_unready: int = 0           # of unready: those that lack a device their label promises
+    resource_unready: int = 0  # of unready: those that lack a device their label promises
     long_unregistered: int = 0
-    removing: int = 0                   # nodes under way out
-    cpu: int = 0                        # capacity of all nodes: millicores, bytes
+    removing: int = 0  # nodes under way out
+    cpu: int = 0  # capacity of all nodes: millicores, bytes
     memory: int = 0
     sick_zones: tuple[str, ...] = ()
 
@@ -180,18 +180,18 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     scale_ups: tuple[ScaleUp, ...] = ()
     unschedulable: tuple[PodVerdict, ...] = ()
     fits_existing: tuple[str, ...] = ()
-    promises: tuple[Promise, ...] = ()          # a place for every pod of scale_ups and fits_existing
+    promises: tuple[Promise, ...] = ()  # a place for every pod of scale_ups and fits_existing
     ignored: tuple[Ignored, ...] = ()
     removals: tuple[Removal, ...] = ()
     repairs: tuple[Repair, ...] = ()
     marks: tuple[Mark, ...] = ()
-    paused: Reason | None = None                # what holds all removals back in this pass
+    paused: Reason | None = None  # what holds all removals back in this pass
     unneeded: tuple[str, ...] = ()
     unremovable: tuple[NodeVerdict, ...] = ()
     groups: tuple[GroupVerdict, ...] = ()
-    operations: tuple[Operation, ...] = ()      # new ones, to be saved and dispatched
+    operations: tuple[Operation, ...] = ()  # new ones, to be saved and dispatched
     rules: tuple[RuleVerdict, ...] = ()
     headroom: tuple[HeadroomVerdict, ...] = ()
     health: Health = Health()
     gaps: tuple[Gap, ...] = ()
-    notes: tuple[Reason, ...] = ()              # what held the whole pass back: cooldowns, limits, time budget
+    notes: tuple[Reason, ...] = ()  # what held the whole pass back: cooldowns, limits, time budget

@@ -113,7 +113,7 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     pod_anti_affinity: tuple[PodAffinityTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     preferred_nodes: tuple[PreferredTerm, ...] = ()
-    preferred_spread: tuple[SpreadConstraint, ...] = ()     # whenUnsatisfiable: ScheduleAnyway
+    preferred_spread: tuple[SpreadConstraint, ...] = ()  # whenUnsatisfiable: ScheduleAnyway
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
@@ -130,8 +130,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     daemonset_annotation: str = ""
     enable_ds_eviction: str = ""
     scale_up_delay: str = ""
-    excess: str = ""            # the limit of snapshot/caps.py that is exceeded; what exceeds it is left out above
-    excess_bars: bool = False   # what is left out may keep other pods off the node of such a pod
+    excess: str = ""  # the limit of snapshot/caps.py that is exceeded; what exceeds it is left out above
+    excess_bars: bool = False  # what is left out may keep other pods off the node of such a pod
 
     @property
     def is_daemonset(self) -> bool:
@@ -152,10 +152,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     created: float = 0.0
     deleted: float = 0.0
     deletion_grace: float = 30.0
-    scheduled: str = ""          # status of condition PodScheduled: True, False or "" where there is none
-    scheduled_reason: str = ""   # its reason: Unschedulable, SchedulingGated …
+    scheduled: str = ""  # status of condition PodScheduled: True, False or "" where there is none
+    scheduled_reason: str = ""  # its reason: Unschedulable, SchedulingGated …
     scheduled_message: str = ""
-    unready: bool = False        # runs, and its condition Ready is False
+    unready: bool = False  # runs, and its condition Ready is False
 
     @property
     def key(self) -> str:

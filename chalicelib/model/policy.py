@@ -36,7 +36,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     max_nodes_total: int = 0
     cores_total: tuple[int, int] = (0, 320000)
     memory_total: tuple[int, int] = (0, 6400000 * 2**30)
-    gpu_total: tuple[tuple[str, int, int], ...] = ()        # (type, min, max)
+    gpu_total: tuple[tuple[str, int, int], ...] = ()  # (type, min, max)
     enforce_node_group_min_size: bool = False
     max_nodes_per_scale_up: int = msgspec.field(default=1000, name="maxNodesPerScaleup")
     expendable_pods_priority_cutoff: int = -10
@@ -84,7 +84,8 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     unremovable_node_recheck_timeout: float = 300.0
     skip_nodes_with_system_pods: bool = True
     blocking_system_pod_disruption_timeout: float = msgspec.field(
-        default=3600.0, name="blockingSystemPodDistruptionTimeout"  # misspelt upstream; the name users have
+        default=3600.0,
+        name="blockingSystemPodDistruptionTimeout",  # misspelt upstream; the name users have
     )
     skip_nodes_with_local_storage: bool = True
     skip_nodes_with_custom_controller_pods: bool = True
@@ -96,7 +97,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     cordon_node_before_terminating: bool = True
     node_delete_delay_after_taint: float = 5.0
     max_graceful_termination_sec: int = 600
-    drain_priority_config: tuple[tuple[int, int], ...] = ()     # (priority, seconds of grace), ascending
+    drain_priority_config: tuple[tuple[int, int], ...] = ()  # (priority, seconds of grace), ascending
     max_pod_eviction_time: float = 120.0
     daemonset_eviction_for_empty_nodes: bool = False
     daemonset_eviction_for_occupied_nodes: bool = True

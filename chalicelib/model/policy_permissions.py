@@ -15,7 +15,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.resource_names import prefix_of, secret_prefix
 
-SECRET_PREFIX = "OUTSCALER_SECRET_PREFIX"           # noqa: S105 - the name of a variable
+SECRET_PREFIX = "OUTSCALER_SECRET_PREFIX"  # noqa: S105 - the name of a variable
 SHARED_SECRETS = "OUTSCALER_SHARED_SECRETS"
 ALLOWED_ENDPOINTS = "OUTSCALER_ALLOWED_ENDPOINTS"
 DEFAULT_PREFIX = "outscaler/"
@@ -25,7 +25,7 @@ _PREFIX = re.compile(r"([A-Za-z0-9/_+=.@-]{0,200}[A-Za-z0-9/])?\Z")
 _NAME = re.compile(r"(ssm:/)?[A-Za-z0-9/_+=.@-]{1,512}\Z")
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"({_LABEL}(\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\])(:[1-9][0-9]{{0,4}})?\Z")
-_MOST = 200     # entries of one list
+_MOST = 200  # entries of one list
 
 
 class Deployment(msgspec.Struct, frozen=True):
@@ -57,8 +57,9 @@ def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Dep
     given = environment.get(SECRET_PREFIX, secret_prefix(named) if named else None)
     prefix = DEFAULT_PREFIX if given is None else given
     if not _PREFIX.match(prefix) or ".." in prefix:
-        raise BadInput(f"environment: {SECRET_PREFIX}", "cannot begin the name of a secret",
-                       f"write it like {DEFAULT_PREFIX}")
+        raise BadInput(
+            f"environment: {SECRET_PREFIX}", "cannot begin the name of a secret", f"write it like {DEFAULT_PREFIX}"
+        )
     return Deployment(
         secret_prefix=prefix,
         shared_secrets=_listed(environment, SHARED_SECRETS, _NAME, "outscaler/shared/exoscale"),
@@ -73,6 +74,9 @@ def _listed(environment: Mapping[str, str], variable: str, form: re.Pattern[str]
     """The entries of a comma-separated list; blanks around them mean nothing."""
     entries = [entry for part in environment.get(variable, "").split(",") if (entry := part.strip())]
     if len(entries) > _MOST or not all(form.match(entry) for entry in entries):
-        raise BadInput(f"environment: {variable}", "is not a list of at most "
-                       f"{_MOST} names, separated by commas", f"write it like {example}")
+        raise BadInput(
+            f"environment: {variable}",
+            f"is not a list of at most {_MOST} names, separated by commas",
+            f"write it like {example}",
+        )
     return frozenset(entries)

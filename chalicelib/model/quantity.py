@@ -15,16 +15,28 @@ from functools import lru_cache
 from chalicelib.model.errors import BadInput
 
 _QUANTITY = re.compile(
-    r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,4})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)\Z", re.ASCII)
+    r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,4})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)\Z", re.ASCII
+)
 _SCALE = {
-    "": Decimal(1), "n": Decimal(10) ** -9, "u": Decimal(10) ** -6, "m": Decimal(10) ** -3,
-    "k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9, "T": Decimal(10) ** 12,
-    "P": Decimal(10) ** 15, "E": Decimal(10) ** 18,
-    "Ki": Decimal(2) ** 10, "Mi": Decimal(2) ** 20, "Gi": Decimal(2) ** 30, "Ti": Decimal(2) ** 40,
-    "Pi": Decimal(2) ** 50, "Ei": Decimal(2) ** 60,
+    "": Decimal(1),
+    "n": Decimal(10) ** -9,
+    "u": Decimal(10) ** -6,
+    "m": Decimal(10) ** -3,
+    "k": Decimal(10) ** 3,
+    "M": Decimal(10) ** 6,
+    "G": Decimal(10) ** 9,
+    "T": Decimal(10) ** 12,
+    "P": Decimal(10) ** 15,
+    "E": Decimal(10) ** 18,
+    "Ki": Decimal(2) ** 10,
+    "Mi": Decimal(2) ** 20,
+    "Gi": Decimal(2) ** 30,
+    "Ti": Decimal(2) ** 40,
+    "Pi": Decimal(2) ** 50,
+    "Ei": Decimal(2) ** 60,
 }
 _LARGEST = 2**63 - 1
-_LONGEST, _SHOWN = 128, 40      # characters of a quantity; of a wrong one that an error repeats
+_LONGEST, _SHOWN = 128, 40  # characters of a quantity; of a wrong one that an error repeats
 _REMEDY = "write a number with an optional suffix: 500m, 2, 1.5Gi, 128Mi, 1e3"
 
 

@@ -17,117 +17,117 @@ class Code(StrEnum):
     # --- why a pod does not fit a node (scale-up.md §5), params in brackets
     NODE_NAME = "NodeName"
     UNSCHEDULABLE_NODE = "NodeUnschedulable"
-    UNTOLERATED_TAINT = "UntoleratedTaint"                # taint
+    UNTOLERATED_TAINT = "UntoleratedTaint"  # taint
     NODE_AFFINITY = "NodeAffinity"
-    PORTS = "NodePorts"                                   # port
-    INSUFFICIENT = "Insufficient"                         # resource, needs, offers
-    TOO_MANY_PODS = "TooManyPods"                         # offers
+    PORTS = "NodePorts"  # port
+    INSUFFICIENT = "Insufficient"  # resource, needs, offers
+    TOO_MANY_PODS = "TooManyPods"  # offers
     POD_AFFINITY = "PodAffinity"
     POD_ANTI_AFFINITY = "PodAntiAffinity"
     EXISTING_ANTI_AFFINITY = "ExistingPodsAntiAffinity"
-    TOPOLOGY_SPREAD = "PodTopologySpread"                 # key, skew, max
-    TOPOLOGY_LABEL = "PodTopologySpreadLabel"             # key
+    TOPOLOGY_SPREAD = "PodTopologySpread"  # key, skew, max
+    TOPOLOGY_LABEL = "PodTopologySpreadLabel"  # key
     DISK_CONFLICT = "VolumeRestrictions"
-    EXCLUSIVE_CLAIM = "ReadWriteOncePod"                  # claim
-    VOLUME_COUNT = "MaxVolumeCount"                       # driver, max
-    VOLUME_ZONE = "VolumeZone"                            # volume
-    VOLUME_NODE_AFFINITY = "VolumeNodeAffinity"           # volume
-    UNBOUND_IMMEDIATE = "UnboundImmediateClaim"           # claim
-    CLAIM_NOT_FOUND = "ClaimNotFound"                     # claim
-    VOLUME_NOT_FOUND = "VolumeNotFound"                   # volume
-    CLAIM_BEING_DELETED = "ClaimBeingDeleted"             # claim
-    NOTHING_TO_BIND = "NoVolumeToBind"                    # claim
-    STORAGE_CAPACITY = "NotEnoughStorage"                 # claim
-    NOT_SIMULATED = "NotSimulated"                        # what
+    EXCLUSIVE_CLAIM = "ReadWriteOncePod"  # claim
+    VOLUME_COUNT = "MaxVolumeCount"  # driver, max
+    VOLUME_ZONE = "VolumeZone"  # volume
+    VOLUME_NODE_AFFINITY = "VolumeNodeAffinity"  # volume
+    UNBOUND_IMMEDIATE = "UnboundImmediateClaim"  # claim
+    CLAIM_NOT_FOUND = "ClaimNotFound"  # claim
+    VOLUME_NOT_FOUND = "VolumeNotFound"  # volume
+    CLAIM_BEING_DELETED = "ClaimBeingDeleted"  # claim
+    NOTHING_TO_BIND = "NoVolumeToBind"  # claim
+    STORAGE_CAPACITY = "NotEnoughStorage"  # claim
+    NOT_SIMULATED = "NotSimulated"  # what
 
     # --- why a node group is not grown (scale-up.md §6)
-    GROUP_UNHEALTHY = "NotReadyForScaleUp"                # detail
-    GROUP_BACKOFF = "BackOff"                             # until, error
-    GROUP_MAX_SIZE = "MaxNodeGroupSizeReached"            # max
-    GROUP_UNREADABLE = "GroupUnreadable"                  # detail
-    NO_TEMPLATE = "NoTemplate"                            # detail
-    MAX_NODES_TOTAL = "MaxNodesTotalReached"              # max
-    RESOURCE_LIMIT = "ResourceLimit"                      # resources, used, max, needs
-    NOT_CHOSEN = "NotChosen"                              # chosen
-    ATOMIC_LIMIT = "AtomicScaleUpExceedsLimit"            # nodes, max
+    GROUP_UNHEALTHY = "NotReadyForScaleUp"  # detail
+    GROUP_BACKOFF = "BackOff"  # until, error
+    GROUP_MAX_SIZE = "MaxNodeGroupSizeReached"  # max
+    GROUP_UNREADABLE = "GroupUnreadable"  # detail
+    NO_TEMPLATE = "NoTemplate"  # detail
+    MAX_NODES_TOTAL = "MaxNodesTotalReached"  # max
+    RESOURCE_LIMIT = "ResourceLimit"  # resources, used, max, needs
+    NOT_CHOSEN = "NotChosen"  # chosen
+    ATOMIC_LIMIT = "AtomicScaleUpExceedsLimit"  # nodes, max
     NOT_PROMISED = "NotPromised"
-    MAX_NODES_PER_SCALE_UP = "MaxNodesPerScaleUp"         # max
-    TIME_BUDGET = "TimeBudget"                            # seconds
+    MAX_NODES_PER_SCALE_UP = "MaxNodesPerScaleUp"  # max
+    TIME_BUDGET = "TimeBudget"  # seconds
 
-    POOL_MAX_SIZE = "PoolMaxSizeReached"                  # pool, max
+    POOL_MAX_SIZE = "PoolMaxSizeReached"  # pool, max
 
     # --- why a rule adds nothing, or no more (huaweicloud-cce.md part A)
-    RULE_NOT_DUE = "RuleNotDue"                           # until
-    RULE_EXPIRED = "RuleExpired"                          # due
-    RULE_BELOW = "RuleBelowThreshold"                     # metric, rate, above
-    RULE_NO_DATA = "RuleNoData"                           # detail
-    RULE_DEVICES = "RuleDevicesNotReady"                  # node
-    RULE_SCALING = "RulePoolScaling"                      # pool, detail
+    RULE_NOT_DUE = "RuleNotDue"  # until
+    RULE_EXPIRED = "RuleExpired"  # due
+    RULE_BELOW = "RuleBelowThreshold"  # metric, rate, above
+    RULE_NO_DATA = "RuleNoData"  # detail
+    RULE_DEVICES = "RuleDevicesNotReady"  # node
+    RULE_SCALING = "RulePoolScaling"  # pool, detail
     RULE_PODS_FIRST = "RulePendingPodsServed"
-    RULE_SUPERSEDED = "RuleSuperseded"                    # by
-    RULE_INTERVAL = "RuleMinInterval"                     # until
-    RULE_INVALID = "RuleInvalid"                          # rule, detail
-    RULE_NO_GROUP = "RuleGroupUnknown"                    # rule, group
+    RULE_SUPERSEDED = "RuleSuperseded"  # by
+    RULE_INTERVAL = "RuleMinInterval"  # until
+    RULE_INVALID = "RuleInvalid"  # rule, detail
+    RULE_NO_GROUP = "RuleGroupUnknown"  # rule, group
     RULES_OFF = "RulesDisabled"
-    RULE_OBJECT_INVALID = "HorizontalNodeAutoscalerInvalid"     # object, detail
+    RULE_OBJECT_INVALID = "HorizontalNodeAutoscalerInvalid"  # object, detail
 
     # --- what a cluster should not have (huaweicloud-cce.md A10), in Plan.notes
-    AVOID_TAINT = "IgnoreTaintPrefixUsed"                 # node, taint
+    AVOID_TAINT = "IgnoreTaintPrefixUsed"  # node, taint
     AVOID_ANNOTATION = "DaemonSetEvictionAnnotationUsed"  # pod
 
     # --- what an expander or a limit has to tell, in Plan.notes
-    EXPANDER_SKIPPED = "ExpanderSkipped"                  # expander, detail
-    PRIORITY_CONFIG_INVALID = "PriorityConfigMapInvalid"              # detail
-    PRIORITY_NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"         # group
+    EXPANDER_SKIPPED = "ExpanderSkipped"  # expander, detail
+    PRIORITY_CONFIG_INVALID = "PriorityConfigMapInvalid"  # detail
+    PRIORITY_NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"  # group
     PRIORITY_NO_MATCH = "PriorityConfigMapNoGroupMatched"
-    NO_PRICE = "NoPrice"                                  # group, detail
+    NO_PRICE = "NoPrice"  # group, detail
 
     # --- why a pod is not looked at (scale-up.md §2)
-    SCHEDULING_GATED = "SchedulingGated"                  # gates
+    SCHEDULING_GATED = "SchedulingGated"  # gates
     DAEMONSET_POD = "DaemonSetPod"
-    EXPENDABLE = "Expendable"                             # priority, cutoff
+    EXPENDABLE = "Expendable"  # priority, cutoff
     TERMINATING = "Terminating"
-    NOMINATED = "Nominated"                               # node
+    NOMINATED = "Nominated"  # node
     NOT_YET_SEEN = "NotYetSeenByScheduler"
-    TOO_YOUNG = "TooYoung"                                # age, delay
-    WAITING_FOR_MORE = "WaitingForMorePods"               # age, wait
-    OTHER_SCHEDULER = "OtherScheduler"                    # scheduler
+    TOO_YOUNG = "TooYoung"  # age, delay
+    WAITING_FOR_MORE = "WaitingForMorePods"  # age, wait
+    OTHER_SCHEDULER = "OtherScheduler"  # scheduler
     PODS_OFF = "UnschedulablePodsDisabled"
-    CLUSTER_UNHEALTHY = "ClusterUnhealthy"                # unready, registered, option
+    CLUSTER_UNHEALTHY = "ClusterUnhealthy"  # unready, registered, option
 
     # --- why a node is not removed (scale-down.md §7)
     SCALE_DOWN_DISABLED = "ScaleDownDisabled"
     SCALE_DOWN_DISABLED_ANNOTATION = "ScaleDownDisabledAnnotation"
     SCALE_DOWN_UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
     NOT_AUTOSCALED = "NotAutoscaled"
-    NOT_UNNEEDED_LONG_ENOUGH = "NotUnneededLongEnough"    # since, needs
-    NOT_UNREADY_LONG_ENOUGH = "NotUnreadyLongEnough"      # since, needs
-    GROUP_MIN_SIZE = "NodeGroupMinSizeReached"            # min, target
+    NOT_UNNEEDED_LONG_ENOUGH = "NotUnneededLongEnough"  # since, needs
+    NOT_UNREADY_LONG_ENOUGH = "NotUnreadyLongEnough"  # since, needs
+    GROUP_MIN_SIZE = "NodeGroupMinSizeReached"  # min, target
     MINIMAL_RESOURCE_LIMIT = "MinimalResourceLimitExceeded"
     BEING_DELETED = "CurrentlyBeingDeleted"
-    NOT_UNDERUTILIZED = "NotUnderutilized"                # resource, utilization, threshold
-    RECENTLY_UNREMOVABLE = "RecentlyUnremovable"          # until
-    NO_PLACE_TO_MOVE_PODS = "NoPlaceToMovePods"           # pod, what
-    BLOCKED_BY_POD = "BlockedByPod"                       # pod, rule, and the rule's own
+    NOT_UNDERUTILIZED = "NotUnderutilized"  # resource, utilization, threshold
+    RECENTLY_UNREMOVABLE = "RecentlyUnremovable"  # until
+    NO_PLACE_TO_MOVE_PODS = "NoPlaceToMovePods"  # pod, what
+    BLOCKED_BY_POD = "BlockedByPod"  # pod, rule, and the rule's own
     BLOCKED_BY_ON_COMPLETION_POD = "BlockedByOnCompletionPod"  # pod
-    IN_COOLDOWN = "InCooldown"                            # which, until
-    PARALLELISM = "ParallelismReached"                    # limit
-    ATOMIC_FAILED = "AtomicScaleDownFailed"               # nodes, of
-    NOT_EVALUATED = "NotUnneededOtherReason"              # seconds
-    NODE_COOLDOWN = "NodeGroupCooldown"                   # until
-    GROUP_FROZEN = "NodeGroupUnhealthy"                   # detail
-    DISRUPTION_LIMIT = "MaxDisruption"                    # what, limit, until
-    DISRUPTION_BRAKE = "DisruptionBrake"                  # nodes, of, share
-    OUTSIDE_WINDOW = "MaintenanceWindow"                  # window, until
+    IN_COOLDOWN = "InCooldown"  # which, until
+    PARALLELISM = "ParallelismReached"  # limit
+    ATOMIC_FAILED = "AtomicScaleDownFailed"  # nodes, of
+    NOT_EVALUATED = "NotUnneededOtherReason"  # seconds
+    NODE_COOLDOWN = "NodeGroupCooldown"  # until
+    GROUP_FROZEN = "NodeGroupUnhealthy"  # detail
+    DISRUPTION_LIMIT = "MaxDisruption"  # what, limit, until
+    DISRUPTION_BRAKE = "DisruptionBrake"  # nodes, of, share
+    OUTSIDE_WINDOW = "MaintenanceWindow"  # window, until
     GROUP_GROWING = "NodeGroupGrowing"
-    REMOVAL_FAILED = "RemovalFailed"                      # until, detail
+    REMOVAL_FAILED = "RemovalFailed"  # until, detail
     NOT_STARTED = "NotStarted"
-    POOL_MIN_SIZE = "PoolMinSizeReached"                  # pool, min
-    RULE_NEEDS_NODE = "RuleNeedsNode"                     # rule, metric, rate, above
-    HEADROOM = "HeadroomNeedsNode"                        # headroom
-    PROMISED = "PromisedToPendingPods"                    # pod
-    UNEXPECTED = "UnexpectedError"                        # detail
-    IDENTITY_CONTESTED = "NodeIdentityContested"          # instance, nodes
+    POOL_MIN_SIZE = "PoolMinSizeReached"  # pool, min
+    RULE_NEEDS_NODE = "RuleNeedsNode"  # rule, metric, rate, above
+    HEADROOM = "HeadroomNeedsNode"  # headroom
+    PROMISED = "PromisedToPendingPods"  # pod
+    UNEXPECTED = "UnexpectedError"  # detail
+    IDENTITY_CONTESTED = "NodeIdentityContested"  # instance, nodes
 
     # --- why a pod holds its node (scale-down.md §6), the `rule` of BLOCKED_BY_POD
     CONTROLLER_NOT_FOUND = "ControllerNotFound"
@@ -139,11 +139,11 @@ class Code(StrEnum):
     NOT_ENOUGH_PDB = "NotEnoughPdb"
 
     # --- why a group is repaired (scale-down.md §11)
-    LONG_UNREGISTERED = "LongUnregistered"                # instance, since, needs
-    CREATION_FAILED = "InstanceCreationFailed"            # instance, error, detail
-    SIZE_ABOVE_REALITY = "TargetAboveReality"             # registered, target, since
-    SCALE_UP_TIMED_OUT = "ScaleUpTimedOut"                # nodes, since
-    DISCARD_HELD = "DiscardHeld"                          # group, instance, detail
+    LONG_UNREGISTERED = "LongUnregistered"  # instance, since, needs
+    CREATION_FAILED = "InstanceCreationFailed"  # instance, error, detail
+    SIZE_ABOVE_REALITY = "TargetAboveReality"  # registered, target, since
+    SCALE_UP_TIMED_OUT = "ScaleUpTimedOut"  # nodes, since
+    DISCARD_HELD = "DiscardHeld"  # group, instance, detail
 
 
 class Reason(msgspec.Struct, frozen=True, omit_defaults=True):

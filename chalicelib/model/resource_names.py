@@ -22,8 +22,11 @@ def prefix_of(environment: Mapping[str, str]) -> str:
     """The prefix of the deployment, "" where there is none. Raises BadInput naming the variable if it is malformed."""
     prefix = environment.get(PREFIX, "")
     if prefix and not _FORM.match(prefix):
-        raise BadInput(f"environment: {PREFIX}", "is no name of a deployment",
-                       "write outscaler- and a stage of at most 20 lower-case letters, digits and hyphens")
+        raise BadInput(
+            f"environment: {PREFIX}",
+            "is no name of a deployment",
+            "write outscaler- and a stage of at most 20 lower-case letters, digits and hyphens",
+        )
     return prefix
 
 
@@ -31,8 +34,11 @@ def prefix_for(stage: str) -> str:
     """The prefix of a stage's deployment. Raises BadInput for a stage whose name cannot be part of other names."""
     prefix = f"outscaler-{stage}"
     if not _FORM.match(prefix):
-        raise BadInput(f"stage {stage}", "cannot be part of the names of tables and queues",
-                       "use at most 20 lower-case letters, digits and hyphens")
+        raise BadInput(
+            f"stage {stage}",
+            "cannot be part of the names of tables and queues",
+            "use at most 20 lower-case letters, digits and hyphens",
+        )
     return prefix
 
 

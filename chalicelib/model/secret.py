@@ -16,7 +16,7 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from chalicelib.model.errors import OutscalerError
 
-_SHORTEST_SPELLING = 8      # characters; a shorter one, other than the secret itself, would hide innocent text
+_SHORTEST_SPELLING = 8  # characters; a shorter one, other than the secret itself, would hide innocent text
 _WITHHELD = "*** (a text that held a credential)"
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 
@@ -74,15 +74,15 @@ def one_line(text: str) -> str:
 def _spellings(text: str) -> list[str]:
     """The text itself and its usual encodings, the longest first: one may be the beginning of another."""
     escaped = json.dumps(text)[1:-1]
-    kept = ("", "/", ":/", "!*'()")     # by quote, by browsers and by other languages' libraries
+    kept = ("", "/", ":/", "!*'()")  # by quote, by browsers and by other languages' libraries
     percent = {quote(text, safe=safe, errors=_ODD) for safe in kept} | {quote_plus(text, errors=_ODD)}
     found = percent | {re.sub("%..", lambda match: match.group().lower(), each) for each in percent}
-    found |= {quote(each, safe="") for each in percent}     # twice
+    found |= {quote(each, safe="") for each in percent}  # twice
     found |= {escaped, escaped.replace("/", "\\/"), json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
     found |= {html.escape(text), html.escape(text, quote=False)}
     data = text.encode("utf-8", _ODD)
     found |= {data.hex(), data.hex().upper()}
-    for before in range(3):     # base64 of a text that holds the secret behind other bytes
+    for before in range(3):  # base64 of a text that holds the secret behind other bytes
         whole = base64.b64encode(b"\0" * before + data).decode()
         begin, end = _ALONE[before], len(whole) - _ALONE[-(before + len(data)) % 3]
         cores = {whole[begin:end]} if before else {whole[:end], whole, whole.rstrip("=")}
@@ -91,7 +91,7 @@ def _spellings(text: str) -> list[str]:
     return sorted(usable, key=lambda each: (-len(each), each))
 
 
-_ODD = "surrogatepass"      # how characters are encoded that no text should have
+_ODD = "surrogatepass"  # how characters are encoded that no text should have
 # By how many bytes a group of three is not the secret's: the characters of base64 that depend on them.
 _ALONE = (0, 2, 3)
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -112,6 +112,8 @@ def _decoded(text: str) -> list[str]:
 def _unescaped(match: re.Match[str]) -> str:
     code = match.group(1) or match.group(2)
     return chr(int(code, 16)) if code else match.group(3)
+
+
 PARAMETER = "ssm:/"
 """What a name in a policy begins with where the secret is a parameter of SSM: `ssm:/outscaler/shop/kubeconfig`."""
 

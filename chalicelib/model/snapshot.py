@@ -91,8 +91,8 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     daemonsets: tuple[DaemonSet, ...] = ()
     namespaces: dict[str, dict[str, str]] = {}
     storage: Storage = Storage()
-    rule_objects: tuple[RuleObject, ...] | None = None      # None: they were not read in this pass
-    priorities: PriorityConfig | None = None        # None: the cluster has no such ConfigMap
+    rule_objects: tuple[RuleObject, ...] | None = None  # None: they were not read in this pass
+    priorities: PriorityConfig | None = None  # None: the cluster has no such ConfigMap
     gaps: tuple[Gap, ...] = ()
 
     def cls(self, pod: Pod) -> PodClass:

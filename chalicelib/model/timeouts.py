@@ -50,7 +50,13 @@ def retry(failures: int, options: Options) -> float:
 def length(kind: Kind, options: Options) -> float:
     """Seconds from planning to giving up."""
     if kind is Kind.REMOVE:
-        return (options.node_delete_delay_after_taint + options.max_pod_eviction_time
-                + options.max_graceful_termination_sec + TERMINATION_SLACK
-                + options.node_deletion_delay_timeout + CONFIRM_TIME + SLACK)
+        return (
+            options.node_delete_delay_after_taint
+            + options.max_pod_eviction_time
+            + options.max_graceful_termination_sec
+            + TERMINATION_SLACK
+            + options.node_deletion_delay_timeout
+            + CONFIRM_TIME
+            + SLACK
+        )
     return options.max_node_provision_time if kind is Kind.GROW else QUICK

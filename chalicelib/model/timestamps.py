@@ -1,5 +1,4 @@
-"""Instants as seconds since 1970 (float), text only at the edge. `now` is always a parameter: nobody here asks a clock.
-"""
+"""Instants as seconds since 1970 (float), text only at the edge. `now` is always a parameter: nobody here asks a clock."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from functools import lru_cache
 from chalicelib.model.errors import BadInput
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
-_EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799       # the years 1 to 9999 in UTC, which is what can be written
+_EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999 in UTC, which is what can be written
 _SHOWN = 40
 
 

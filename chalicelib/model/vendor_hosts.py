@@ -32,26 +32,31 @@ class Vendor(msgspec.Struct, frozen=True):
     places: tuple[tuple[str, str], ...] = ()
 
 
-VENDORS: Mapping[str, Vendor] = MappingProxyType({
-    "alicloud": Vendor(
-        hosts=(rf"(ess|ecs|sts)(-vpc)?\.{_REGION}\.aliyuncs\.com", r"(ess|ecs|sts)(\.vpc-proxy)?\.aliyuncs\.com",
-               r"ecs-cn-hangzhou\.aliyuncs\.com"),
-        keys=("essEndpoint", "ecsEndpoint", "stsEndpoint"),
-        places=(("region", _REGION),),
-    ),
-    "cherryservers": Vendor(hosts=(r"api\.cherryservers\.com",), keys=("endpoint",)),
-    "clusterapi": Vendor(hosts=()),     # its hosts are in kubeconfigs, which are secrets
-    "exoscale": Vendor(
-        hosts=(rf"{_ENVIRONMENT}-[a-z]{{2}}-[a-z]{{3}}-[0-9]{{1,3}}\.exoscale\.com",),
-        keys=("endpoint",),
-        places=(("zone", r"[a-z]{2}-[a-z]{3}-[0-9]{1,3}"), ("environment", _ENVIRONMENT)),
-    ),
-    "huaweicloud": Vendor(
-        hosts=(rf"(cce|ecs|iam)\.{_REGION}\.myhuaweicloud\.(com|eu)", r"iam\.myhuaweicloud\.(com|eu)"),
-        keys=("cceEndpoint", "ecsEndpoint", "iamEndpoint"),
-        places=(("region", _REGION),),
-    ),
-})
+VENDORS: Mapping[str, Vendor] = MappingProxyType(
+    {
+        "alicloud": Vendor(
+            hosts=(
+                rf"(ess|ecs|sts)(-vpc)?\.{_REGION}\.aliyuncs\.com",
+                r"(ess|ecs|sts)(\.vpc-proxy)?\.aliyuncs\.com",
+                r"ecs-cn-hangzhou\.aliyuncs\.com",
+            ),
+            keys=("essEndpoint", "ecsEndpoint", "stsEndpoint"),
+            places=(("region", _REGION),),
+        ),
+        "cherryservers": Vendor(hosts=(r"api\.cherryservers\.com",), keys=("endpoint",)),
+        "clusterapi": Vendor(hosts=()),  # its hosts are in kubeconfigs, which are secrets
+        "exoscale": Vendor(
+            hosts=(rf"{_ENVIRONMENT}-[a-z]{{2}}-[a-z]{{3}}-[0-9]{{1,3}}\.exoscale\.com",),
+            keys=("endpoint",),
+            places=(("zone", r"[a-z]{2}-[a-z]{3}-[0-9]{1,3}"), ("environment", _ENVIRONMENT)),
+        ),
+        "huaweicloud": Vendor(
+            hosts=(rf"(cce|ecs|iam)\.{_REGION}\.myhuaweicloud\.(com|eu)", r"iam\.myhuaweicloud\.(com|eu)"),
+            keys=("cceEndpoint", "ecsEndpoint", "iamEndpoint"),
+            places=(("region", _REGION),),
+        ),
+    }
+)
 
 METADATA_SERVICE, METADATA_KEY = "alicloud metadata", "metadataEndpoint"
 METADATA = "http://100.100.100.200"

@@ -101,7 +101,10 @@ def use(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 def connected(
-    host: str, port: int, timeout: float | None, options: Sequence[tuple[int, int, int | bytes]],
+    host: str,
+    port: int,
+    timeout: float | None,
+    options: Sequence[tuple[int, int, int | bytes]],
     allowed: AddressAllowed,
 ) -> BoundedSocket:
     """A connection to the first address of the host that accepts one. timeout: seconds for each address.

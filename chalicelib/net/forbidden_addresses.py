@@ -11,13 +11,26 @@ import ipaddress
 import re
 import socket
 
-_NETWORKS = tuple(ipaddress.ip_network(text) for text in (
-    "0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3",       # this host; link-local; multicast and reserved
-    "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",     # metadata of Alibaba Cloud, Azure and Oracle Cloud
-    "::/128", "fe80::/10", "fec0::/10", "ff00::/8",
-    "fd00:ec2::/32", "fd20:ce::254/128",                # services of EC2 instances; metadata of Google Cloud
-    "64:ff9b:1::/48", "::ffff:0:0:0/96", "2001::/32",   # translated to IPv4 by a network's own rule; Teredo
-))
+_NETWORKS = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "0.0.0.0/8",
+        "169.254.0.0/16",
+        "224.0.0.0/3",  # this host; link-local; multicast and reserved
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+        "192.0.0.192/32",  # metadata of Alibaba Cloud, Azure and Oracle Cloud
+        "::/128",
+        "fe80::/10",
+        "fec0::/10",
+        "ff00::/8",
+        "fd00:ec2::/32",
+        "fd20:ce::254/128",  # services of EC2 instances; metadata of Google Cloud
+        "64:ff9b:1::/48",
+        "::ffff:0:0:0/96",
+        "2001::/32",  # translated to IPv4 by a network's own rule; Teredo
+    )
+)
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOOPBACK_NAMES = re.compile(r"(?i)(.*\.)?localhost\.?\Z")
 _METADATA_NAMES = re.compile(r"(?i)(instance-data|metadata)(\..*)?\Z")
@@ -61,6 +74,6 @@ def _inner(address: ipaddress.IPv6Address) -> Address:
         return address.ipv4_mapped
     if address.sixtofour is not None:
         return address.sixtofour
-    if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):     # NAT64; IPv4-compatible
+    if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):  # NAT64; IPv4-compatible
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address

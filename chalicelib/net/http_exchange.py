@@ -21,9 +21,9 @@ from urllib3 import exceptions as below
 from chalicelib.net.exchange_limits import Bound, Breach, within
 
 _CHUNK = 2**18
-_HEAD = 2**20               # bytes until the body begins; http.client stops at 100 headers
-_FRAMING = 2**20            # bytes that chunk sizes, trailers and what lies behind the body may add to it
-LONGEST_ERROR = 2**20       # bytes of an error's body; what is longer is no error of an API, and is not read
+_HEAD = 2**20  # bytes until the body begins; http.client stops at 100 headers
+_FRAMING = 2**20  # bytes that chunk sizes, trailers and what lies behind the body may add to it
+LONGEST_ERROR = 2**20  # bytes of an error's body; what is longer is no error of an API, and is not read
 _GZIP, _GZIP_STREAM = "gzip", zlib.MAX_WBITS | 16
 _MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,60}")
 
@@ -39,8 +39,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is sent. url: absolute; params: what is added to it as a query. gzip: whether the answer may be compressed.
-    """
+    """What is sent. url: absolute; params: what is added to it as a query. gzip: whether the answer may be compressed."""
 
     method: str
     url: str
@@ -50,12 +49,11 @@ class Request(msgspec.Struct, frozen=True):
     gzip: bool = False
 
     def __repr__(self) -> str:
-        return f"Request({self.method})"        # all else may carry a key, a token or a signature
+        return f"Request({self.method})"  # all else may carry a key, a token or a signature
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What came. headers: names in lower case. unread: why the body of an error was not read; empty where it is whole.
-    """
+    """What came. headers: names in lower case. unread: why the body of an error was not read; empty where it is whole."""
 
     status: int
     headers: dict[str, str]
@@ -143,10 +141,14 @@ def exchange(
 
 def _sent(session: requests.Session, request: Request, bounds: Bounds) -> requests.Response:
     return session.request(
-        request.method, request.url, params=dict(request.params), data=request.body,
+        request.method,
+        request.url,
+        params=dict(request.params),
+        data=request.body,
         headers={**request.headers, "Accept-Encoding": _GZIP if request.gzip else "identity"},
         timeout=(bounds.connect, bounds.read),
-        allow_redirects=False, stream=True,
+        allow_redirects=False,
+        stream=True,
     )
 
 
@@ -210,7 +212,7 @@ def _unpacked(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
                 given += len(made)
                 yield made
                 if unpacker.eof and unpacker.unused_data:
-                    raise NoReply("Damaged")        # bytes behind the stream
+                    raise NoReply("Damaged")  # bytes behind the stream
                 left = unpacker.unconsumed_tail
             if given > longest:
                 return
@@ -228,7 +230,7 @@ def _no_reply(error: Exception, bound: Bound, *, answered: bool) -> NoReply:
     for each in inner:
         if isinstance(each, ssl.SSLCertVerificationError):
             return NoReply("SSLError", certificate=str(each.verify_message))
-    if isinstance(error, ValueError):       # about an address or a header: the request's, unless there is an answer
+    if isinstance(error, ValueError):  # about an address or a header: the request's, unless there is an answer
         answered = answered or any(isinstance(each, below.InvalidHeader) for each in inner)
         return NoReply("Malformed") if answered else NoReply(type(error).__name__, sent=False)
     return NoReply(next((kind for cls, kind in _KINDS if isinstance(error, cls)), type(error).__name__))

@@ -100,7 +100,11 @@ class BoundedAdapter(HTTPAdapter):
     """
 
     def __init__(
-        self, tls: Callable[[], ssl.SSLContext], *, server_name: str = "", unverified: bool = False,
+        self,
+        tls: Callable[[], ssl.SSLContext],
+        *,
+        server_name: str = "",
+        unverified: bool = False,
         allowed: AddressAllowed = _not_never,
     ) -> None:
         self._tls = functools.cache(lambda: use(tls()))
@@ -140,13 +144,12 @@ class BoundedSession(requests.Session):
 
     def __init__(self) -> None:
         super().__init__()
-        self.trust_env = False      # no CA bundle, no proxy and no ~/.netrc of the environment
+        self.trust_env = False  # no CA bundle, no proxy and no ~/.netrc of the environment
         self.headers["User-Agent"] = AGENT
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         self.adapters.clear()
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """None. requests asks even where redirects are not to be followed, and then reads the whole body, decompressed.
-        """
+        """None. requests asks even where redirects are not to be followed, and then reads the whole body, decompressed."""
         del resp
         return None

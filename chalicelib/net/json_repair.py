@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-_DEEPEST = 100          # levels; no API that is read here has twenty
-_MOST_TOKENS = 1_000_000    # of a document that is repaired: some seconds; a page of 500 pods has half of it
-_LONGEST_NUMBER = 40    # characters; 2**64 has 20 digits
+_DEEPEST = 100  # levels; no API that is read here has twenty
+_MOST_TOKENS = 1_000_000  # of a document that is repaired: some seconds; a page of 500 pods has half of it
+_LONGEST_NUMBER = 40  # characters; 2**64 has 20 digits
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]|-?[0-9][0-9.eE+-]*|[^"\[\]{}0-9-]+|-', re.DOTALL)
 _ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 DEEPEST = 50
-MOST_VALUES = 100_000       # once aliases are written out, with one more for every 64 characters of text
-LONGEST_NUMBER = 400        # characters; a number of floating point in full has 309 digits
+MOST_VALUES = 100_000  # once aliases are written out, with one more for every 64 characters of text
+LONGEST_NUMBER = 400  # characters; a number of floating point in full has 309 digits
 _CHARACTERS = 64
 _SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXTS = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -49,9 +49,9 @@ def documents(text: str, *, deepest: int = DEEPEST, most: int = MOST_VALUES) -> 
 
 
 def _check(events: Iterator[Any], deepest: int, most: int) -> None:
-    sizes: dict[str, int] = {}                  # anchor -> values that it stands for
-    begun: list[tuple[str | None, int]] = []    # open collections: anchor, values so far
-    written = 0                                 # values of the documents before, and of this one so far
+    sizes: dict[str, int] = {}  # anchor -> values that it stands for
+    begun: list[tuple[str | None, int]] = []  # open collections: anchor, values so far
+    written = 0  # values of the documents before, and of this one so far
     for event in events:
         if isinstance(event, yaml.CollectionStartEvent):
             begun.append((event.anchor, 1))

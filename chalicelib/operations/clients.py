@@ -51,7 +51,7 @@ class Way:
     def provider(self) -> Provider:
         """The operation's provider; raises ProviderError, or ClusterError for one that lives in the cluster."""
         mine = {name: settings for name, settings in self._policy.providers.items() if name == self._provider}
-        policy = msgspec.structs.replace(self._policy, providers=mine)     # the others' mistakes are not ours
+        policy = msgspec.structs.replace(self._policy, providers=mine)  # the others' mistakes are not ours
         try:
             found = self._rt.providers(policy, self.cluster(), self._rt.read_secret)
         except (vendor.ProviderError, kube.ClusterError):
@@ -68,8 +68,11 @@ class Way:
     def world(self) -> World:
         """What a step gets."""
         return World(
-            provider=LateProvider(self._provider, self.provider), cluster=KubeNodes(self.cluster),
-            options=self._policy.options, recheck=self._recheck, checkpoint=self._rt.checkpoint,
+            provider=LateProvider(self._provider, self.provider),
+            cluster=KubeNodes(self.cluster),
+            options=self._policy.options,
+            recheck=self._recheck,
+            checkpoint=self._rt.checkpoint,
         )
 
     def _recheck(self, node: str) -> Recheck:

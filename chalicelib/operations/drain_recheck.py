@@ -48,13 +48,15 @@ class Rules:
             gap = snapshot.gaps[0]
             return Recheck(gap.name, f"it could not be read ({gap.detail})")
         context = Context(
-            now=self._now, options=self._options, budgets=BudgetLedger(snapshot.budgets, snapshot.classes),
+            now=self._now,
+            options=self._options,
+            budgets=BudgetLedger(snapshot.budgets, snapshot.classes),
             controllers={(c.kind, c.namespace, c.name): c for c in snapshot.controllers},
             controller_kinds=frozenset(snapshot.controller_kinds),
         )
         for pod in snapshot.pods:
             if is_expendable(snapshot.cls(pod), self._options):
-                continue    # it dies with its node, as the planner has it
+                continue  # it dies with its node, as the planner has it
             verdict = assess(pod, snapshot.cls(pod), context)
             if verdict.action is Action.BLOCK and verdict.reason is not None:
                 return Recheck(pod.key, _rule(verdict.reason))
@@ -72,7 +74,7 @@ class Rules:
             self._budgets(folder)
             for namespace, owner in _owners(folder.snapshot("", self._now)):
                 self._controller(folder, namespace, owner)
-        except BadInput as error:   # something else answers in the API's place
+        except BadInput as error:  # something else answers in the API's place
             raise Unavailable(str(error)) from error
         return folder.snapshot("", self._now)
 
@@ -105,6 +107,9 @@ def _rule(reason: Reason) -> str:
 
 def _owners(snapshot: Snapshot) -> list[tuple[str, Owner]]:
     """The controllers of the pods, each once, of the kinds that the rules ask about."""
-    found = {(pod.namespace, owner.kind, owner.name): owner
-             for pod in snapshot.pods if (owner := snapshot.cls(pod).owner) and owner.built_in}
+    found = {
+        (pod.namespace, owner.kind, owner.name): owner
+        for pod in snapshot.pods
+        if (owner := snapshot.cls(pod).owner) and owner.built_in
+    }
     return [(key[0], found[key]) for key in sorted(found)]

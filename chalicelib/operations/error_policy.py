@@ -28,8 +28,13 @@ TRIES = "own.tries"
 
 ActingError = vendor.ProviderError | kube.ClusterError
 AGAIN: tuple[type[ActingError], ...] = (
-    vendor.Throttled, vendor.Transient, vendor.Conflict,
-    kube.TooMany, kube.Unavailable, kube.Conflict, kube.Expired,
+    vendor.Throttled,
+    vendor.Transient,
+    vendor.Conflict,
+    kube.TooMany,
+    kube.Unavailable,
+    kube.Conflict,
+    kube.Expired,
 )
 
 

@@ -27,7 +27,7 @@ from chalicelib.model.timeouts import granted, retry
 from chalicelib.operations.registry import NOT_STARTED
 from chalicelib.plan.state import backoff
 
-_WHY = 300      # characters of a failure that are remembered
+_WHY = 300  # characters of a failure that are remembered
 ABANDONED = "Abandoned"
 """The class of an operation that we called off ourselves."""
 OURS = frozenset({ABANDONED, NOT_STARTED})
@@ -52,8 +52,9 @@ def _grown(operation: Operation, outcome: Done | Failed, options: Options, now: 
 
     def group(memory: GroupMemory) -> GroupMemory:
         before = memory.request.increase if memory.request else 0
-        request = ScaleUpRequest(before + operation.to_size - operation.from_size, now,
-                                 now + granted(operation, options))
+        request = ScaleUpRequest(
+            before + operation.to_size - operation.from_size, now, now + granted(operation, options)
+        )
         return msgspec.structs.replace(memory, request=request, last_add=now, target=operation.to_size)
 
     return group, lambda memory: msgspec.structs.replace(memory, last_scale_up=max(memory.last_scale_up, now))
@@ -99,21 +100,24 @@ def _not_removed(operation: Operation, outcome: Done | Failed, options: Options,
     return (
         group,
         lambda memory: msgspec.structs.replace(
-            memory, last_scale_down_failure=max(memory.last_scale_down_failure, now)),
+            memory, last_scale_down_failure=max(memory.last_scale_down_failure, now)
+        ),
     )
 
 
 def _shrunk(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
     del outcome, options, now
     return lambda memory: msgspec.structs.replace(
-        memory, request=None, target=operation.to_size, repair_failures=0, repair_after=0.0), None
+        memory, request=None, target=operation.to_size, repair_failures=0, repair_after=0.0
+    ), None
 
 
 def _discarded(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
     del outcome, options, now
     count = len(operation.targets)
     return lambda memory: msgspec.structs.replace(
-        memory, target=max(0, memory.target - count), repair_failures=0, repair_after=0.0), None
+        memory, target=max(0, memory.target - count), repair_failures=0, repair_after=0.0
+    ), None
 
 
 def _not_repaired(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
@@ -124,8 +128,9 @@ def _not_repaired(operation: Operation, outcome: Done | Failed, options: Options
 
     def group(memory: GroupMemory) -> GroupMemory:
         failures = memory.repair_failures + 1
-        return msgspec.structs.replace(memory, repair_failures=failures,
-                                       repair_after=now + max(retry(failures, options), asked))
+        return msgspec.structs.replace(
+            memory, repair_failures=failures, repair_after=now + max(retry(failures, options), asked)
+        )
 
     return group, None
 

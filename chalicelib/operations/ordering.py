@@ -37,17 +37,21 @@ from chalicelib.runtime.runtime import Runtime
 AFTER = 10.0
 SOON = 3.0
 """Seconds until the next look, for a growth to be recorded, and for a pool's turn."""
-_LOWERS: Mapping[Kind, frozenset[str]] = MappingProxyType({
-    Kind.REMOVE: frozenset({"delete", "poll"}),
-    Kind.DISCARD: frozenset({"", "delete", "poll"}),
-    Kind.SHRINK: frozenset({"", "lower", "poll"}),
-})
+_LOWERS: Mapping[Kind, frozenset[str]] = MappingProxyType(
+    {
+        Kind.REMOVE: frozenset({"delete", "poll"}),
+        Kind.DISCARD: frozenset({"", "delete", "poll"}),
+        Kind.SHRINK: frozenset({"", "lower", "poll"}),
+    }
+)
 """The steps of an operation (execute) that may lower a size; "" is the first."""
-_SETS: Mapping[Kind, frozenset[str]] = MappingProxyType({
-    Kind.GROW: frozenset({"", "request"}),
-    Kind.DISCARD: frozenset({"", "delete"}),
-    Kind.SHRINK: frozenset({"", "lower"}),
-})
+_SETS: Mapping[Kind, frozenset[str]] = MappingProxyType(
+    {
+        Kind.GROW: frozenset({"", "request"}),
+        Kind.DISCARD: frozenset({"", "delete"}),
+        Kind.SHRINK: frozenset({"", "lower"}),
+    }
+)
 """The steps of an operation that may tell the vendor a pool's total."""
 
 
@@ -81,8 +85,12 @@ def _sets(operation: Operation) -> bool:
 
 def _deletes(operation: Operation, now: float) -> bool:
     """Whether its nodes are being deleted right now; whose function has died is believed for as long as its claim."""
-    return (operation.kind is Kind.REMOVE and operation.step == "delete" and operation.state is State.RUNNING
-            and operation.claimed_until > now)
+    return (
+        operation.kind is Kind.REMOVE
+        and operation.step == "delete"
+        and operation.state is State.RUNNING
+        and operation.claimed_until > now
+    )
 
 
 def _has_begun_beside(other: Operation, operation: Operation) -> bool:

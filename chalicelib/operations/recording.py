@@ -68,12 +68,21 @@ class Tale:
                 now = self._rt.clock()
                 self._rt.store.journal.append(plan.cluster, recovered(self._failure_before, self._begun, now))
         with _contained("pass not told", plan.cluster):
-            told = record_plan(plan, snapshot, self._recorder(kube), self._before, self.decision,
-                               seconds=self._timed(), marks=marks)
+            told = record_plan(
+                plan, snapshot, self._recorder(kube), self._before, self.decision, seconds=self._timed(), marks=marks
+            )
             self.left, self.decision, trouble = carry_over.write(told.left), told.decision, told.trouble
-        logger.info("pass", cluster=plan.cluster, plan=plan.id, token=self._token, grow=len(plan.scale_ups),
-                    remove=len(plan.removals), repair=len(plan.repairs), unneeded=len(plan.unneeded),
-                    gaps=len(plan.gaps))
+        logger.info(
+            "pass",
+            cluster=plan.cluster,
+            plan=plan.id,
+            token=self._token,
+            grow=len(plan.scale_ups),
+            remove=len(plan.removals),
+            repair=len(plan.repairs),
+            unneeded=len(plan.unneeded),
+            gaps=len(plan.gaps),
+        )
         if trouble:
             logger.error("pass not told everywhere", cluster=plan.cluster, plan=plan.id, detail=list(trouble))
 
@@ -97,23 +106,40 @@ class Tale:
 
     def _recorder(self, kube: Cluster | None) -> Recorder:
         board = None if kube is None else Board(lambda: kube)
-        return Recorder(journal=self._rt.store.journal, board=board, clock=self._rt.clock,
-                        options=self._policy.options, emit=self._rt.emit, metrics=self._policy.metrics)
+        return Recorder(
+            journal=self._rt.store.journal,
+            board=board,
+            clock=self._rt.clock,
+            options=self._policy.options,
+            emit=self._rt.emit,
+            metrics=self._policy.metrics,
+        )
 
     def _timed(self) -> dict[str, float]:
         return {"main": self._since(self._begun), **self._seconds}
 
     def _since(self, begun: float) -> float:
-        return max(0.0, self._rt.clock() - begun)      # the clock may have been set back
+        return max(0.0, self._rt.clock() - begun)  # the clock may have been set back
 
 
-def tell(before: Operation, after: Operation, outcome: Outcome, policy: Policy | None,
-         connect: Callable[[], Cluster] | None, rt: Runtime) -> None:
+def tell(
+    before: Operation,
+    after: Operation,
+    outcome: Outcome,
+    policy: Policy | None,
+    connect: Callable[[], Cluster] | None,
+    rt: Runtime,
+) -> None:
     """before, after: the step. connect: to the cluster for events; None: this cluster is not to be written to."""
     board = Board(connect) if connect else None
-    recorder = Recorder(journal=rt.store.journal, board=board, clock=rt.clock, emit=rt.emit,
-                        options=policy.options if policy else Options(),
-                        metrics=policy.metrics if policy else Metrics.SUMMARY)
+    recorder = Recorder(
+        journal=rt.store.journal,
+        board=board,
+        clock=rt.clock,
+        emit=rt.emit,
+        options=policy.options if policy else Options(),
+        metrics=policy.metrics if policy else Metrics.SUMMARY,
+    )
     trouble = ""
     with _contained("not told", after.cluster, operation=after.id):
         if isinstance(outcome, Pending):
@@ -125,8 +151,16 @@ def tell(before: Operation, after: Operation, outcome: Outcome, policy: Policy |
 
 
 def _tell_step(before: Operation, after: Operation, outcome: Pending, recorder: Recorder) -> str:
-    logger.info("step", cluster=after.cluster, operation=after.id, group=after.group, step=before.step,
-                next=outcome.step, after=outcome.after, note=outcome.note)
+    logger.info(
+        "step",
+        cluster=after.cluster,
+        operation=after.id,
+        group=after.group,
+        step=before.step,
+        next=outcome.step,
+        after=outcome.after,
+        note=outcome.note,
+    )
     return record_step(Step(before, outcome, _why_undone(after, outcome)), recorder)
 
 
@@ -139,8 +173,14 @@ def _why_undone(after: Operation, outcome: Pending) -> str:
 
 
 def _tell_end(after: Operation, outcome: Done | Failed, policy: Policy | None, recorder: Recorder, rt: Runtime) -> str:
-    logger.info("operation ended", cluster=after.cluster, operation=after.id, group=after.group,
-                state=after.state.value, outcome=after.outcome)
+    logger.info(
+        "operation ended",
+        cluster=after.cluster,
+        operation=after.id,
+        group=after.group,
+        state=after.state.value,
+        outcome=after.outcome,
+    )
     unready: frozenset[str] = frozenset()
     if after.kind is Kind.REMOVE and isinstance(outcome, Done):
         passed = rt.store.schedule.passed_by([after.cluster]).get(after.cluster)
@@ -154,8 +194,9 @@ def _largest(operation: Operation, policy: Policy | None) -> int | None:
     if planned.isascii() and planned.isdecimal():
         return int(planned[:12])
     groups = policy.node_groups if policy else ()
-    return next((group.max for group in groups
-                 if (group.provider, group.id) == (operation.provider, operation.group)), None)
+    return next(
+        (group.max for group in groups if (group.provider, group.id) == (operation.provider, operation.group)), None
+    )
 
 
 @contextmanager

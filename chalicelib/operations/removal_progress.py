@@ -97,8 +97,11 @@ def read(operation: Operation) -> Progress:
         known = Progress()
     if sorted(known.nodes) == names:
         return known
-    lost = NodeProgress() if operation.step in ("poll", "confirm") else NodeProgress(
-        kept="how far its removal had come cannot be read", cls="InvalidRequest")
+    lost = (
+        NodeProgress()
+        if operation.step in ("poll", "confirm")
+        else NodeProgress(kept="how far its removal had come cannot be read", cls="InvalidRequest")
+    )
     return Progress(dict.fromkeys(names, lost), ordered=True)
 
 

@@ -99,7 +99,7 @@ def _decode(body: bytes | str) -> _FollowUp:
     message = decode_act(body)
     try:
         return msgspec.json.decode(body, type=_FollowUp)
-    except msgspec.ValidationError:     # somebody else's word `attempt`
+    except msgspec.ValidationError:  # somebody else's word `attempt`
         return _FollowUp(message.cluster, message.operation)
 
 
@@ -169,8 +169,9 @@ def _advance(before: Operation, outcome: Outcome, task: _Task, rt: Runtime) -> O
     now = rt.clock()
     if isinstance(outcome, Pending):
         due = now + max(0.0, outcome.after)
-        after = msgspec.structs.replace(before, state=State.WAITING, step=outcome.step, data=outcome.data, due_at=due,
-                                        sent_at=now)
+        after = msgspec.structs.replace(
+            before, state=State.WAITING, step=outcome.step, data=outcome.data, due_at=due, sent_at=now
+        )
         return rt.store.operations.advance(before, after, before.claimed_by)
     after = _ended(before, outcome)
     group, memory = learn(before, outcome, task.policy.options, now) if task.policy else (None, None)
@@ -182,8 +183,9 @@ def _ended(before: Operation, outcome: Done | Failed) -> Operation:
         facts = ", ".join(f"{name} {value}" for name, value in outcome.facts.items())
         return msgspec.structs.replace(before, state=State.SUCCEEDED, outcome=facts or "done")
     state = State.ABANDONED if outcome.cls == ABANDONED else State.FAILED
-    return msgspec.structs.replace(before, state=state, outcome=outcome.message, error_class=outcome.cls,
-                                   error_code=outcome.code)
+    return msgspec.structs.replace(
+        before, state=state, outcome=outcome.message, error_class=outcome.cls, error_code=outcome.code
+    )
 
 
 def _come_back(operation: Operation, rt: Runtime) -> None:

@@ -17,7 +17,7 @@ from chalicelib.plan.state.cluster_state import GroupFacts, World
 from chalicelib.plan.state.node_templates import learn
 
 _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
-_KEPT = 86_400.0    # seconds for which an instance is remembered whose group is not seen any more
+_KEPT = 86_400.0  # seconds for which an instance is remembered whose group is not seen any more
 
 
 def recall(world: World, growth: Growth, shrinkage: Shrinkage) -> Memory:
@@ -34,10 +34,16 @@ def recall(world: World, growth: Growth, shrinkage: Shrinkage) -> Memory:
     groups.update({facts.id: _group(facts, now) for facts in world.groups.values()})
     nodes = {**_paused(world, shrinkage), **shrinkage.memory}
     return msgspec.structs.replace(
-        memory, groups=groups, nodes=dict(sorted(nodes.items())), unregistered=_unregistered(world),
+        memory,
+        groups=groups,
+        nodes=dict(sorted(nodes.items())),
+        unregistered=_unregistered(world),
         templates={**{k: v for k, v in memory.templates.items() if k not in world.groups}, **templates},
-        operations=tuple(op for op in memory.operations if op.is_open), first_seen=memory.first_seen or now,
-        brake=shrinkage.brake, rules=growth.acted.memory, rule_objects=growth.acted.objects,
+        operations=tuple(op for op in memory.operations if op.is_open),
+        first_seen=memory.first_seen or now,
+        brake=shrinkage.brake,
+        rules=growth.acted.memory,
+        rule_objects=growth.acted.objects,
     )
 
 
@@ -46,16 +52,27 @@ def _group(facts: GroupFacts, now: float) -> GroupMemory:
         return facts.memory
     since, pair = wrong_size(facts, now)
     here = {node.name for node in facts.nodes}
-    failed = {name: kept for name, kept in facts.memory.failed_removals.items()
-              if name in here and abs(now - kept.until) < _FAILED}
-    return msgspec.structs.replace(facts.memory, target=facts.group.target, size_wrong_since=since, size_wrong=pair,
-                                   failed_removals=failed, first_seen=facts.memory.first_seen or now)
+    failed = {
+        name: kept
+        for name, kept in facts.memory.failed_removals.items()
+        if name in here and abs(now - kept.until) < _FAILED
+    }
+    return msgspec.structs.replace(
+        facts.memory,
+        target=facts.group.target,
+        size_wrong_since=since,
+        size_wrong=pair,
+        failed_removals=failed,
+        first_seen=facts.memory.first_seen or now,
+    )
 
 
 def _all_read(world: World) -> bool:
     """Whether every group that was ever seen was read in this pass."""
-    return (all(not facts.group.error for facts in world.groups.values())
-            and world.memory.groups.keys() <= world.groups.keys())
+    return (
+        all(not facts.group.error for facts in world.groups.values())
+        and world.memory.groups.keys() <= world.groups.keys()
+    )
 
 
 def _unregistered(world: World) -> dict[str, float]:
@@ -76,7 +93,9 @@ def _paused(world: World, shrinkage: Shrinkage) -> dict[str, NodeMemory]:
     short = any(len({i.id for i in facts.group.instances}) < facts.group.target for facts in world.groups.values())
     if _all_read(world) and not short:
         return {}
-    unjudged = {node.name: world.memory.nodes[node.name] for node in world.snapshot.nodes
-                if node.name in world.memory.nodes and node.name not in world.group_of
-                and node.name not in shrinkage.memory}
+    unjudged = {
+        node.name: world.memory.nodes[node.name]
+        for node in world.snapshot.nodes
+        if node.name in world.memory.nodes and node.name not in world.group_of and node.name not in shrinkage.memory
+    }
     return {name: kept for name, known in unjudged.items() if (kept := paused(known, world.now)) is not None}

@@ -23,8 +23,9 @@ from chalicelib.plan.state.pending_pods import Pending
 _PODS_NAMED = 50
 
 
-def intend(world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage, repairs: tuple[Repair, ...],
-           seed: int) -> Plan:
+def intend(
+    world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage, repairs: tuple[Repair, ...], seed: int
+) -> Plan:
     """The whole plan. repairs: what plan/repair.py found; what gets in the way of the rest waits for a later pass."""
     repairs = compatible(repairs, (up.group for up in growth.scale_ups), (gone.group for gone in shrinkage.removals))
     name = _plan_id(world, growth, shrinkage, repairs, seed)
@@ -32,15 +33,27 @@ def intend(world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage,
     operations += [_remove(world, removal, name) for removal in shrinkage.removals]
     operations += [_repair(world, each, name) for each in repairs]
     return Plan(
-        id=name, cluster=world.snapshot.cluster, at=world.now, scale_ups=growth.scale_ups,
+        id=name,
+        cluster=world.snapshot.cluster,
+        at=world.now,
+        scale_ups=growth.scale_ups,
         unschedulable=tuple(sorted(growth.unschedulable, key=lambda v: v.pods)),
         fits_existing=tuple(sorted(growth.fits)),
-        promises=growth.promises, notes=(*growth.notes, *cluster_warnings.notes(world), *kept(world)),
-        ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))), removals=shrinkage.removals,
-        repairs=repairs, marks=shrinkage.marks, paused=shrinkage.paused,
-        unneeded=shrinkage.unneeded, unremovable=shrinkage.unremovable, groups=_groups(world, growth, shrinkage),
-        operations=tuple(operations), rules=growth.acted.verdicts, headroom=growth.spare.verdicts,
-        health=world.health, gaps=world.snapshot.gaps,
+        promises=growth.promises,
+        notes=(*growth.notes, *cluster_warnings.notes(world), *kept(world)),
+        ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))),
+        removals=shrinkage.removals,
+        repairs=repairs,
+        marks=shrinkage.marks,
+        paused=shrinkage.paused,
+        unneeded=shrinkage.unneeded,
+        unremovable=shrinkage.unremovable,
+        groups=_groups(world, growth, shrinkage),
+        operations=tuple(operations),
+        rules=growth.acted.verdicts,
+        headroom=growth.spare.verdicts,
+        health=world.health,
+        gaps=world.snapshot.gaps,
     )
 
 
@@ -60,9 +73,18 @@ def _grow(world: World, scale_up: ScaleUp, plan: str) -> Operation:
     own = world.groups[scale_up.group].group.options.max_node_provision_time
     return Operation(
         id=operation_id(cluster, scale_up.group, Kind.GROW, scale_up.from_size, scale_up.to_size, (), plan),
-        cluster=cluster, provider=scale_up.provider, group=scale_up.group, kind=Kind.GROW, plan=plan, created_at=now,
-        from_size=scale_up.from_size, to_size=scale_up.to_size, pods=scale_up.pods[:_PODS_NAMED], due_at=now,
-        deadline=now + length(Kind.GROW, world.options), updated_at=now,
+        cluster=cluster,
+        provider=scale_up.provider,
+        group=scale_up.group,
+        kind=Kind.GROW,
+        plan=plan,
+        created_at=now,
+        from_size=scale_up.from_size,
+        to_size=scale_up.to_size,
+        pods=scale_up.pods[:_PODS_NAMED],
+        due_at=now,
+        deadline=now + length(Kind.GROW, world.options),
+        updated_at=now,
         data={LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})},
         pool=_pool(world, scale_up.group),
     )
@@ -77,11 +99,26 @@ def _remove(world: World, removal: Removal, plan: str) -> Operation:
     size = facts.target - facts.leaving
     return Operation(
         id=operation_id(cluster, removal.group, Kind.REMOVE, size, size - 1, (removal.node,), plan),
-        cluster=cluster, provider=facts.group.provider, group=removal.group, kind=Kind.REMOVE, plan=plan,
-        created_at=now, from_size=size, to_size=size - 1, due_at=now, updated_at=now,
+        cluster=cluster,
+        provider=facts.group.provider,
+        group=removal.group,
+        kind=Kind.REMOVE,
+        plan=plan,
+        created_at=now,
+        from_size=size,
+        to_size=size - 1,
+        due_at=now,
+        updated_at=now,
         deadline=now + length(Kind.REMOVE, world.options),
-        targets=(Target(node=removal.node, instance=node.provider_id, handle=instance.handle if instance else "",
-                        evict=removal.evict),), pool=_pool(world, removal.group),
+        targets=(
+            Target(
+                node=removal.node,
+                instance=node.provider_id,
+                handle=instance.handle if instance else "",
+                evict=removal.evict,
+            ),
+        ),
+        pool=_pool(world, removal.group),
         data={UID: node.uid} if node.uid else {},
     )
 
@@ -92,9 +129,18 @@ def _repair(world: World, found: Repair, plan: str) -> Operation:
     facts = world.groups[found.group]
     return Operation(
         id=operation_id(cluster, found.group, kind, found.from_size, found.to_size, found.instances, plan),
-        cluster=cluster, provider=facts.group.provider, group=found.group, kind=kind, plan=plan, created_at=now,
-        from_size=found.from_size, to_size=found.to_size, due_at=now, updated_at=now,
-        deadline=now + length(kind, world.options), pool=_pool(world, found.group),
+        cluster=cluster,
+        provider=facts.group.provider,
+        group=found.group,
+        kind=kind,
+        plan=plan,
+        created_at=now,
+        from_size=found.from_size,
+        to_size=found.to_size,
+        due_at=now,
+        updated_at=now,
+        deadline=now + length(kind, world.options),
+        pool=_pool(world, found.group),
         targets=tuple(Target(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, found)),
     )
 

@@ -28,9 +28,17 @@ from chalicelib.plan.tables.node_table import Columns
 from chalicelib.schedules.apply import at_instant, bounded
 
 
-def decide(snapshot: Snapshot, policy: Policy, memory: Memory, now: float, seed: int, *,
-           assume_unneeded_for: float | None = None,
-           clock: Callable[[], float] | None = None, within: float = math.inf) -> tuple[Plan, Memory]:
+def decide(
+    snapshot: Snapshot,
+    policy: Policy,
+    memory: Memory,
+    now: float,
+    seed: int,
+    *,
+    assume_unneeded_for: float | None = None,
+    clock: Callable[[], float] | None = None,
+    within: float = math.inf,
+) -> tuple[Plan, Memory]:
     """What to do now, why not more, and what to remember. now: epoch seconds; seed: for expanders that draw lots.
 
     assume_unneeded_for: for a what-if; treats every node found unneeded as unneeded for so many seconds. clock: for the
@@ -41,12 +49,20 @@ def decide(snapshot: Snapshot, policy: Policy, memory: Memory, now: float, seed:
     policy = at_instant(policy, now)
     world, virtual = wanted(settled(observe(bounded(snapshot, policy, now), policy, memory, now)))
     pending = held_back(world, gather(world))
-    columns = Columns([*snapshot.nodes, *(f.template.node for f in world.groups.values() if f.template)],
-                      world.snapshot.classes)
+    columns = Columns(
+        [*snapshot.nodes, *(f.template.node for f in world.groups.values() if f.template)], world.snapshot.classes
+    )
     floor = build(world, pending.nominated, columns)
     floor.late = watch.late
     growth = grow(world, floor, pending, virtual, seed, watch)
-    shrinkage = shrink(world, floor, assume_unneeded_for, pending.hold, watch,
-                       [scale_up.group for scale_up in growth.scale_ups], growth.acted.needs)
+    shrinkage = shrink(
+        world,
+        floor,
+        assume_unneeded_for,
+        pending.hold,
+        watch,
+        [scale_up.group for scale_up in growth.scale_ups],
+        growth.acted.needs,
+    )
     plan = intend(world, pending, growth, shrinkage, repair(world), seed)
     return plan, recall(world, growth, shrinkage)

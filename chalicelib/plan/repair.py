@@ -37,11 +37,13 @@ from chalicelib.plan.state import group_membership
 from chalicelib.plan.state.cluster_state import GroupFacts, World
 
 DISCARD, SHRINK = "discard", "shrink"
-_AT_ONCE = 100          # instances of one operation: each is written down in its row
-_TOLD = 10             # machines that are told to be kept, per pass
-_EARLIER = 900.0        # seconds by which a machine may be older than our first sight of it
-_RAN = ("it ran before, and node {}, which is no machine of any group, was registered when it lost its node: the node "
-        "may be this machine; correct the node's providerID, or delete the machine at the vendor")
+_AT_ONCE = 100  # instances of one operation: each is written down in its row
+_TOLD = 10  # machines that are told to be kept, per pass
+_EARLIER = 900.0  # seconds by which a machine may be older than our first sight of it
+_RAN = (
+    "it ran before, and node {}, which is no machine of any group, was registered when it lost its node: the node "
+    "may be this machine; correct the node's providerID, or delete the machine at the vendor"
+)
 _TYPE = "node.kubernetes.io/instance-type"
 _NOT_OURS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 # An open operation of these kinds on the group: who discards beside a removal takes other machines, by name; who sets
@@ -61,10 +63,13 @@ def kept(world: World) -> tuple[Reason, ...]:
     """DISCARD_HELD for machines that are late and stay because nothing shows that they are this cluster's; at most
     _TOLD, by group and instance."""
     doubt = _Doubt(world)
-    found = (Reason.of(Code.DISCARD_HELD, group=name, instance=instance, detail=why)
-             for name, facts in sorted(world.groups.items()) if facts.long_unregistered and not facts.group.error
-             for instance, why in sorted(_spared(facts, world, doubt).items())
-             if instance in set(facts.long_unregistered))
+    found = (
+        Reason.of(Code.DISCARD_HELD, group=name, instance=instance, detail=why)
+        for name, facts in sorted(world.groups.items())
+        if facts.long_unregistered and not facts.group.error
+        for instance, why in sorted(_spared(facts, world, doubt).items())
+        if instance in set(facts.long_unregistered)
+    )
     return tuple(islice(found, _TOLD))
 
 
@@ -99,7 +104,7 @@ class _Doubt:
 
     def __init__(self, world: World) -> None:
         seen: dict[str, str] = {}
-        self.contested: set[str] = set()    # instances that two groups have
+        self.contested: set[str] = set()  # instances that two groups have
         for facts in world.groups.values():
             for instance in facts.group.instances:
                 if seen.setdefault(instance.id, facts.id) != facts.id:
@@ -107,8 +112,11 @@ class _Doubt:
         nodes = world.snapshot.nodes
         self._memory = world.memory.unregistered
         self._names = {name for node in nodes for name in (node.name, node.provider_id, _last(node.provider_id))}
-        self._strays = [node for node in nodes if node.name not in world.group_of
-                        and not any(label in node.labels for label in _NOT_OURS)]
+        self._strays = [
+            node
+            for node in nodes
+            if node.name not in world.group_of and not any(label in node.labels for label in _NOT_OURS)
+        ]
 
     def alive(self, instance: Instance) -> bool:
         """Whether an instance may be a node: it has no id, it is in two groups, or a node bears its name or the last
@@ -122,7 +130,6 @@ class _Doubt:
         template = facts.template.node if facts.template is not None else None
         return sum(node.created >= since and (template is None or _alike(node, template)) for node in self._strays)
 
-
     def lost_node(self, instance: Instance, facts: GroupFacts, allowed: float, now: float) -> str:
         """The node that may be this machine under another id: the machine has been a node before (it was there long
         before it was first seen without one, or when the group was first seen), and a node of no group, alike, was
@@ -131,8 +138,11 @@ class _Doubt:
         if not instance.created or not (seen - instance.created > allowed or instance.created <= first < seen):
             return ""
         template = facts.template.node if facts.template is not None else None
-        found = (node.name for node in self._strays if seen - _EARLIER <= node.created <= seen + allowed
-                 and (template is None or _alike(node, template)))
+        found = (
+            node.name
+            for node in self._strays
+            if seen - _EARLIER <= node.created <= seen + allowed and (template is None or _alike(node, template))
+        )
         return min(found, default="")
 
 
@@ -153,8 +163,11 @@ def _failed(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
     apart = [i for i in _apart(facts, doubt) if i.id not in spared]
     failed = [i for i in apart if i.id in set(facts.failed)]
     options = facts.group.options
-    if not failed or (options.zero_or_max and options.allow_non_atomic_scale_up_to_max
-                      and len(facts.failed) < len({i.id for i in facts.group.instances})):
+    if not failed or (
+        options.zero_or_max
+        and options.allow_non_atomic_scale_up_to_max
+        and len(facts.failed) < len({i.id for i in facts.group.instances})
+    ):
         return None
     error = failed[0].error
     text = (error.code or error.cls, error.message) if error is not None else ("", "")
@@ -168,8 +181,9 @@ def _late(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
     seen, options, own = world.memory.unregistered, world.options, facts.group.options
     spared = _spared(facts, world, doubt) if facts.long_unregistered else {}
     apart = [i for i in _apart(facts, doubt) if i.id not in spared]
-    late = sorted((i for i in apart if i.id in set(facts.long_unregistered)),
-                  key=lambda i: (seen.get(i.id, world.now), i.id))
+    late = sorted(
+        (i for i in apart if i.id in set(facts.long_unregistered)), key=lambda i: (seen.get(i.id, world.now), i.id)
+    )
     late = [i for i in late if not _may_have_joined(seen.get(i.id, world.now), facts, world, doubt)]
     if not late or _not_to_blame(facts, world):
         return None
@@ -180,11 +194,18 @@ def _late(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
         if own.allow_non_atomic_scale_up_to_max or (len(chosen) > spare and not forced):
             return None
     else:
-        chosen = _turn(late, facts) if forced else _turn(late, facts)[:max(0, spare)]
+        chosen = _turn(late, facts) if forced else _turn(late, facts)[: max(0, spare)]
     first = late[0]
-    return _discard(facts, chosen, Reason.of(
-        Code.LONG_UNREGISTERED, instance=first.id, since=seen.get(first.id, world.now),
-        needs=provision_time(facts.group, options)))
+    return _discard(
+        facts,
+        chosen,
+        Reason.of(
+            Code.LONG_UNREGISTERED,
+            instance=first.id,
+            since=seen.get(first.id, world.now),
+            needs=provision_time(facts.group, options),
+        ),
+    )
 
 
 def _timed_out(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
@@ -288,8 +309,11 @@ def compatible(repairs: Iterable[Repair], grown: Iterable[str], removed: Iterabl
     nodes from. Pods that wait come first. Beside removals only what could not be created goes: it was never counted
     as a part of the size that the removals leave (GroupFacts.leaving)."""
     growing, shrinking = set(grown), set(removed)
-    return tuple(each for each in repairs if each.group not in growing
-                 and (each.group not in shrinking or each.reason.code is Code.CREATION_FAILED))
+    return tuple(
+        each
+        for each in repairs
+        if each.group not in growing and (each.group not in shrinking or each.reason.code is Code.CREATION_FAILED)
+    )
 
 
 def targets(facts: GroupFacts, found: Repair) -> tuple[Instance, ...]:

@@ -22,8 +22,8 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state.node_templates import learn
 
-_COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")   # by the API server, onto bound pods
-_SETTLED = 31.0     # seconds after which no pod is waited with for more of its kind (scale-up.md §2: 2, GPU 30)
+_COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")  # by the API server, onto bound pods
+_SETTLED = 31.0  # seconds after which no pod is waited with for more of its kind (scale-up.md §2: 2, GPU 30)
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -53,8 +53,9 @@ class Bounds(msgspec.Struct, frozen=True):
     size: int | None = None
 
 
-def with_pods(snapshot: Snapshot, wanted: Sequence[Wanted], now: float, options: Options) -> tuple[
-        Snapshot, tuple[tuple[str, ...], ...]]:
+def with_pods(
+    snapshot: Snapshot, wanted: Sequence[Wanted], now: float, options: Options
+) -> tuple[Snapshot, tuple[tuple[str, ...], ...]]:
     """The snapshot with pods that the scheduler has refused, old enough to count; and their names per entry.
 
     A name that is taken, and every one of several, gets `-added-1`, `-added-2` … behind it.
@@ -64,8 +65,10 @@ def with_pods(snapshot: Snapshot, wanted: Sequence[Wanted], now: float, options:
     pods, names = list(snapshot.pods), []
     for each in wanted:
         at = classes.intern(each.cls)
-        added = [_refused(Pod(each.namespace, name, f"added-{each.namespace}-{name}", at), each.cls, now, options)
-                 for name in _names(each, taken)]
+        added = [
+            _refused(Pod(each.namespace, name, f"added-{each.namespace}-{name}", at), each.cls, now, options)
+            for name in _names(each, taken)
+        ]
         pods += added
         names.append(tuple(pod.key for pod in added))
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
@@ -99,10 +102,14 @@ def _value(cls: PodClass) -> bytes:
 def afresh(cls: PodClass, node: Node | None) -> PodClass:
     """The class of a pod as its controller would make another: without the labels that binding it to `node` copied,
     and with ephemeral volumes whose claims are yet to be made."""
-    own = {key: value for key, value in cls.labels.items()
-           if node is None or key not in _COPIED or node.labels.get(key) != value}
-    volumes = tuple(msgspec.structs.replace(volume, claim="") if volume.template is not None else volume
-                    for volume in cls.volumes)
+    own = {
+        key: value
+        for key, value in cls.labels.items()
+        if node is None or key not in _COPIED or node.labels.get(key) != value
+    }
+    volumes = tuple(
+        msgspec.structs.replace(volume, claim="") if volume.template is not None else volume for volume in cls.volumes
+    )
     return msgspec.structs.replace(cls, labels=own, volumes=volumes)
 
 
@@ -124,8 +131,15 @@ def _names(wanted: Wanted, taken: set[str]) -> list[str]:
 def _refused(pod: Pod, cls: PodClass, now: float, options: Options) -> Pod:
     """The pod without a node, as it looks some time after the scheduler has said no. Gates still hold it back."""
     return msgspec.structs.replace(
-        pod, node="", nominated="", phase="Pending", scheduled="False", scheduled_message="",
-        scheduled_reason="SchedulingGated" if cls.gates else "Unschedulable", created=now - _age(cls, options))
+        pod,
+        node="",
+        nominated="",
+        phase="Pending",
+        scheduled="False",
+        scheduled_message="",
+        scheduled_reason="SchedulingGated" if cls.gates else "Unschedulable",
+        created=now - _age(cls, options),
+    )
 
 
 def _age(cls: PodClass, options: Options) -> float:
@@ -137,8 +151,9 @@ def _age(cls: PodClass, options: Options) -> float:
     return max(_SETTLED, own + 1.0, options.new_pod_scale_up_delay + 1.0)
 
 
-def without_nodes(snapshot: Snapshot, memory: Memory, names: Sequence[str], now: float, options: Options) -> tuple[
-        Snapshot, Memory, tuple[Loss, ...]]:
+def without_nodes(
+    snapshot: Snapshot, memory: Memory, names: Sequence[str], now: float, options: Options
+) -> tuple[Snapshot, Memory, tuple[Loss, ...]]:
     """The cluster without these nodes: Node, instance and one of the group's target size each, as after a removal.
 
     Their pods want a node again where a controller recreates them (scale-up.md §2, pods of nodes being drained); the
@@ -159,24 +174,42 @@ def without_nodes(snapshot: Snapshot, memory: Memory, names: Sequence[str], now:
         groups.append(_smaller(group, {name: gone[name] for name in mine}))
     classes = _Classes(snapshot.classes)
     pods, again, lost = _scattered(snapshot, gone, classes, now, options)
-    kept = tuple(op for op in memory.operations
-                 if op.kind is not Kind.REMOVE or not {target.node for target in op.targets} <= set(gone))
+    kept = tuple(
+        op
+        for op in memory.operations
+        if op.kind is not Kind.REMOVE or not {target.node for target in op.targets} <= set(gone)
+    )
     storage = msgspec.structs.replace(
-        snapshot.storage, csi_nodes=tuple(each for each in snapshot.storage.csi_nodes if each.name not in gone))
+        snapshot.storage, csi_nodes=tuple(each for each in snapshot.storage.csi_nodes if each.name not in gone)
+    )
     return (
-        msgspec.structs.replace(snapshot, nodes=tuple(n for n in snapshot.nodes if n.name not in gone), pods=pods,
-                                classes=classes.all, groups=tuple(groups), storage=storage),
-        msgspec.structs.replace(memory, templates=templates, operations=kept,
-                                nodes={name: known for name, known in memory.nodes.items() if name not in gone}),
-        tuple(msgspec.structs.replace(loss, again=tuple(again.get(loss.node, ())), lost=tuple(lost.get(loss.node, ())))
-              for loss in losses.values()),
+        msgspec.structs.replace(
+            snapshot,
+            nodes=tuple(n for n in snapshot.nodes if n.name not in gone),
+            pods=pods,
+            classes=classes.all,
+            groups=tuple(groups),
+            storage=storage,
+        ),
+        msgspec.structs.replace(
+            memory,
+            templates=templates,
+            operations=kept,
+            nodes={name: known for name, known in memory.nodes.items() if name not in gone},
+        ),
+        tuple(
+            msgspec.structs.replace(loss, again=tuple(again.get(loss.node, ())), lost=tuple(lost.get(loss.node, ())))
+            for loss in losses.values()
+        ),
     )
 
 
 def owns(group: NodeGroup, node: Node) -> bool:
     """Whether a node is one of a group's instances, by the instance's node or provider id."""
-    return any(instance.node == node.name or (node.provider_id and instance.id == node.provider_id)
-               for instance in group.instances)
+    return any(
+        instance.node == node.name or (node.provider_id and instance.id == node.provider_id)
+        for instance in group.instances
+    )
 
 
 def _smaller(group: NodeGroup, gone: Mapping[str, Node]) -> NodeGroup:
@@ -187,8 +220,9 @@ def _smaller(group: NodeGroup, gone: Mapping[str, Node]) -> NodeGroup:
     return msgspec.structs.replace(group, instances=left, target=max(0, group.target - len(gone)))
 
 
-def _scattered(snapshot: Snapshot, gone: Mapping[str, Node], classes: _Classes, now: float, options: Options) -> tuple[
-        tuple[Pod, ...], dict[str, list[str]], dict[str, list[str]]]:
+def _scattered(
+    snapshot: Snapshot, gone: Mapping[str, Node], classes: _Classes, now: float, options: Options
+) -> tuple[tuple[Pod, ...], dict[str, list[str]], dict[str, list[str]]]:
     """Pods afterwards, and per node that is gone: those that come back and those that do not."""
     pods: list[Pod] = []
     again: dict[str, list[str]] = {}
@@ -210,23 +244,28 @@ def _scattered(snapshot: Snapshot, gone: Mapping[str, Node], classes: _Classes, 
     return tuple(pods), again, lost
 
 
-def with_bounds(snapshot: Snapshot, memory: Memory, name: str, bounds: Bounds, now: float, options: Options) -> tuple[
-        Snapshot, Memory]:
+def with_bounds(
+    snapshot: Snapshot, memory: Memory, name: str, bounds: Bounds, now: float, options: Options
+) -> tuple[Snapshot, Memory]:
     """The cluster with other bounds or another target size for one group, which must be there.
 
     size: what the provider has been asked for; nodes beyond those that are there count as on their way, and nothing
     else is in flight for the group. Raises BadInput for a size below the nodes that are there.
     """
     group = next(each for each in snapshot.groups if each.id == name)
-    changed = msgspec.structs.replace(group, min=group.min if bounds.min is None else bounds.min,
-                                      max=group.max if bounds.max is None else bounds.max)
+    changed = msgspec.structs.replace(
+        group, min=group.min if bounds.min is None else bounds.min, max=group.max if bounds.max is None else bounds.max
+    )
     if changed.max < changed.min:
         raise BadInput(f"--group {name}", f"max {changed.max} is below min {changed.min}", "give both")
     if bounds.size is not None:
         here = sum(owns(group, node) for node in snapshot.nodes)
         if bounds.size < here:
-            raise BadInput(f"--group {name}", f"size {bounds.size} is below the {here} nodes that are there",
-                           "say which ones are gone with --remove-node")
+            raise BadInput(
+                f"--group {name}",
+                f"size {bounds.size} is below the {here} nodes that are there",
+                "say which ones are gone with --remove-node",
+            )
         if bounds.size > changed.max:
             raise BadInput(f"--group {name}", f"size {bounds.size} is above max {changed.max}", "give max= too")
         changed = msgspec.structs.replace(changed, target=bounds.size)
@@ -240,5 +279,8 @@ def _asked_for(memory: Memory, group: NodeGroup, increase: int, now: float, opti
     request = ScaleUpRequest(increase, now, now + provision_time(group, options)) if increase > 0 else None
     known = memory.groups.get(group.id, GroupMemory())
     operations = tuple(op for op in memory.operations if op.group != group.id or op.kind is Kind.REMOVE)
-    return msgspec.structs.replace(memory, operations=operations, groups={
-        **memory.groups, group.id: msgspec.structs.replace(known, request=request)})
+    return msgspec.structs.replace(
+        memory,
+        operations=operations,
+        groups={**memory.groups, group.id: msgspec.structs.replace(known, request=request)},
+    )

@@ -58,7 +58,7 @@ def _file(path: Path, admission: Admission, report: Report) -> None:
 
 
 def _hosts(draft: Draft, _: str, admission: Admission, report: Report) -> None:
-    deployment = msgspec.structs.replace(admission.deployment, files=True)      # files are told above
+    deployment = msgspec.structs.replace(admission.deployment, files=True)  # files are told above
     for provider, settings in (draft.providers or {}).items():
         for key, what, instead in mistakes(provider, settings, deployment):
             report.problem((*SPEC, "providers", provider, key), what, instead)
@@ -66,7 +66,7 @@ def _hosts(draft: Draft, _: str, admission: Admission, report: Report) -> None:
 
 def _secrets(draft: Draft, cluster: str, admission: Admission, report: Report) -> None:
     if admission.purpose is Purpose.PLANNED:
-        return                                      # a command reads no secrets; files stand for them
+        return  # a command reads no secrets; files stand for them
     deployment = admission.deployment
     certain = admission.purpose is Purpose.STORED or deployment.prefix_known
     for below, name, use in named_in(draft.kubernetes or {}, draft.providers or {}, draft.spec.get("webhook") or {}):

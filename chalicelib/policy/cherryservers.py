@@ -50,23 +50,33 @@ _PROJECT = whole(1, _LARGEST_ID)
 _CLUSTER = text("one word", r"[^\s\x00-\x1f\x7f]{1,63}", "something like prod-vilnius")
 _SLUG = text("plain text", r"[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?")
 
-_DEFINITION = Section(fields=(
-    Field("clusterName", _CLUSTER, "clusterName", "Of this pool, if it has another."),
-    Field("projectId", _PROJECT, "projectId", "Of the default definition; no other may differ."),
-    Field("apiServerEndpoint", text("host:port", r"[^\s\x00-\x1f\x7f]{1,300}", "something like 203.0.113.10:6443"),
-          "apiServerEndpoint", "The same, for the cloud-init."),
-    Field("region", _SLUG, "region", "The vendor's slug."),
-    Field("plan", _SLUG, "plan", "The vendor's slug."),
-    Field("os", _SLUG, "os", "The vendor's slug of an image."),
-    Field("sshKeyIds", listed(whole(1, _LARGEST_ID)), "sshKeyIds", "Ids of SSH keys."),
-    Field("cloudinit", Kind("base64", scalar(_base64, "base64")), "cloudinit", "As in upstream's file."),
-    Field("cloudInit", _SCRIPT, "cloudInit", "The same as plain text."),
-    Field("hostnamePattern", text("a pattern", r"[^\x00-\x1f\x7f]{1,500}", "it with {{.RandString8}} in it"),
-          "hostnamePattern", "How new machines are called."),
-    Field("osPartitionSize", whole(0, 1_000_000), "osPartitionSize", "GB."),
-    Field("spotMarket", Kind("true or false", YES_OR_NO.read, bool), "spotMarket", "From the spot market."),
-    Field("cpuOverride", whole(0, 4096), "cpuOverride", "Cores of a machine, where the plan says something else."),
-))
+_DEFINITION = Section(
+    fields=(
+        Field("clusterName", _CLUSTER, "clusterName", "Of this pool, if it has another."),
+        Field("projectId", _PROJECT, "projectId", "Of the default definition; no other may differ."),
+        Field(
+            "apiServerEndpoint",
+            text("host:port", r"[^\s\x00-\x1f\x7f]{1,300}", "something like 203.0.113.10:6443"),
+            "apiServerEndpoint",
+            "The same, for the cloud-init.",
+        ),
+        Field("region", _SLUG, "region", "The vendor's slug."),
+        Field("plan", _SLUG, "plan", "The vendor's slug."),
+        Field("os", _SLUG, "os", "The vendor's slug of an image."),
+        Field("sshKeyIds", listed(whole(1, _LARGEST_ID)), "sshKeyIds", "Ids of SSH keys."),
+        Field("cloudinit", Kind("base64", scalar(_base64, "base64")), "cloudinit", "As in upstream's file."),
+        Field("cloudInit", _SCRIPT, "cloudInit", "The same as plain text."),
+        Field(
+            "hostnamePattern",
+            text("a pattern", r"[^\x00-\x1f\x7f]{1,500}", "it with {{.RandString8}} in it"),
+            "hostnamePattern",
+            "How new machines are called.",
+        ),
+        Field("osPartitionSize", whole(0, 1_000_000), "osPartitionSize", "GB."),
+        Field("spotMarket", Kind("true or false", YES_OR_NO.read, bool), "spotMarket", "From the spot market."),
+        Field("cpuOverride", whole(0, 4096), "cpuOverride", "Cores of a machine, where the plan says something else."),
+    )
+)
 
 
 def _read_definitions(node: Node, path: Path, report: Report) -> Any:
@@ -89,43 +99,102 @@ def _read_definitions(node: Node, path: Path, report: Report) -> Any:
     return msgspec.json.encode(found).decode()
 
 
-CHERRYSERVERS = Section(fields=(
-    Field("credentialsSecret", SECRET, "credentialsSecret",
-          "Secret with the API token, as it is or as JSON (authToken; upstream: CHERRY_AUTH_TOKEN).", required=True,
-          example="credentialsSecret: outscaler/prod/cherryservers"),
-    Field("observeSecret", SECRET, "observeSecret",
-          "The same with keys that may only read: what passes look with; changes are made with credentialsSecret."),
-    Field("clusterName", _CLUSTER, "clusterName",
-          "Value of the tag k8s-cluster of the cluster's machines (upstream: --cluster-name)."),
-    Field("nodes", _SPECS, "nodes", "Pools as upstream's --nodes; others may stand in nodeGroups."),
-    Field("projectId", as_text(_PROJECT), "projectId", "The project, if the default definition does not name it."),
-    Field("cloudConfig", _SCRIPT, "cloudConfig", "The pools' definitions as upstream's --cloud-config, many lines."),
-    Field("cloudConfigSecret", SECRET, "cloudConfigSecret", "The same in a secret. One of the three is needed."),
-    Field("nodeGroupDefs", Kind("mapping", _read_definitions, msgspec.json.decode), "nodeGroupDefs",
-          "The same as a mapping of pools, default among them, to upstream's keys in lowerCamelCase: region, plan, os, "
-          "apiServerEndpoint, projectId, clusterName, sshKeyIds, cloudinit (base64) or cloudInit (plain text), "
-          "hostnamePattern, osPartitionSize, spotMarket, cpuOverride."),
-    Field("bootstrapTokenSecret", SECRET, "bootstrapTokenSecret",
-          "Secret with the bootstrap token of new machines: tokenId and tokenSecret as JSON, or id.secret."),
-    Field("createBootstrapTokens", YES_OR_NO, "createBootstrapTokens",
-          "Make such tokens in kube-system instead; they end by themselves.", default="false"),
-    Field("bootstrapTokenLifetime", as_text(duration(600, 30 * 86400)), "bootstrapTokenLifetime",
-          "How long they live. A machine gets one with at least half of it left.", default="2h"),
-    Field("maxNodeProvisionTime", as_text(duration(60, 86400)), "maxNodeProvisionTime",
-          "How long a machine of these pools may take to become a node, where that differs from the cluster's option "
-          "of that name: bare metal takes 30 to 60 minutes."),
-    Field("controllerNodeLabel", text("a label's key", r"[A-Za-z0-9./_-]{1,317}", "it like example.com/controller"),
-          "controllerNodeLabel",
-          "Label of control-plane nodes (upstream: CHERRY_CONTROLLER_NODE_IDENTIFIER_LABEL); both of Kubernetes' if "
-          "not given."),
-    Field("endpoint", https_address("https://api.cherryservers.com/v1", path=True), "endpoint",
-          "Another address of the API.", default="https://api.cherryservers.com/v1"),
-    Field("callsPerSecond", as_text(number(0.1, 1000, "4")), "callsPerSecond",
-          "Calls per second of all functions together with one account. The vendor takes 4 from one address.",
-          default="4"),
-    Field("reservedCpu", amount("cpu", "200m"), "reservedCpu",
-          "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise."),
-    Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
-    Field("reservedEphemeralStorage", amount("ephemeral-storage", "1Gi"), "reservedEphemeralStorage",
-          "The same for ephemeral storage."),
-))
+CHERRYSERVERS = Section(
+    fields=(
+        Field(
+            "credentialsSecret",
+            SECRET,
+            "credentialsSecret",
+            "Secret with the API token, as it is or as JSON (authToken; upstream: CHERRY_AUTH_TOKEN).",
+            required=True,
+            example="credentialsSecret: outscaler/prod/cherryservers",
+        ),
+        Field(
+            "observeSecret",
+            SECRET,
+            "observeSecret",
+            "The same with keys that may only read: what passes look with; changes are made with credentialsSecret.",
+        ),
+        Field(
+            "clusterName",
+            _CLUSTER,
+            "clusterName",
+            "Value of the tag k8s-cluster of the cluster's machines (upstream: --cluster-name).",
+        ),
+        Field("nodes", _SPECS, "nodes", "Pools as upstream's --nodes; others may stand in nodeGroups."),
+        Field("projectId", as_text(_PROJECT), "projectId", "The project, if the default definition does not name it."),
+        Field(
+            "cloudConfig", _SCRIPT, "cloudConfig", "The pools' definitions as upstream's --cloud-config, many lines."
+        ),
+        Field("cloudConfigSecret", SECRET, "cloudConfigSecret", "The same in a secret. One of the three is needed."),
+        Field(
+            "nodeGroupDefs",
+            Kind("mapping", _read_definitions, msgspec.json.decode),
+            "nodeGroupDefs",
+            "The same as a mapping of pools, default among them, to upstream's keys in lowerCamelCase: region, plan, os, "
+            "apiServerEndpoint, projectId, clusterName, sshKeyIds, cloudinit (base64) or cloudInit (plain text), "
+            "hostnamePattern, osPartitionSize, spotMarket, cpuOverride.",
+        ),
+        Field(
+            "bootstrapTokenSecret",
+            SECRET,
+            "bootstrapTokenSecret",
+            "Secret with the bootstrap token of new machines: tokenId and tokenSecret as JSON, or id.secret.",
+        ),
+        Field(
+            "createBootstrapTokens",
+            YES_OR_NO,
+            "createBootstrapTokens",
+            "Make such tokens in kube-system instead; they end by themselves.",
+            default="false",
+        ),
+        Field(
+            "bootstrapTokenLifetime",
+            as_text(duration(600, 30 * 86400)),
+            "bootstrapTokenLifetime",
+            "How long they live. A machine gets one with at least half of it left.",
+            default="2h",
+        ),
+        Field(
+            "maxNodeProvisionTime",
+            as_text(duration(60, 86400)),
+            "maxNodeProvisionTime",
+            "How long a machine of these pools may take to become a node, where that differs from the cluster's option "
+            "of that name: bare metal takes 30 to 60 minutes.",
+        ),
+        Field(
+            "controllerNodeLabel",
+            text("a label's key", r"[A-Za-z0-9./_-]{1,317}", "it like example.com/controller"),
+            "controllerNodeLabel",
+            "Label of control-plane nodes (upstream: CHERRY_CONTROLLER_NODE_IDENTIFIER_LABEL); both of Kubernetes' if "
+            "not given.",
+        ),
+        Field(
+            "endpoint",
+            https_address("https://api.cherryservers.com/v1", path=True),
+            "endpoint",
+            "Another address of the API.",
+            default="https://api.cherryservers.com/v1",
+        ),
+        Field(
+            "callsPerSecond",
+            as_text(number(0.1, 1000, "4")),
+            "callsPerSecond",
+            "Calls per second of all functions together with one account. The vendor takes 4 from one address.",
+            default="4",
+        ),
+        Field(
+            "reservedCpu",
+            amount("cpu", "200m"),
+            "reservedCpu",
+            "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise.",
+        ),
+        Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
+        Field(
+            "reservedEphemeralStorage",
+            amount("ephemeral-storage", "1Gi"),
+            "reservedEphemeralStorage",
+            "The same for ephemeral storage.",
+        ),
+    )
+)

@@ -22,8 +22,9 @@ _CRON_FORM = 'it like "0 22 * * 1-5"'
 def _cron(given: str) -> str:
     """With one space between fields; raises BadInput."""
     if len(given) > _LONGEST_CRON:
-        raise BadInput("", f"{quote(given)} is longer than {_LONGEST_CRON} characters",
-                       "write it shorter, or as several windows")
+        raise BadInput(
+            "", f"{quote(given)} is longer than {_LONGEST_CRON} characters", "write it shorter, or as several windows"
+        )
     from chalicelib.schedules.maintenance_windows import check_cron
 
     cron = " ".join(given.split())
@@ -32,7 +33,7 @@ def _cron(given: str) -> str:
 
 
 def _zone(given: str) -> str:
-    if not given[:1].isupper():     # the database's own names are; others exist on some machines and not on others
+    if not given[:1].isupper():  # the database's own names are; others exist on some machines and not on others
         raise BadInput("", f"{quote(given)} is not a time zone", "write it like Europe/Zurich or UTC")
     from chalicelib.schedules.maintenance_windows import check_zone
 
@@ -62,5 +63,8 @@ def ends_before_it_opens_again(window: dict[str, Any], path: Path, report: Repor
     gap, lasts = _gap(window["cron"]), window["duration"]
     if lasts > gap:
         most = format_duration(gap)
-        report.problem((*path, "duration"), f"{format_duration(lasts)} is longer than the {most} until it opens again",
-                       f"write at most {most}, or let it open less often")
+        report.problem(
+            (*path, "duration"),
+            f"{format_duration(lasts)} is longer than the {most} until it opens again",
+            f"write at most {most}, or let it open less often",
+        )

@@ -154,12 +154,12 @@ Upstream's flags in lowerCamelCase. What becomes of an option:
 | no meaning here | about a process inside the cluster; warned |
 | elsewhere | has its own place in the document; refused, with that place |
 
-Expanders: {', '.join(AVAILABLE_EXPANDERS)}. A chain names each once, and
+Expanders: {", ".join(AVAILABLE_EXPANDERS)}. A chain names each once, and
 nothing after random; each keeps the best of what the one before it left. Among options that are equal to the end, the
 one that meets most soft preferences is taken; then random draws a lot, or the lowest group id is taken. least-cost is
 ours: it looks for the cheapest mix of groups for all pending pods at once; where it finds none in time, the next in the
 chain decides, or least-waste. price and least-cost need spec.prices, or a provider that says what its nodes cost:
-{', '.join(table.name for table in PROVIDERS.values() if table.prices)}. grpc is refused: it asks a server of yours, and
+{", ".join(table.name for table in PROVIDERS.values() if table.prices)}. grpc is refused: it asks a server of yours, and
 no other choice could stand for its answer.
 
 The priority expander reads the ConfigMap `cluster-autoscaler-priority-expander` in the namespace that the option
@@ -173,9 +173,14 @@ def reference() -> str:
     """The whole page."""
     parts = [
         _HEAD,
-        _fields("The document", ROOT), _fields("metadata", METADATA), _fields("spec", SPEC),
-        _fields("spec.kubernetes", KUBERNETES, "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster, or "
-                "inClusterKubeconfigSecret alone."),
+        _fields("The document", ROOT),
+        _fields("metadata", METADATA),
+        _fields("spec", SPEC),
+        _fields(
+            "spec.kubernetes",
+            KUBERNETES,
+            "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster, or inClusterKubeconfigSecret alone.",
+        ),
         _fields("spec.nodeGroups[]", NODE_GROUP, "Ids are unique over all providers."),
         _fields("spec.prices", PRICES, _PRICES_NOTE),
         _fields("spec.maxDisruption", MAX_DISRUPTION, _BRAKE_NOTE),

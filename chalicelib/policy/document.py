@@ -35,93 +35,198 @@ KIND = "Cluster"
 
 _PLAIN_NAME = text("a name without spaces", r"[^\s\x00-\x1f\x7f]{1,256}")
 
-METADATA = Section(fields=(
-    Field("name", DNS_LABEL, "name", "The cluster's name in every command, route and table.", required=True),
-))
+METADATA = Section(
+    fields=(Field("name", DNS_LABEL, "name", "The cluster's name in every command, route and table.", required=True),)
+)
 
-KUBERNETES = Section(fields=(
-    Field("kubeconfigSecret", SECRET, "kubeconfig_secret",
-          "Secret that holds a kubeconfig with a token or a client certificate."),
-    Field("kubeconfigFile", text("a file's path"), "kubeconfig_file",
-          "Kubeconfig file; for commands on a workstation only."),
-    Field("eksCluster", text("an EKS cluster's name", r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"), "eks_cluster",
-          "EKS cluster, reached with the function's own AWS identity."),
-    Field("inClusterKubeconfigSecret", SECRET, "in_cluster_kubeconfig_secret",
-          "What upstream calls in-cluster, which a Lambda function is not: the way to this cluster where none of the "
-          "above is given, else to the management cluster of clusterapi (its cloudConfigAuthoritative)."),
-    Field("context", _PLAIN_NAME, "context", "Context of the kubeconfig; its current one if not given."),
-    Field("region", text("an AWS region", r"[a-z]{2}(-[a-z]+)+-[0-9]", "something like eu-central-2"), "region",
-          "AWS region of the EKS cluster; the function's own if not given."),
-    Field("allowInsecureTls", BOOLEAN, "allow_insecure_tls",
-          "Obey insecure-skip-tls-verify in the kubeconfig; refused otherwise.",
-          default="false"),
-))
+KUBERNETES = Section(
+    fields=(
+        Field(
+            "kubeconfigSecret",
+            SECRET,
+            "kubeconfig_secret",
+            "Secret that holds a kubeconfig with a token or a client certificate.",
+        ),
+        Field(
+            "kubeconfigFile",
+            text("a file's path"),
+            "kubeconfig_file",
+            "Kubeconfig file; for commands on a workstation only.",
+        ),
+        Field(
+            "eksCluster",
+            text("an EKS cluster's name", r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"),
+            "eks_cluster",
+            "EKS cluster, reached with the function's own AWS identity.",
+        ),
+        Field(
+            "inClusterKubeconfigSecret",
+            SECRET,
+            "in_cluster_kubeconfig_secret",
+            "What upstream calls in-cluster, which a Lambda function is not: the way to this cluster where none of the "
+            "above is given, else to the management cluster of clusterapi (its cloudConfigAuthoritative).",
+        ),
+        Field("context", _PLAIN_NAME, "context", "Context of the kubeconfig; its current one if not given."),
+        Field(
+            "region",
+            text("an AWS region", r"[a-z]{2}(-[a-z]+)+-[0-9]", "something like eu-central-2"),
+            "region",
+            "AWS region of the EKS cluster; the function's own if not given.",
+        ),
+        Field(
+            "allowInsecureTls",
+            BOOLEAN,
+            "allow_insecure_tls",
+            "Obey insecure-skip-tls-verify in the kubeconfig; refused otherwise.",
+            default="false",
+        ),
+    )
+)
 
-NODE_GROUP = Section(fields=(
-    Field("provider", Kind("provider", scalar(provider_name, "a provider's name")), "provider",
-          "Which of spec.providers owns the group.", required=True),
-    Field("id", text("a node group's id", r"[^\s\x00-\x1f\x7f]{1,512}"), "id",
-          "The id the provider knows the group by.", required=True),
-    Field("min", whole(), "min", "Never fewer nodes; the provider's own minimum if not given."),
-    Field("max", whole(), "max", "Never more nodes; the provider's own maximum if not given."),
-    Field("priority", whole(-(2**31)), "priority",
-          "For the priority expander, where the cluster has no ConfigMap cluster-autoscaler-priority-expander: "
-          "the highest wins.", default="0"),
-))
+NODE_GROUP = Section(
+    fields=(
+        Field(
+            "provider",
+            Kind("provider", scalar(provider_name, "a provider's name")),
+            "provider",
+            "Which of spec.providers owns the group.",
+            required=True,
+        ),
+        Field(
+            "id",
+            text("a node group's id", r"[^\s\x00-\x1f\x7f]{1,512}"),
+            "id",
+            "The id the provider knows the group by.",
+            required=True,
+        ),
+        Field("min", whole(), "min", "Never fewer nodes; the provider's own minimum if not given."),
+        Field("max", whole(), "max", "Never more nodes; the provider's own maximum if not given."),
+        Field(
+            "priority",
+            whole(-(2**31)),
+            "priority",
+            "For the priority expander, where the cluster has no ConfigMap cluster-autoscaler-priority-expander: "
+            "the highest wins.",
+            default="0",
+        ),
+    )
+)
 
-WEBHOOK = Section(fields=(
-    Field("secret", SECRET, "secret", "Secret that senders sign or authenticate with.", required=True),
-    Field("reasons", listed(text("an Event's reason", r"[A-Za-z][A-Za-z0-9]{0,127}",
-                                 "something like FailedScheduling")), "reasons",
-          "Event reasons that wake the cluster up, instead of the built-in list."),
-    Field("debounce", duration(0.0, 60.0), "debounce",
-          "Further events within this time cause no further reconcile; less than 1s counts as 1s.", default="2s"),
-))
+WEBHOOK = Section(
+    fields=(
+        Field("secret", SECRET, "secret", "Secret that senders sign or authenticate with.", required=True),
+        Field(
+            "reasons",
+            listed(text("an Event's reason", r"[A-Za-z][A-Za-z0-9]{0,127}", "something like FailedScheduling")),
+            "reasons",
+            "Event reasons that wake the cluster up, instead of the built-in list.",
+        ),
+        Field(
+            "debounce",
+            duration(0.0, 60.0),
+            "debounce",
+            "Further events within this time cause no further reconcile; less than 1s counts as 1s.",
+            default="2s",
+        ),
+    )
+)
 
 NODE_GROUPS = entries(NODE_GROUP, "group", 10_000, "{provider: NAME, id: ID, min: 1, max: 10}")
 
 SPEC = Section(
     fields=(
-        Field("mode", choice(tuple(mode.value for mode in Mode), Mode, "off, shadow or active"), "mode",
-              "off: nothing happens. shadow: plan and explain, touch nothing. active: act.", default="shadow"),
-        Field("scanInterval", duration(5.0, 3600.0), "scan_interval",
-              "How often the cluster is looked at, from 5s to 1h; below one minute by delayed messages.", default="1m"),
-        Field("kubernetes", nested(KUBERNETES), "kubernetes", "How to reach the cluster.", required=True,
-              example="kubernetes: {kubeconfigSecret: NAME}"),
-        Field("providers", Kind("mapping", read_providers), "providers",
-              "Providers of its node groups, each with its settings.",
-              required=True, example="providers: {clusterapi: {}}"),
-        Field("nodeGroups", NODE_GROUPS, "node_groups",
-              "Bounds and priorities for groups, where the provider's own are not wanted."),
+        Field(
+            "mode",
+            choice(tuple(mode.value for mode in Mode), Mode, "off, shadow or active"),
+            "mode",
+            "off: nothing happens. shadow: plan and explain, touch nothing. active: act.",
+            default="shadow",
+        ),
+        Field(
+            "scanInterval",
+            duration(5.0, 3600.0),
+            "scan_interval",
+            "How often the cluster is looked at, from 5s to 1h; below one minute by delayed messages.",
+            default="1m",
+        ),
+        Field(
+            "kubernetes",
+            nested(KUBERNETES),
+            "kubernetes",
+            "How to reach the cluster.",
+            required=True,
+            example="kubernetes: {kubeconfigSecret: NAME}",
+        ),
+        Field(
+            "providers",
+            Kind("mapping", read_providers),
+            "providers",
+            "Providers of its node groups, each with its settings.",
+            required=True,
+            example="providers: {clusterapi: {}}",
+        ),
+        Field(
+            "nodeGroups",
+            NODE_GROUPS,
+            "node_groups",
+            "Bounds and priorities for groups, where the provider's own are not wanted.",
+        ),
         Field("options", Kind("options", read_options), "options", "Upstream's flags, in lowerCamelCase."),
-        Field("prices", nested(PRICES), "prices",
-              "What machines cost per hour, for the expanders price and least-cost."),
-        Field("maxDisruption", nested(MAX_DISRUPTION), "max_disruption",
-              "The brake: the most that removals may take; no limit if not given."),
-        Field("maintenanceWindows", WINDOWS, "maintenance_windows",
-              "When nodes may be removed; always if not given."),
+        Field(
+            "prices", nested(PRICES), "prices", "What machines cost per hour, for the expanders price and least-cost."
+        ),
+        Field(
+            "maxDisruption",
+            nested(MAX_DISRUPTION),
+            "max_disruption",
+            "The brake: the most that removals may take; no limit if not given.",
+        ),
+        Field("maintenanceWindows", WINDOWS, "maintenance_windows", "When nodes may be removed; always if not given."),
         Field("scaleUp", nested(SCALE_UP), "scale_up", "What may make groups grow."),
         Field("rules", RULES, "rules", "Cron and metric rules that add nodes."),
-        Field("schedules", SCHEDULES, "schedules",
-              "Windows of a clock in which bounds, headroom or the mode are others."),
+        Field(
+            "schedules", SCHEDULES, "schedules", "Windows of a clock in which bounds, headroom or the mode are others."
+        ),
         Field("headroom", HEADROOMS, "headroom", "Spare capacity that is kept free."),
         Field("webhook", nested(WEBHOOK), "webhook", "Who may wake the cluster up; nobody if not given."),
-        Field("metrics", choice(tuple(word.value for word in Metrics), Metrics, "off, summary or full"), "metrics",
-              "What is written for CloudWatch, which charges for each series. off: nothing. summary: at most six "
-              "series, each only while it is not zero. full: every series. GET /metrics has every series in any case.",
-              default="summary"),
+        Field(
+            "metrics",
+            choice(tuple(word.value for word in Metrics), Metrics, "off, summary or full"),
+            "metrics",
+            "What is written for CloudWatch, which charges for each series. off: nothing. summary: at most six "
+            "series, each only while it is not zero. full: every series. GET /metrics has every series in any case.",
+            default="summary",
+        ),
     ),
 )
 
 ROOT = Section(
     fields=(
-        Field("apiVersion", choice((API_VERSION,)), "api_version", f"Always {API_VERSION}.", required=True,
-              example=f"apiVersion: {API_VERSION}"),
+        Field(
+            "apiVersion",
+            choice((API_VERSION,)),
+            "api_version",
+            f"Always {API_VERSION}.",
+            required=True,
+            example=f"apiVersion: {API_VERSION}",
+        ),
         Field("kind", choice((KIND,)), "kind", f"Always {KIND}.", required=True, example=f"kind: {KIND}"),
-        Field("metadata", nested(METADATA), "metadata", "The cluster's name.", required=True,
-              example="metadata: {name: NAME}"),
-        Field("spec", nested(SPEC), "spec", "Everything else.", required=True,
-              example="spec with kubernetes and providers"),
+        Field(
+            "metadata",
+            nested(METADATA),
+            "metadata",
+            "The cluster's name.",
+            required=True,
+            example="metadata: {name: NAME}",
+        ),
+        Field(
+            "spec",
+            nested(SPEC),
+            "spec",
+            "Everything else.",
+            required=True,
+            example="spec with kubernetes and providers",
+        ),
     ),
     refused={field.key: ("belongs under spec", f"indent it, as spec.{field.key}") for field in SPEC.fields},
 )

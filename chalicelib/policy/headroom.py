@@ -44,16 +44,27 @@ def _show_bytes(amount: int) -> str:
     return f"{amount // size}{unit}"
 
 
-HEADROOM = Section(fields=(
-    Field("name", NAME, "name", "The headroom's name in answers.", required=True, example="name: NAME"),
-    Field("groups", GROUPS, "groups", "Ids or names of the groups, or of their pools, that hold it together; anywhere "
-          "in the cluster if not given."),
-    Field("pods", whole(1, 5000), "pods", "For how many pods of cpu and memory there must be room."),
-    Field("cpu", _size("cpu", "500m", "1000"), "cpu", "Cpu of each of these."),
-    Field("memory", _size("memory", "1Gi", "64Ti"), "memory", "Memory of each of these."),
-    Field("percent", percent(1, MOST_PERCENT), "percent",
-          "Instead of pods: room for so much more than what the pods there ask for."),
-))
+HEADROOM = Section(
+    fields=(
+        Field("name", NAME, "name", "The headroom's name in answers.", required=True, example="name: NAME"),
+        Field(
+            "groups",
+            GROUPS,
+            "groups",
+            "Ids or names of the groups, or of their pools, that hold it together; anywhere "
+            "in the cluster if not given.",
+        ),
+        Field("pods", whole(1, 5000), "pods", "For how many pods of cpu and memory there must be room."),
+        Field("cpu", _size("cpu", "500m", "1000"), "cpu", "Cpu of each of these."),
+        Field("memory", _size("memory", "1Gi", "64Ti"), "memory", "Memory of each of these."),
+        Field(
+            "percent",
+            percent(1, MOST_PERCENT),
+            "percent",
+            "Instead of pods: room for so much more than what the pods there ask for.",
+        ),
+    )
+)
 
 
 def _one_measure(headroom: dict[str, Any], path: Path, report: Report) -> None:
@@ -61,8 +72,9 @@ def _one_measure(headroom: dict[str, Any], path: Path, report: Report) -> None:
     broken = any(report.has_problem_under((*path, key)) for key in ("pods", "cpu", "memory", "percent"))
     sized = [key for key in ("pods", "cpu", "memory") if key in headroom]
     if "percent" in headroom and sized:
-        report.problem((*path, sized[0]), "the headroom is a percentage already",
-                       f"keep percent, or {', '.join(sized)}")
+        report.problem(
+            (*path, sized[0]), "the headroom is a percentage already", f"keep percent, or {', '.join(sized)}"
+        )
     elif broken or not headroom or "percent" in headroom:
         return
     elif not sized:
@@ -73,5 +85,6 @@ def _one_measure(headroom: dict[str, Any], path: Path, report: Report) -> None:
         report.problem(path, "does not say how large a pod is", "add cpu: 500m, memory: 1Gi, or one of them")
 
 
-HEADROOMS = entries(HEADROOM, "entry", 50, "{name: spare, groups: [ID], pods: 3, cpu: 500m, memory: 1Gi}", _one_measure,
-                    name="entries")
+HEADROOMS = entries(
+    HEADROOM, "entry", 50, "{name: spare, groups: [ID], pods: 3, cpu: 500m, memory: 1Gi}", _one_measure, name="entries"
+)

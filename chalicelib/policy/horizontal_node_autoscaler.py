@@ -52,9 +52,15 @@ def read_object(raw: Mapping[str, Any]) -> RuleObject:
         rules = _rules(spec, f"{namespace}/{name}", _targets(spec, told), told)
     off = disabled and known
     return RuleObject(
-        namespace, name, uid=_text(meta.get("uid")), created=_instant(meta.get("creationTimestamp")),
-        disabled=disabled, rules=() if told.problems else rules, problems=() if off else told.problems,
-        warnings=(*told.problems, *told.warnings) if off else told.warnings)
+        namespace,
+        name,
+        uid=_text(meta.get("uid")),
+        created=_instant(meta.get("creationTimestamp")),
+        disabled=disabled,
+        rules=() if told.problems else rules,
+        problems=() if off else told.problems,
+        warnings=(*told.problems, *told.warnings) if off else told.warnings,
+    )
 
 
 def obeyed(policy: Policy) -> bool:
@@ -172,8 +178,15 @@ def _rule(fields: Fields, rule: Rule, told: Told) -> Rule:
     else:
         metric, above = _measure(found, fields.at(trigger), told)
         rule = _with(rule, metric=metric, above=above)
-    return _with(rule, add=_action(fields, told, cron=trigger == "cronTrigger", automatic=found is not None
-                                   and trigger != "cronTrigger" and rule.above == 0))
+    return _with(
+        rule,
+        add=_action(
+            fields,
+            told,
+            cron=trigger == "cronTrigger",
+            automatic=found is not None and trigger != "cronTrigger" and rule.above == 0,
+        ),
+    )
 
 
 def _with(rule: Rule, **changes: Any) -> Rule:

@@ -14,13 +14,43 @@ from chalicelib.policy.schema import Field, Section
 from chalicelib.policy.value_types import SECRET, UNSET, Kind, number, text, whole
 from chalicelib.policy.yaml_document import Node
 
-REGIONS = frozenset({
-    "cn-north-1", "cn-north-2", "cn-north-4", "cn-north-9", "cn-north-11", "cn-north-12", "cn-south-1", "cn-south-2",
-    "cn-south-4", "cn-east-2", "cn-east-3", "cn-east-4", "cn-east-5", "cn-southwest-2", "ap-southeast-1",
-    "ap-southeast-2", "ap-southeast-3", "ap-southeast-4", "ap-southeast-5", "af-south-1", "af-north-1", "sa-brazil-1",
-    "la-south-2", "la-north-2", "na-mexico-1", "ru-northwest-2", "ru-moscow-1", "tr-west-1", "ae-ad-1", "me-east-1",
-    "my-kualalumpur-1", "eu-west-0", "eu-west-101",
-})
+REGIONS = frozenset(
+    {
+        "cn-north-1",
+        "cn-north-2",
+        "cn-north-4",
+        "cn-north-9",
+        "cn-north-11",
+        "cn-north-12",
+        "cn-south-1",
+        "cn-south-2",
+        "cn-south-4",
+        "cn-east-2",
+        "cn-east-3",
+        "cn-east-4",
+        "cn-east-5",
+        "cn-southwest-2",
+        "ap-southeast-1",
+        "ap-southeast-2",
+        "ap-southeast-3",
+        "ap-southeast-4",
+        "ap-southeast-5",
+        "af-south-1",
+        "af-north-1",
+        "sa-brazil-1",
+        "la-south-2",
+        "la-north-2",
+        "na-mexico-1",
+        "ru-northwest-2",
+        "ru-moscow-1",
+        "tr-west-1",
+        "ae-ad-1",
+        "me-east-1",
+        "my-kualalumpur-1",
+        "eu-west-0",
+        "eu-west-101",
+    }
+)
 """The regions of CCE (huaweicloud-cce.md B2), as the provider's regions.py has them."""
 
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -31,48 +61,116 @@ def _read_region(node: Node, path: Path, report: Report) -> Any:
     """A region that is not in the table is called all the same: the vendor opens new ones."""
     region = _REGION.read(node, path, report)
     if region is not UNSET and region not in REGIONS:
-        report.warn(path, f"{quote(region)} is no region of CCE that is known here; its hosts are taken to be "
-                          f"cce.{region}.myhuaweicloud.com and so on, and cceEndpoint, ecsEndpoint and iamEndpoint say "
-                          "otherwise")
+        report.warn(
+            path,
+            f"{quote(region)} is no region of CCE that is known here; its hosts are taken to be "
+            f"cce.{region}.myhuaweicloud.com and so on, and cceEndpoint, ecsEndpoint and iamEndpoint say "
+            "otherwise",
+        )
     return region
 
 
 _ENDPOINT = https_address("https://cce.cn-north-4.myhuaweicloud.com", path=False)
 
-HUAWEICLOUD = Section(fields=(
-    Field("region", Kind("text", _read_region), "region", "Region of the cluster.", required=True,
-          example="region: cn-north-4"),
-    Field("clusterId", text("the id of a CCE cluster", _UUID, "something like 2292498e-1111-11ee-8b5e-0255ac1001ba"),
-          "clusterId", "CCE cluster whose node pools these are.", required=True,
-          example="clusterId: 2292498e-1111-11ee-8b5e-0255ac1001ba"),
-    Field("credentialsSecret", SECRET, "credentialsSecret",
-          "Secret with accessKey and secretKey, as JSON or as upstream's [Global].", required=True,
-          example="credentialsSecret: outscaler/prod/huaweicloud"),
-    Field("observeSecret", SECRET, "observeSecret",
-          "The same with keys that may only read: what passes look with, without the agency; changes are made with "
-          "credentialsSecret."),
-    Field("projectId", text("the id of a project", r"[0-9a-f]{32}", "its 32 hex digits"), "projectId",
-          "Project of the cluster (upstream: project-id); asked from IAM by the region's name if not given."),
-    Field("nodes", bounds_of("pool", "1:10:pool-a"), "nodes",
-          "Pools as upstream's --nodes: a pool's uid or name, perhaps with /<scale group>; others may stand in "
-          "nodeGroups. A pool that nobody names has the minimum and maximum of its own autoscaling settings."),
-    Field("autodiscovery", YES_OR_NO, "autodiscovery",
-          "Pools that nobody names are groups, too, if their autoscaling is on.", default="true"),
-    Field("warnAboutAddon", YES_OR_NO, "warnAboutAddon",
-          "Look whether the vendor's own autoscaler add-on is at work in the cluster, and warn.", default="true"),
-    Field("agencyName", text("an agency's name", r"[A-Za-z0-9_-]{1,64}", "something like outscaler"), "agencyName",
-          "Agency of another account to take by the key: temporary keys instead of the long one."),
-    Field("agencyDomain", text("an account's name", r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]{0,62}[^\s\x00-\x1f\x7f])?",
-                               "the account that owns the agency"), "agencyDomain",
-          "Account that owns the agency."),
-    Field("agencyDuration", as_text(whole(900, 86400)), "agencyDuration",
-          "Seconds that temporary keys live.", default="3600"),
-    Field("cceEndpoint", _ENDPOINT, "cceEndpoint", "Another host for CCE, scheme included."),
-    Field("ecsEndpoint", _ENDPOINT, "ecsEndpoint", "The same for ECS."),
-    Field("iamEndpoint", _ENDPOINT, "iamEndpoint", "The same for IAM."),
-    Field("callsPerSecond", as_text(number(0.1, 1000, "10")), "callsPerSecond",
-          "Calls per second of all functions together to one service with one key.", default="10"),
-    Field("reservedCpu", amount("cpu", "200m"), "reservedCpu",
-          "What the kubelet of a new node keeps back of its cpu, instead of the vendor's rule."),
-    Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
-))
+HUAWEICLOUD = Section(
+    fields=(
+        Field(
+            "region",
+            Kind("text", _read_region),
+            "region",
+            "Region of the cluster.",
+            required=True,
+            example="region: cn-north-4",
+        ),
+        Field(
+            "clusterId",
+            text("the id of a CCE cluster", _UUID, "something like 2292498e-1111-11ee-8b5e-0255ac1001ba"),
+            "clusterId",
+            "CCE cluster whose node pools these are.",
+            required=True,
+            example="clusterId: 2292498e-1111-11ee-8b5e-0255ac1001ba",
+        ),
+        Field(
+            "credentialsSecret",
+            SECRET,
+            "credentialsSecret",
+            "Secret with accessKey and secretKey, as JSON or as upstream's [Global].",
+            required=True,
+            example="credentialsSecret: outscaler/prod/huaweicloud",
+        ),
+        Field(
+            "observeSecret",
+            SECRET,
+            "observeSecret",
+            "The same with keys that may only read: what passes look with, without the agency; changes are made with "
+            "credentialsSecret.",
+        ),
+        Field(
+            "projectId",
+            text("the id of a project", r"[0-9a-f]{32}", "its 32 hex digits"),
+            "projectId",
+            "Project of the cluster (upstream: project-id); asked from IAM by the region's name if not given.",
+        ),
+        Field(
+            "nodes",
+            bounds_of("pool", "1:10:pool-a"),
+            "nodes",
+            "Pools as upstream's --nodes: a pool's uid or name, perhaps with /<scale group>; others may stand in "
+            "nodeGroups. A pool that nobody names has the minimum and maximum of its own autoscaling settings.",
+        ),
+        Field(
+            "autodiscovery",
+            YES_OR_NO,
+            "autodiscovery",
+            "Pools that nobody names are groups, too, if their autoscaling is on.",
+            default="true",
+        ),
+        Field(
+            "warnAboutAddon",
+            YES_OR_NO,
+            "warnAboutAddon",
+            "Look whether the vendor's own autoscaler add-on is at work in the cluster, and warn.",
+            default="true",
+        ),
+        Field(
+            "agencyName",
+            text("an agency's name", r"[A-Za-z0-9_-]{1,64}", "something like outscaler"),
+            "agencyName",
+            "Agency of another account to take by the key: temporary keys instead of the long one.",
+        ),
+        Field(
+            "agencyDomain",
+            text(
+                "an account's name",
+                r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]{0,62}[^\s\x00-\x1f\x7f])?",
+                "the account that owns the agency",
+            ),
+            "agencyDomain",
+            "Account that owns the agency.",
+        ),
+        Field(
+            "agencyDuration",
+            as_text(whole(900, 86400)),
+            "agencyDuration",
+            "Seconds that temporary keys live.",
+            default="3600",
+        ),
+        Field("cceEndpoint", _ENDPOINT, "cceEndpoint", "Another host for CCE, scheme included."),
+        Field("ecsEndpoint", _ENDPOINT, "ecsEndpoint", "The same for ECS."),
+        Field("iamEndpoint", _ENDPOINT, "iamEndpoint", "The same for IAM."),
+        Field(
+            "callsPerSecond",
+            as_text(number(0.1, 1000, "10")),
+            "callsPerSecond",
+            "Calls per second of all functions together to one service with one key.",
+            default="10",
+        ),
+        Field(
+            "reservedCpu",
+            amount("cpu", "200m"),
+            "reservedCpu",
+            "What the kubelet of a new node keeps back of its cpu, instead of the vendor's rule.",
+        ),
+        Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
+    )
+)

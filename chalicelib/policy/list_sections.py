@@ -31,15 +31,17 @@ def entries(section: Section, noun: str, most: int, example: str, *checks: Check
         if len(node.items) > most:
             report.problem(path, f"has {len(node.items)} {name or noun + 's'}", f"write at most {most}")
             return UNSET
-        found = tuple(read_section(section, item, (*path, index), report) or {}
-                      for index, item in enumerate(node.items))
+        found = tuple(
+            read_section(section, item, (*path, index), report) or {} for index, item in enumerate(node.items)
+        )
         for index, entry in enumerate(found):
             for check in checks:
                 check(entry, (*path, index), report)
         return found
 
-    return Kind(f"list of {name or noun + 's'}", read, lambda structs: [show_section(section, each)
-                                                                        for each in structs])
+    return Kind(
+        f"list of {name or noun + 's'}", read, lambda structs: [show_section(section, each) for each in structs]
+    )
 
 
 # A slash is kept for the rules of objects in a cluster, which memory knows as namespace/object/rule.
@@ -49,7 +51,7 @@ _GROUP_IDS = listed(text("a node group's id or name", r"[^\s\x00-\x1f\x7f]{1,512
 
 def _read_groups(node: Node, path: Path, report: Report) -> Any:
     found = _GROUP_IDS.read(node, path, report)
-    if found == ():     # what a template leaves behind where its list was empty must not come to mean every group
+    if found == ():  # what a template leaves behind where its list was empty must not come to mean every group
         report.problem(path, "names no group", "write groups: [ID], or take the line out")
         return UNSET
     twice = next((name for name in found if found.count(name) > 1), None) if found is not UNSET else None

@@ -32,8 +32,9 @@ from chalicelib.policy.validation import CHECKS
 from chalicelib.policy.yaml_document import read
 
 
-def load(text: str, *, place: str, admission: Admission | None = None,
-         ask: Ask | None = None) -> tuple[Policy, tuple[str, ...]]:
+def load(
+    text: str, *, place: str, admission: Admission | None = None, ask: Ask | None = None
+) -> tuple[Policy, tuple[str, ...]]:
     """One policy document -> (policy, warnings). place: the file's name, for messages. admission: what the document is
     for, and under which deployment; None: what a deployment permits is not looked at. ask: what the providers would
     refuse; None: they are not asked.
@@ -68,8 +69,9 @@ def _draft(spec: dict[str, Any] | None) -> Draft | None:
     """What the cross-checks look at, made of what could be read."""
     if spec is None:
         return None
-    return Draft(spec, spec.get("kubernetes"), spec.get("providers"), spec.get("node_groups", ()),
-                 spec.get("options", Read()))
+    return Draft(
+        spec, spec.get("kubernetes"), spec.get("providers"), spec.get("node_groups", ()), spec.get("options", Read())
+    )
 
 
 def _policy(found: dict[str, Any]) -> Policy:

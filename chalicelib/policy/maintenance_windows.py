@@ -9,17 +9,34 @@ from chalicelib.policy.value_types import Kind, choice, text
 
 _REMOVALS = choice(("allowed", "forbidden"), lambda word: word == "allowed")
 
-WINDOW = Section(fields=(
-    Field("name", text("a name", r"[^\x00-\x1f\x7f]{1,100}"), "name", "What to call it in answers."),
-    Field("cron", CRON, "cron", "When it opens: minute, hour, day of the month, month, day of the week.",
-          required=True, example='cron: "0 22 * * 1-5"'),
-    Field("timeZone", ZONE, "time_zone", "Whose clock cron means.", default="UTC"),
-    Field("duration", OPEN_FOR, "duration",
-          "How long it stays open, from 1m to 744h, in real time also where the clock is changed meanwhile.",
-          required=True, example="duration: 6h"),
-    Field("removals", Kind("allowed or forbidden", _REMOVALS.read, lambda yes: "allowed" if yes else "forbidden"),
-          "removals", "allowed: nodes are removed in such windows only. forbidden: not in this one, whatever another "
-          "allows.", default="allowed"),
-))
+WINDOW = Section(
+    fields=(
+        Field("name", text("a name", r"[^\x00-\x1f\x7f]{1,100}"), "name", "What to call it in answers."),
+        Field(
+            "cron",
+            CRON,
+            "cron",
+            "When it opens: minute, hour, day of the month, month, day of the week.",
+            required=True,
+            example='cron: "0 22 * * 1-5"',
+        ),
+        Field("timeZone", ZONE, "time_zone", "Whose clock cron means.", default="UTC"),
+        Field(
+            "duration",
+            OPEN_FOR,
+            "duration",
+            "How long it stays open, from 1m to 744h, in real time also where the clock is changed meanwhile.",
+            required=True,
+            example="duration: 6h",
+        ),
+        Field(
+            "removals",
+            Kind("allowed or forbidden", _REMOVALS.read, lambda yes: "allowed" if yes else "forbidden"),
+            "removals",
+            "allowed: nodes are removed in such windows only. forbidden: not in this one, whatever another allows.",
+            default="allowed",
+        ),
+    )
+)
 
 WINDOWS = entries(WINDOW, "window", 50, '{name: nights, cron: "0 22 * * *", duration: 6h}', ends_before_it_opens_again)

@@ -29,11 +29,17 @@ def _show(share: float) -> float | int | str:
     return share if "e" not in repr(share) else f"{share:.12f}".rstrip("0")
 
 
-MAX_DISRUPTION = Section(fields=(
-    Field("nodesPerHour", whole(), "nodes_per_hour", "Most nodes removed in any hour; 0: no limit.", default="0"),
-    Field("podsPerHour", whole(), "pods_per_hour", "Most pods moved for it in any hour; 0: no limit.", default="0"),
-    Field("share", Kind("share", scalar(_share, _SPAN), _show), "share",
-          "Largest part of the autoscaled nodes that may be on its way out at once, though never less than one node. "
-          "A plan that wants more removes nothing, nor do later ones, until `outscaler release`; 0: no limit.",
-          default="0"),
-))
+MAX_DISRUPTION = Section(
+    fields=(
+        Field("nodesPerHour", whole(), "nodes_per_hour", "Most nodes removed in any hour; 0: no limit.", default="0"),
+        Field("podsPerHour", whole(), "pods_per_hour", "Most pods moved for it in any hour; 0: no limit.", default="0"),
+        Field(
+            "share",
+            Kind("share", scalar(_share, _SPAN), _show),
+            "share",
+            "Largest part of the autoscaled nodes that may be on its way out at once, though never less than one node. "
+            "A plan that wants more removes nothing, nor do later ones, until `outscaler release`; 0: no limit.",
+            default="0",
+        ),
+    )
+)

@@ -55,10 +55,10 @@ class Fields:
             folded = (key if isinstance(key, str) else shown(key)).casefold()
             if known is not None and folded not in spellings:
                 told.warning(_join(place, shown(key).strip('"')), "is no field of it, and passed over")
-            elif folded in values and value is not None and not (
-                    isinstance(value, str) and value == values[folded]):
-                told.problem(_join(place, spellings.get(folded, folded)), "is there twice, in two spellings",
-                             "leave one")
+            elif folded in values and value is not None and not (isinstance(value, str) and value == values[folded]):
+                told.problem(
+                    _join(place, spellings.get(folded, folded)), "is there twice, in two spellings", "leave one"
+                )
             elif value is not None:
                 values[folded] = value
         return cls(values, place, told)
@@ -104,7 +104,7 @@ def shown(value: Any) -> str:
 def _number(value: Any) -> str:
     try:
         return str(value)
-    except ValueError:      # whole numbers of thousands of digits are not written by Python
+    except ValueError:  # whole numbers of thousands of digits are not written by Python
         return "a very long number"
 
 

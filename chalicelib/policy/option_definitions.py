@@ -16,19 +16,19 @@ from chalicelib.policy.value_types import BOOLEAN, Kind, choice, duration, liste
 
 AVAILABLE_EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority", "least-cost")
 KNOWN_EXPANDERS = (*AVAILABLE_EXPANDERS, "grpc")
-PRICED_EXPANDERS = ("price", "least-cost")      # of no use without spec.prices
+PRICED_EXPANDERS = ("price", "least-cost")  # of no use without spec.prices
 
 
 class Status(StrEnum):
     """What becomes of an option that a document sets."""
 
     IN_FORCE = "in force"
-    ALIAS = "in force, old name"            # read into the option named by lands
-    ACCEPTED = "accepted, not in force"     # known and checked; a later version uses it
-    ALWAYS = "always so"                    # a switch of upstream's that is on here, whatever a document says
-    IGNORED = "read by nothing"             # upstream parses it and looks no further, or has dropped it
-    MEANINGLESS = "no meaning here"         # about a long-lived process in the cluster
-    ELSEWHERE = "elsewhere"                 # has its own place in the document: refused with that place
+    ALIAS = "in force, old name"  # read into the option named by lands
+    ACCEPTED = "accepted, not in force"  # known and checked; a later version uses it
+    ALWAYS = "always so"  # a switch of upstream's that is on here, whatever a document says
+    IGNORED = "read by nothing"  # upstream parses it and looks no further, or has dropped it
+    MEANINGLESS = "no meaning here"  # about a long-lived process in the cluster
+    ELSEWHERE = "elsewhere"  # has its own place in the document: refused with that place
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -75,8 +75,11 @@ def _drain_priorities(value: str) -> tuple[tuple[int, int], ...]:
             raise BadInput("", f"{value[:60]!r} is not priority:seconds pairs", remedy)
         priority, seconds = int(found[1]), int(found[2])
         if not -_HIGHEST_PRIORITY <= priority <= _HIGHEST_PRIORITY:
-            raise BadInput("", f"priority {priority} is out of range",
-                           f"write priorities from {-_HIGHEST_PRIORITY} to {_HIGHEST_PRIORITY}")
+            raise BadInput(
+                "",
+                f"priority {priority} is out of range",
+                f"write priorities from {-_HIGHEST_PRIORITY} to {_HIGHEST_PRIORITY}",
+            )
         if priority in pairs:
             raise BadInput("", f"{value[:60]!r} names priority {priority} twice", remedy)
         pairs[priority] = seconds
@@ -94,20 +97,26 @@ RATIO = number(0.0, 1.0, "0.5")
 PERCENT = number(0.0, 100.0, "45")
 TEXT = text("text")
 TEXTS = listed(TEXT, commas=False)
-TAINT_KEY = text("a taint's key", r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?",
-                 "it like node.cilium.io/agent-not-ready")
-TAINT_PREFIX = text("the beginning of a taint's key", r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}",
-                    "it like startup.example.com/")
-LABEL_KEY = text("a label's key", r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?",
-                 "it like topology.example.com/rack")
+TAINT_KEY = text(
+    "a taint's key", r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?", "it like node.cilium.io/agent-not-ready"
+)
+TAINT_PREFIX = text(
+    "the beginning of a taint's key", r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}", "it like startup.example.com/"
+)
+LABEL_KEY = text(
+    "a label's key", r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?", "it like topology.example.com/rack"
+)
 SCHEDULER = text("a scheduler's name", r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", "it like default-scheduler")
 EXPANDERS = listed(choice(KNOWN_EXPANDERS), name="list of expanders")
 CORES = total("cores", 1, (0, 320000))
 MEMORY = total("GiB", 2**30, (0, 6400000))
-GPUS = listed(Kind("text", scalar(_gpu_total, "it like nvidia-tesla-t4:0:8"), lambda found: "{}:{}:{}".format(*found)),
-              name="list of type:min:max")
-DRAIN_PRIORITIES = Kind("priority:seconds pairs", scalar(_drain_priorities, "it like 0:60,2000:120"),
-                        _show_drain_priorities)
+GPUS = listed(
+    Kind("text", scalar(_gpu_total, "it like nvidia-tesla-t4:0:8"), lambda found: "{}:{}:{}".format(*found)),
+    name="list of type:min:max",
+)
+DRAIN_PRIORITIES = Kind(
+    "priority:seconds pairs", scalar(_drain_priorities, "it like 0:60,2000:120"), _show_drain_priorities
+)
 
 
 def on(flag: str, kind: Kind, meaning: str) -> Row:

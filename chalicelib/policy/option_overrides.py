@@ -47,11 +47,12 @@ def with_options(
     check_options(Read(_as_read(policy)), (), before)
     check_options(Read({**_as_read(policy), **in_force}), (), report)
     for chain, told in ((policy.options.expander, before), (options.expander, report)):
-        check_prices(chain, listed=policy.prices is not None, unpriced=without_prices(policy.providers), path=(),
-                     report=told)
+        check_prices(
+            chain, listed=policy.prices is not None, unpriced=without_prices(policy.providers), path=(), report=told
+        )
     report.check()
     for text in report.warnings():
-        if warn is not None and text not in before.warnings():      # the policy's own were told when it was read
+        if warn is not None and text not in before.warnings():  # the policy's own were told when it was read
             warn(text)
     return msgspec.structs.replace(policy, options=options)
 

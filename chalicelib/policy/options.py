@@ -136,8 +136,11 @@ def _scheduler_names(found: Read, path: Path, report: Report) -> None:
     allowed = found.in_force.get("allowed_scheduler_names", ())
     for name in found.in_force.get("bypassed_scheduler_names", ()):
         if allowed and name not in allowed:
-            report.problem((*path, "bypassedSchedulerNames"), f"{name} is not among allowedSchedulerNames",
-                           "add it there too, or take it out here")
+            report.problem(
+                (*path, "bypassedSchedulerNames"),
+                f"{name} is not among allowedSchedulerNames",
+                "add it there too, or take it out here",
+            )
 
 
 def _backoff_bounds(found: Read, path: Path, report: Report) -> None:
@@ -147,15 +150,18 @@ def _backoff_bounds(found: Read, path: Path, report: Report) -> None:
         # Upstream takes this as it is, and somebody's command line may hold it.
         first = format_duration(merged.initial_node_group_backoff_duration)
         longest = format_duration(merged.max_node_group_backoff_duration)
-        report.warn((*path, f"{name}NodeGroupBackoffDuration"),
-                    f"the first back-off, {first}, is longer than the longest, {longest}")
+        report.warn(
+            (*path, f"{name}NodeGroupBackoffDuration"),
+            f"the first back-off, {first}, is longer than the longest, {longest}",
+        )
 
 
 def _balancing_labels(found: Read, path: Path, report: Report) -> None:
     if found.in_force.get("balancing_label") and found.in_force.get("balancing_ignore_label"):
         # Upstream's help forbids it and its code takes it, so somebody's command line may hold it.
-        report.warn((*path, "balancingIgnoreLabel"),
-                    "has no effect beside balancingLabel, which alone decides likeness")
+        report.warn(
+            (*path, "balancingIgnoreLabel"), "has no effect beside balancingLabel, which alone decides likeness"
+        )
 
 
 def _gpu_types(found: Read, path: Path, report: Report) -> None:
@@ -168,14 +174,18 @@ def _gpu_types(found: Read, path: Path, report: Report) -> None:
 def _drain_priority(found: Read, path: Path, report: Report) -> None:
     changed = found.in_force.get("max_graceful_termination_sec", 600) != Options().max_graceful_termination_sec
     if found.in_force.get("drain_priority_config") and changed:
-        report.problem((*path, "drainPriorityConfig"), "cannot stand beside a changed maxGracefulTerminationSec",
-                       "give the times in drainPriorityConfig alone")
+        report.problem(
+            (*path, "drainPriorityConfig"),
+            "cannot stand beside a changed maxGracefulTerminationSec",
+            "give the times in drainPriorityConfig alone",
+        )
 
 
 def _dynamic_resources(found: Read, path: Path, report: Report) -> None:
     if found.others.get("enableDynamicResourceAllocation") is False:
-        report.problem((*path, "enableDynamicResourceAllocation"), "false is refused, as upstream refuses it",
-                       "take the line out")
+        report.problem(
+            (*path, "enableDynamicResourceAllocation"), "false is refused, as upstream refuses it", "take the line out"
+        )
 
 
 def check_prices(
@@ -187,13 +197,26 @@ def check_prices(
     if not wanting or listed:
         return
     if unpriced is None:
-        report.problem((*path, "expander"), f"{wanting} cannot work without prices",
-                       "add spec.prices, such as prices: {cpu: 0.03, memory: 0.004, gpu: 0.9} or "
-                       "prices: {instanceTypes: {m5.large: 0.096}}")
+        report.problem(
+            (*path, "expander"),
+            f"{wanting} cannot work without prices",
+            "add spec.prices, such as prices: {cpu: 0.03, memory: 0.004, gpu: 0.9} or "
+            "prices: {instanceTypes: {m5.large: 0.096}}",
+        )
     elif unpriced:
-        report.warn((*path, "expander"), f"the groups of {', '.join(unpriced)} have no price and are not chosen by "
-                    f"{wanting}; add spec.prices for them")
+        report.warn(
+            (*path, "expander"),
+            f"the groups of {', '.join(unpriced)} have no price and are not chosen by "
+            f"{wanting}; add spec.prices for them",
+        )
 
 
-_CHECKS = (_expander_chain, _scheduler_names, _backoff_bounds, _balancing_labels, _gpu_types, _drain_priority,
-           _dynamic_resources)
+_CHECKS = (
+    _expander_chain,
+    _scheduler_names,
+    _backoff_bounds,
+    _balancing_labels,
+    _gpu_types,
+    _drain_priority,
+    _dynamic_resources,
+)

@@ -45,12 +45,21 @@ def _read_types(node: Node, path: Path, report: Report) -> Any:
     return found if len(found) == len(entries) else UNSET
 
 
-PRICES = Section(fields=(
-    Field("instanceTypes", Kind("mapping of instance types to prices", _read_types,
-                                lambda types: {name: _show(price) for name, price in types.items()}),
-          "instance_types", "What a node of a type costs."),
-    Field("cpu", PRICE, "cpu", "What a core costs, for nodes of other types and for pods."),
-    Field("memory", PRICE, "memory", "What a GiB of memory costs."),
-    Field("gpu", PRICE, "gpu", "What a GPU costs."),
-    Field("node", PRICE, "node", "What is added for every node, whatever its type.", default="0"),
-))
+PRICES = Section(
+    fields=(
+        Field(
+            "instanceTypes",
+            Kind(
+                "mapping of instance types to prices",
+                _read_types,
+                lambda types: {name: _show(price) for name, price in types.items()},
+            ),
+            "instance_types",
+            "What a node of a type costs.",
+        ),
+        Field("cpu", PRICE, "cpu", "What a core costs, for nodes of other types and for pods."),
+        Field("memory", PRICE, "memory", "What a GiB of memory costs."),
+        Field("gpu", PRICE, "gpu", "What a GPU costs."),
+        Field("node", PRICE, "node", "What is added for every node, whatever its type.", default="0"),
+    )
+)

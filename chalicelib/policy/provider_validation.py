@@ -32,12 +32,17 @@ def asked(draft: Draft, root: Node, name: str, ask: Ask, report: Report) -> tupl
     name: the cluster's, empty where it could not be read. Call it before the report has what a deployment does not
     permit: such a setting is readable, and its provider must see it.
     """
-    settings = {provider: _as_written(provider, given, root, report)
-                for provider, given in (draft.providers or {}).items() if _knows_its_groups(draft, provider, report)}
-    groups = tuple(GroupPolicy(**group) for at, group in enumerate(draft.groups)
-                   if not report.has_problem_under((*_GROUPS, at)))
-    policy = Policy(name=name, kubernetes=KubernetesAccess(**draft.kubernetes or {}), providers=settings,
-                    node_groups=groups)
+    settings = {
+        provider: _as_written(provider, given, root, report)
+        for provider, given in (draft.providers or {}).items()
+        if _knows_its_groups(draft, provider, report)
+    }
+    groups = tuple(
+        GroupPolicy(**group) for at, group in enumerate(draft.groups) if not report.has_problem_under((*_GROUPS, at))
+    )
+    policy = Policy(
+        name=name, kubernetes=KubernetesAccess(**draft.kubernetes or {}), providers=settings, node_groups=groups
+    )
     return tuple(ask(policy))
 
 

@@ -36,7 +36,7 @@ class ProviderTable(msgspec.Struct, frozen=True):
     name: str
     available: bool
     section: Section | None = None
-    group_id: str = ""          # the form of its ids, where it has one
+    group_id: str = ""  # the form of its ids, where it has one
     group_example: str = ""
     prices: bool = False
 
@@ -46,8 +46,9 @@ def _labels(value: str) -> str:
     for pair in value.split(","):
         key, equals, worth = pair.strip().partition("=")
         if not equals or not _LABEL_KEY.match(key) or not _LABEL_VALUE.match(worth):
-            raise BadInput("", f"{quote(pair.strip())} is not a label as key=value",
-                           "write it like team=web,tier=front")
+            raise BadInput(
+                "", f"{quote(pair.strip())} is not a label as key=value", "write it like team=web,tier=front"
+            )
     return ",".join(pair.strip() for pair in value.split(","))
 
 
@@ -88,8 +89,9 @@ def _pattern(value: str) -> str:
     try:
         regex.pattern(value)
     except BadInput as error:
-        raise BadInput("", f"{quote(value)} is not a regular expression ({error.problem})",
-                       "mend it, or take it out") from None
+        raise BadInput(
+            "", f"{quote(value)} is not a regular expression ({error.problem})", "mend it, or take it out"
+        ) from None
     if not value or re.search(r"\s", value):
         raise BadInput("", f"{quote(value)} is empty or has blanks in it", r"write it like ^team\.")
     return value
@@ -98,64 +100,141 @@ def _pattern(value: str) -> str:
 _PATTERN = scalar(_pattern, r"a regular expression, such as ^team\.")
 
 
-_CLUSTER_API = Section(fields=(
-    Field("namespace", DNS_LABEL, "namespace",
-          "Namespace of the MachineDeployments, MachineSets and MachinePools; all if not given. Needed where "
-          "several namespaces have a Cluster of that name."),
-    Field("clusterName", text("a Cluster's name", _DNS_NAME, "something like prod"), "clusterName",
-          "The Cluster that the nodes are of. Needed with a management cluster of its own; without it, the one of "
-          "most nodes."),
-    Field("labels", Kind("key=value, …", _read_labels), "labels", "Only groups with all these labels."),
-    Field("autoDiscovery", Kind("list of specs", lines_of(_DISCOVERY_TEXT), str.split), "autoDiscovery",
-          "Upstream's way to say the three above: clusterapi:key=value,…; any of several may match."),
-    Field("group", text("an API group", _DNS_NAME, "cluster.x-k8s.io"), "group", "API group (upstream: CAPI_GROUP).",
-          default="cluster.x-k8s.io"),
-    Field("version", text("an API version", r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?", "something like v1beta2"),
-          "version",
-          "API version (upstream: CAPI_VERSION); the server's preferred one if not given."),
-    Field("scaleZeroDefaultArch", choice(("amd64", "arm64", "ppc64le", "s390x")), "scaleZeroDefaultArch",
-          "Architecture of a group without nodes that does not say (upstream: CAPI_SCALE_ZERO_DEFAULT_ARCH).",
-          default="amd64"),
-    Field("reservedCpu", amount("cpu", "200m"), "reservedCpu",
-          "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise."),
-    Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
-    Field("reservedEphemeralStorage", amount("ephemeral-storage", "1Gi"), "reservedEphemeralStorage",
-          "The same for ephemeral storage."),
-    Field("syncMachineLabels", Kind("list of regular expressions", lines_of(_PATTERN), str.split), "syncMachineLabels",
-          "Further labels that Cluster API was told to copy to Nodes (its --additional-sync-machine-labels)."),
-    Field("kubeconfigSecret", SECRET, "kubeconfigSecret",
-          "Secret with the kubeconfig of the management cluster (upstream: --cloud-config), if that is another one."),
-    Field("observeSecret", SECRET, "observeSecret",
-          "The same with a user that may only read: what passes look with; changes are made with kubeconfigSecret."),
-    Field("kubeconfigFile", text("a file's path"), "kubeconfigFile",
-          "The same as a file; for commands on a workstation only."),
-    Field("context", text("a name without spaces", r"[^\s\x00-\x1f\x7f]{1,256}"), "context",
-          "Context of the management cluster's kubeconfig; its current one if not given."),
-    Field("cloudConfigAuthoritative", YES_OR_NO, "cloudConfigAuthoritative",
-          "The management cluster is never the one of spec.kubernetes; without a kubeconfig here it is that of "
-          "spec.kubernetes.inClusterKubeconfigSecret (upstream: --clusterapi-cloud-config-authoritative).",
-          default="false"),
-    Field("allowPoolShrink", YES_OR_NO, "allowPoolShrink",
-          "Remove nodes from MachinePools without Machines by lowering the size; which machine goes is then chosen by "
-          "the infrastructure, so another node than the drained one may be lost.", default="false"),
-    Field("zoneFromFailureDomain", YES_OR_NO, "zoneFromFailureDomain",
-          "A new node's zone is the resource's failureDomain, unless an annotation or a real node says otherwise.",
-          default="true"),
-    Field("stuckAfter", DURATION_TEXT, "stuckAfter",
-          "A Machine whose infrastructure fails for so long (conditions) counts as failed; if not given, only where it "
-          "speaks of stock or quota, after 2m."),
-))
+_CLUSTER_API = Section(
+    fields=(
+        Field(
+            "namespace",
+            DNS_LABEL,
+            "namespace",
+            "Namespace of the MachineDeployments, MachineSets and MachinePools; all if not given. Needed where "
+            "several namespaces have a Cluster of that name.",
+        ),
+        Field(
+            "clusterName",
+            text("a Cluster's name", _DNS_NAME, "something like prod"),
+            "clusterName",
+            "The Cluster that the nodes are of. Needed with a management cluster of its own; without it, the one of "
+            "most nodes.",
+        ),
+        Field("labels", Kind("key=value, …", _read_labels), "labels", "Only groups with all these labels."),
+        Field(
+            "autoDiscovery",
+            Kind("list of specs", lines_of(_DISCOVERY_TEXT), str.split),
+            "autoDiscovery",
+            "Upstream's way to say the three above: clusterapi:key=value,…; any of several may match.",
+        ),
+        Field(
+            "group",
+            text("an API group", _DNS_NAME, "cluster.x-k8s.io"),
+            "group",
+            "API group (upstream: CAPI_GROUP).",
+            default="cluster.x-k8s.io",
+        ),
+        Field(
+            "version",
+            text("an API version", r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?", "something like v1beta2"),
+            "version",
+            "API version (upstream: CAPI_VERSION); the server's preferred one if not given.",
+        ),
+        Field(
+            "scaleZeroDefaultArch",
+            choice(("amd64", "arm64", "ppc64le", "s390x")),
+            "scaleZeroDefaultArch",
+            "Architecture of a group without nodes that does not say (upstream: CAPI_SCALE_ZERO_DEFAULT_ARCH).",
+            default="amd64",
+        ),
+        Field(
+            "reservedCpu",
+            amount("cpu", "200m"),
+            "reservedCpu",
+            "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise.",
+        ),
+        Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
+        Field(
+            "reservedEphemeralStorage",
+            amount("ephemeral-storage", "1Gi"),
+            "reservedEphemeralStorage",
+            "The same for ephemeral storage.",
+        ),
+        Field(
+            "syncMachineLabels",
+            Kind("list of regular expressions", lines_of(_PATTERN), str.split),
+            "syncMachineLabels",
+            "Further labels that Cluster API was told to copy to Nodes (its --additional-sync-machine-labels).",
+        ),
+        Field(
+            "kubeconfigSecret",
+            SECRET,
+            "kubeconfigSecret",
+            "Secret with the kubeconfig of the management cluster (upstream: --cloud-config), if that is another one.",
+        ),
+        Field(
+            "observeSecret",
+            SECRET,
+            "observeSecret",
+            "The same with a user that may only read: what passes look with; changes are made with kubeconfigSecret.",
+        ),
+        Field(
+            "kubeconfigFile",
+            text("a file's path"),
+            "kubeconfigFile",
+            "The same as a file; for commands on a workstation only.",
+        ),
+        Field(
+            "context",
+            text("a name without spaces", r"[^\s\x00-\x1f\x7f]{1,256}"),
+            "context",
+            "Context of the management cluster's kubeconfig; its current one if not given.",
+        ),
+        Field(
+            "cloudConfigAuthoritative",
+            YES_OR_NO,
+            "cloudConfigAuthoritative",
+            "The management cluster is never the one of spec.kubernetes; without a kubeconfig here it is that of "
+            "spec.kubernetes.inClusterKubeconfigSecret (upstream: --clusterapi-cloud-config-authoritative).",
+            default="false",
+        ),
+        Field(
+            "allowPoolShrink",
+            YES_OR_NO,
+            "allowPoolShrink",
+            "Remove nodes from MachinePools without Machines by lowering the size; which machine goes is then chosen by "
+            "the infrastructure, so another node than the drained one may be lost.",
+            default="false",
+        ),
+        Field(
+            "zoneFromFailureDomain",
+            YES_OR_NO,
+            "zoneFromFailureDomain",
+            "A new node's zone is the resource's failureDomain, unless an annotation or a real node says otherwise.",
+            default="true",
+        ),
+        Field(
+            "stuckAfter",
+            DURATION_TEXT,
+            "stuckAfter",
+            "A Machine whose infrastructure fails for so long (conditions) counts as failed; if not given, only where it "
+            "speaks of stock or quota, after 2m.",
+        ),
+    )
+)
 
 PROVIDERS = {
     table.name: table
     for table in (
-        ProviderTable("alicloud", available=True, section=ALICLOUD, group_id=GROUP_ID,
-                      group_example="asg-bp18p2yfxow2dloq0001"),
-        ProviderTable("cherryservers", available=True, section=CHERRYSERVERS, group_id=POOL, group_example=EXAMPLE,
-                      prices=True),
-        ProviderTable("clusterapi", available=True, section=_CLUSTER_API,
-                      group_id=r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/[^/]+\Z",
-                      group_example="MachineDeployment/default/workers"),
+        ProviderTable(
+            "alicloud", available=True, section=ALICLOUD, group_id=GROUP_ID, group_example="asg-bp18p2yfxow2dloq0001"
+        ),
+        ProviderTable(
+            "cherryservers", available=True, section=CHERRYSERVERS, group_id=POOL, group_example=EXAMPLE, prices=True
+        ),
+        ProviderTable(
+            "clusterapi",
+            available=True,
+            section=_CLUSTER_API,
+            group_id=r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/[^/]+\Z",
+            group_example="MachineDeployment/default/workers",
+        ),
         ProviderTable("exoscale", available=True, section=EXOSCALE, group_example="prod/web"),
         ProviderTable("huaweicloud", available=True, section=HUAWEICLOUD, group_example="pool-a"),
     )
@@ -175,14 +254,19 @@ def read_providers(node: Node | None, path: Path, report: Report) -> dict[str, d
         table = PROVIDERS.get(name)
         if table is None:
             near = closest(name, PROVIDERS)
-            report.problem(below, "is no provider",
-                           f"did you mean {near}?" if near else f"known: {', '.join(PROVIDERS)}")
+            report.problem(
+                below, "is no provider", f"did you mean {near}?" if near else f"known: {', '.join(PROVIDERS)}"
+            )
             continue
         if not table.available:
-            report.warn(below,
-                        f"provider {name}: not available in this version, its groups will be reported as unreadable")
-        found[name] = (read_section(table.section, settings, below, report) if table.section
-                       else _read_free(settings, below, report)) or {}
+            report.warn(
+                below, f"provider {name}: not available in this version, its groups will be reported as unreadable"
+            )
+        found[name] = (
+            read_section(table.section, settings, below, report)
+            if table.section
+            else _read_free(settings, below, report)
+        ) or {}
     return found
 
 
@@ -194,8 +278,9 @@ def _read_free(node: Node | None, path: Path, report: Report) -> dict[str, str]:
         if key.endswith("Secret"):
             got = SECRET.read(value, below, report)
         elif LIKE_A_SECRET.search(key):
-            report.problem(below, "looks like a secret itself",
-                           "keep it in Secrets Manager and name it by a key ending in Secret")
+            report.problem(
+                below, "looks like a secret itself", "keep it in Secrets Manager and name it by a key ending in Secret"
+            )
             continue
         else:
             got = _FREE_TEXT.read(value, below, report)

@@ -16,14 +16,20 @@ from chalicelib.model.policy import Policy
 OBSERVE = "observeSecret"
 
 # Provider -> the key that takes the secret's place, and the keys that belong to the other credentials.
-_PLACES: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType({
-    "alicloud": ("credentialsSecret", frozenset({"roleArn", "oidcProviderArn", "oidcTokenSecret", "oidcTokenFile",
-                                                 "metadataEndpoint", "ramRole"})),
-    "cherryservers": ("credentialsSecret", frozenset()),
-    "clusterapi": ("kubeconfigSecret", frozenset()),
-    "exoscale": ("credentialsSecret", frozenset()),
-    "huaweicloud": ("credentialsSecret", frozenset({"agencyName", "agencyDomain", "agencyDuration"})),
-})
+_PLACES: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
+    {
+        "alicloud": (
+            "credentialsSecret",
+            frozenset(
+                {"roleArn", "oidcProviderArn", "oidcTokenSecret", "oidcTokenFile", "metadataEndpoint", "ramRole"}
+            ),
+        ),
+        "cherryservers": ("credentialsSecret", frozenset()),
+        "clusterapi": ("kubeconfigSecret", frozenset()),
+        "exoscale": ("credentialsSecret", frozenset()),
+        "huaweicloud": ("credentialsSecret", frozenset({"agencyName", "agencyDomain", "agencyDuration"})),
+    }
+)
 
 
 def observing(policy: Policy) -> Policy:

@@ -14,7 +14,7 @@ from chalicelib.policy.schema import Field, Section
 from chalicelib.policy.value_types import Kind, choice, scalar
 from chalicelib.policy.yaml_document import Node, Scalar
 
-AUTO = 0        # what add and above hold where the document says auto
+AUTO = 0  # what add and above hold where the document says auto
 _MOST_ADDED = 100_000
 _THRESHOLD = percent(1, 100)
 _WHOLE = re.compile(r"[1-9][0-9]{0,8}\Z")
@@ -38,31 +38,65 @@ def _read_above(node: Node, path: Path, report: Report) -> Any:
     return _THRESHOLD.read(node, path, report)
 
 
-RULE = Section(fields=(
-    Field("name", NAME, "name", "The rule's name in answers and in memory: with another name it is another rule.",
-          required=True, example="name: NAME"),
-    Field("groups", GROUPS, "groups", "Ids or names of the groups, or of the pools they belong to; the rule acts on "
-          "each pool by itself.", required=True, example="groups: [ID]"),
-    Field("cron", CRON, "cron", "Adds nodes at these times: minute, hour, day of the month, month, day of the week."),
-    Field("timeZone", ZONE, "time_zone", "Whose clock cron means.", default="UTC"),
-    Field("metric", choice(tuple(Metric), Metric), "metric",
-          "Adds nodes while this share of the pool is promised: requests of its pods by allocatable of its nodes."),
-    Field("above", Kind("percentage or auto", _read_above, lambda value: value or "auto"), "above",
-          "The share, from 1% to 100%; a rule acts strictly above it. auto: the threshold of spec.scaleUp.",
-          default="auto"),
-    Field("add", Kind("number or auto", scalar(_add, _ADD_FORM), lambda value: value or "auto"), "add",
-          "How many nodes. auto (metric only): the fewest that bring the share below the threshold.", default="auto"),
-))
+RULE = Section(
+    fields=(
+        Field(
+            "name",
+            NAME,
+            "name",
+            "The rule's name in answers and in memory: with another name it is another rule.",
+            required=True,
+            example="name: NAME",
+        ),
+        Field(
+            "groups",
+            GROUPS,
+            "groups",
+            "Ids or names of the groups, or of the pools they belong to; the rule acts on each pool by itself.",
+            required=True,
+            example="groups: [ID]",
+        ),
+        Field(
+            "cron", CRON, "cron", "Adds nodes at these times: minute, hour, day of the month, month, day of the week."
+        ),
+        Field("timeZone", ZONE, "time_zone", "Whose clock cron means.", default="UTC"),
+        Field(
+            "metric",
+            choice(tuple(Metric), Metric),
+            "metric",
+            "Adds nodes while this share of the pool is promised: requests of its pods by allocatable of its nodes.",
+        ),
+        Field(
+            "above",
+            Kind("percentage or auto", _read_above, lambda value: value or "auto"),
+            "above",
+            "The share, from 1% to 100%; a rule acts strictly above it. auto: the threshold of spec.scaleUp.",
+            default="auto",
+        ),
+        Field(
+            "add",
+            Kind("number or auto", scalar(_add, _ADD_FORM), lambda value: value or "auto"),
+            "add",
+            "How many nodes. auto (metric only): the fewest that bring the share below the threshold.",
+            default="auto",
+        ),
+    )
+)
 
 
 def _one_trigger(rule: dict[str, Any], path: Path, report: Report) -> None:
     """Exactly one of cron and metric, and nothing that belongs to the other (A2)."""
     if "cron" in rule and "metric" in rule:
-        report.problem((*path, "metric"), "the rule has a cron already", "keep one of cron and metric, or make it two "
-                       "rules")
+        report.problem(
+            (*path, "metric"), "the rule has a cron already", "keep one of cron and metric, or make it two rules"
+        )
         return
-    if not ({"cron", "metric"} & rule.keys() or report.has_problem_under((*path, "cron"))
-            or report.has_problem_under((*path, "metric")) or not rule):
+    if not (
+        {"cron", "metric"} & rule.keys()
+        or report.has_problem_under((*path, "cron"))
+        or report.has_problem_under((*path, "metric"))
+        or not rule
+    ):
         report.problem(path, "does not say when", 'add cron: "47 20 * * *", or metric: cpu')
         return
     if "metric" in rule and "time_zone" in rule:
@@ -70,8 +104,11 @@ def _one_trigger(rule: dict[str, Any], path: Path, report: Report) -> None:
     if "cron" in rule and "above" in rule:
         report.problem((*path, "above"), "belongs to metric", "take above out")
     if "cron" in rule and not rule.get("add") and not report.has_problem_under((*path, "add")):
-        report.problem((*path, "add"), "auto is for metric rules only" if "add" in rule else "is missing",
-                       "write how many nodes, such as add: 3")
+        report.problem(
+            (*path, "add"),
+            "auto is for metric rules only" if "add" in rule else "is missing",
+            "write how many nodes, such as add: 3",
+        )
 
 
 RULES = entries(RULE, "rule", 500, '{name: evening, groups: [ID], cron: "47 20 * * *", add: 3}', _one_trigger)

@@ -9,19 +9,50 @@ from chalicelib.policy.value_types import BOOLEAN, duration
 
 _THRESHOLD = percent(1, 100)
 
-SCALE_UP = Section(fields=(
-    Field("unschedulablePods", BOOLEAN, "unschedulable_pods", "Groups grow for pods that find no place.",
-          default="true"),
-    Field("rules", BOOLEAN, "rules", "Groups grow by rules, those of HorizontalNodeAutoscaler objects included.",
-          default="true"),
-    Field("cpuThreshold", _THRESHOLD, "cpu_threshold", "The share of cpu for rules that say above: auto.",
-          default="100%"),
-    Field("memoryThreshold", _THRESHOLD, "memory_threshold", "The same for memory.", default="100%"),
-    Field("metricMinInterval", duration(0.0, 86400.0), "metric_min_interval",
-          "Least time between two actions of metric rules on one pool, up to 24h.", default="0s"),
-    Field("cronTimeZone", ZONE, "cron_time_zone", "Whose clock the cron of HorizontalNodeAutoscaler objects means.",
-          default="UTC"),
-    Field("horizontalNodeAutoscalers", BOOLEAN, "horizontal_node_autoscalers",
-          "Read HorizontalNodeAutoscaler objects of the cluster and obey them; if not given: where huaweicloud is a "
-          "provider."),
-))
+SCALE_UP = Section(
+    fields=(
+        Field(
+            "unschedulablePods",
+            BOOLEAN,
+            "unschedulable_pods",
+            "Groups grow for pods that find no place.",
+            default="true",
+        ),
+        Field(
+            "rules",
+            BOOLEAN,
+            "rules",
+            "Groups grow by rules, those of HorizontalNodeAutoscaler objects included.",
+            default="true",
+        ),
+        Field(
+            "cpuThreshold",
+            _THRESHOLD,
+            "cpu_threshold",
+            "The share of cpu for rules that say above: auto.",
+            default="100%",
+        ),
+        Field("memoryThreshold", _THRESHOLD, "memory_threshold", "The same for memory.", default="100%"),
+        Field(
+            "metricMinInterval",
+            duration(0.0, 86400.0),
+            "metric_min_interval",
+            "Least time between two actions of metric rules on one pool, up to 24h.",
+            default="0s",
+        ),
+        Field(
+            "cronTimeZone",
+            ZONE,
+            "cron_time_zone",
+            "Whose clock the cron of HorizontalNodeAutoscaler objects means.",
+            default="UTC",
+        ),
+        Field(
+            "horizontalNodeAutoscalers",
+            BOOLEAN,
+            "horizontal_node_autoscalers",
+            "Read HorizontalNodeAutoscaler objects of the cluster and obey them; if not given: where huaweicloud is a "
+            "provider.",
+        ),
+    )
+)

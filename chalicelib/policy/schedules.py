@@ -13,23 +13,44 @@ from chalicelib.policy.value_types import choice, whole
 
 MOST_PERCENT = 1000
 
-SCHEDULE = Section(fields=(
-    Field("name", NAME, "name", "The schedule's name in answers.", required=True, example="name: NAME"),
-    Field("groups", GROUPS, "groups", "Ids or names of the groups, or of their pools; all groups if not given."),
-    Field("cron", CRON, "cron", "When it opens: minute, hour, day of the month, month, day of the week.",
-          required=True, example='cron: "0 20 * * 1-5"'),
-    Field("timeZone", ZONE, "time_zone", "Whose clock cron means.", default="UTC"),
-    Field("duration", OPEN_FOR, "duration",
-          "How long it stays open, from 1m to 744h, in real time also where the clock is changed meanwhile.",
-          required=True, example="duration: 11h"),
-    Field("min", whole(), "min", "Fewest nodes of each group meanwhile; a group below it grows."),
-    Field("max", whole(), "max", "Most nodes of each group meanwhile; a group above it does not grow."),
-    Field("headroom", percent(0, MOST_PERCENT), "headroom",
-          "Headroom meanwhile, instead of that of the spec.headroom for these groups (without groups: of those "
-          "without)."),
-    Field("mode", choice(tuple(Mode), str, "off, shadow or active"), "mode",
-          "Mode of the whole cluster meanwhile; not beside groups."),
-))
+SCHEDULE = Section(
+    fields=(
+        Field("name", NAME, "name", "The schedule's name in answers.", required=True, example="name: NAME"),
+        Field("groups", GROUPS, "groups", "Ids or names of the groups, or of their pools; all groups if not given."),
+        Field(
+            "cron",
+            CRON,
+            "cron",
+            "When it opens: minute, hour, day of the month, month, day of the week.",
+            required=True,
+            example='cron: "0 20 * * 1-5"',
+        ),
+        Field("timeZone", ZONE, "time_zone", "Whose clock cron means.", default="UTC"),
+        Field(
+            "duration",
+            OPEN_FOR,
+            "duration",
+            "How long it stays open, from 1m to 744h, in real time also where the clock is changed meanwhile.",
+            required=True,
+            example="duration: 11h",
+        ),
+        Field("min", whole(), "min", "Fewest nodes of each group meanwhile; a group below it grows."),
+        Field("max", whole(), "max", "Most nodes of each group meanwhile; a group above it does not grow."),
+        Field(
+            "headroom",
+            percent(0, MOST_PERCENT),
+            "headroom",
+            "Headroom meanwhile, instead of that of the spec.headroom for these groups (without groups: of those "
+            "without).",
+        ),
+        Field(
+            "mode",
+            choice(tuple(Mode), str, "off, shadow or active"),
+            "mode",
+            "Mode of the whole cluster meanwhile; not beside groups.",
+        ),
+    )
+)
 SETS = ("min", "max", "headroom", "mode")
 
 
@@ -38,13 +59,24 @@ def _sets_something(schedule: dict[str, Any], path: Path, report: Report) -> Non
     if schedule and not told and not any(key in schedule for key in SETS):
         report.problem(path, "sets nothing", f"add one of {', '.join(SETS)}")
     if "mode" in schedule and schedule.get("groups"):
-        report.problem((*path, "mode"), "is the whole cluster's, and groups names some",
-                       "take groups out, or make it a schedule of its own")
+        report.problem(
+            (*path, "mode"),
+            "is the whole cluster's, and groups names some",
+            "take groups out, or make it a schedule of its own",
+        )
     if schedule.get("min", 0) > schedule.get("max", schedule.get("min", 0)):
-        report.problem((*path, "max"), f"{schedule['max']} is below min {schedule['min']}",
-                       f"write {schedule['min']} or more, or lower min")
+        report.problem(
+            (*path, "max"),
+            f"{schedule['max']} is below min {schedule['min']}",
+            f"write {schedule['min']} or more, or lower min",
+        )
 
 
-SCHEDULES = entries(SCHEDULE, "schedule", 50,
-                    '{name: night, groups: [ID], cron: "0 20 * * 1-5", duration: 11h, max: 2}',
-                    ends_before_it_opens_again, _sets_something)
+SCHEDULES = entries(
+    SCHEDULE,
+    "schedule",
+    50,
+    '{name: night, groups: [ID], cron: "0 20 * * 1-5", duration: 11h, max: 2}',
+    ends_before_it_opens_again,
+    _sets_something,
+)

@@ -28,7 +28,7 @@ class Field(msgspec.Struct, frozen=True):
     meaning: str
     required: bool = False
     default: str = ""
-    example: str = ""       # what to add where it is missing
+    example: str = ""  # what to add where it is missing
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -39,6 +39,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 LIKE_A_SECRET = re.compile("secret|token|password|passphrase|credential|(api|access|private)_?key", re.IGNORECASE)
+
 
 def read_section(section: Section, node: Node | None, path: Path, report: Report) -> dict[str, Any] | None:
     """Attribute -> value for what is there and right; None where there is no mapping to look into.
@@ -62,8 +63,9 @@ def read_section(section: Section, node: Node | None, path: Path, report: Report
             unknown_key(key, known, path, report)
     for field in section.fields:
         if field.required and field.key not in entries:
-            report.problem((*path, field.key), "is missing",
-                           f"add {field.example}" if field.example else f"write {field.key}: …")
+            report.problem(
+                (*path, field.key), "is missing", f"add {field.example}" if field.example else f"write {field.key}: …"
+            )
     return found
 
 
@@ -72,8 +74,11 @@ def entries_of(node: Node | None, path: Path, report: Report) -> dict[str, Node]
     if node is None or (isinstance(node, Scalar) and node.is_null):
         return {}
     if not isinstance(node, Mapping):
-        report.problem(path, "is a list" if not isinstance(node, Scalar) else f"is {quote(node.text)}",
-                       "write a mapping: one `name: value` per line")
+        report.problem(
+            path,
+            "is a list" if not isinstance(node, Scalar) else f"is {quote(node.text)}",
+            "write a mapping: one `name: value` per line",
+        )
         return None
     entries: dict[str, Node] = {}
     for key, value in node.entries:

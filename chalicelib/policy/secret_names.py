@@ -28,10 +28,10 @@ KUBECONFIG, WEBHOOK = "kubeconfig", "webhook"
 USES = (KUBECONFIG, WEBHOOK, *VENDORS)
 """What a role may be for: the first words of the patterns in the functions' policies."""
 
-_CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")     # without a slash: no name reaches into another's
+_CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")  # without a slash: no name reaches into another's
 _CHARACTERS = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}\Z")
-_OF_PARAMETERS = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9/_.-]{0,511}\Z")     # no colon: no version, and no label
-_FURTHER = ("-", ".", "/")      # what may follow the use
+_OF_PARAMETERS = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9/_.-]{0,511}\Z")  # no colon: no version, and no label
+_FURTHER = ("-", ".", "/")  # what may follow the use
 
 
 def problem(name: str, cluster: str, uses: tuple[str, ...], deployment: Deployment) -> str:
@@ -63,8 +63,10 @@ def never(name: str, uses: tuple[str, ...]) -> str:
 
 def remedy(cluster: str, uses: tuple[str, ...], deployment: Deployment) -> str:
     """What the name would have to be."""
-    return (f"name it {deployment.secret_prefix}{cluster}/{uses[0]}, or have the deployment list it in "
-            f"{SHARED_SECRETS} ({SECRET_PREFIX} is {deployment.secret_prefix!r} here)")
+    return (
+        f"name it {deployment.secret_prefix}{cluster}/{uses[0]}, or have the deployment list it in "
+        f"{SHARED_SECRETS} ({SECRET_PREFIX} is {deployment.secret_prefix!r} here)"
+    )
 
 
 def _is_for(rest: str, uses: tuple[str, ...]) -> bool:
@@ -104,11 +106,14 @@ class ClusterSecrets:
             raise BadInput(place_of(name), why, remedy(self._cluster, self._uses, self._deployment))
 
 
-def named_in(kubernetes: Mapping[str, Any], providers: Mapping[str, Mapping[str, str]],
-             webhook: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
+def named_in(
+    kubernetes: Mapping[str, Any], providers: Mapping[str, Mapping[str, str]], webhook: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """(path below spec, name, use) of each secret that a policy names. kubernetes, webhook: attribute -> value."""
-    for attribute, key in (("kubeconfig_secret", "kubeconfigSecret"),
-                           ("in_cluster_kubeconfig_secret", "inClusterKubeconfigSecret")):
+    for attribute, key in (
+        ("kubeconfig_secret", "kubeconfigSecret"),
+        ("in_cluster_kubeconfig_secret", "inClusterKubeconfigSecret"),
+    ):
         if name := kubernetes.get(attribute):
             yield ("kubernetes", key), name, KUBECONFIG
     for provider, settings in providers.items():

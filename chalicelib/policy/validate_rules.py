@@ -27,14 +27,20 @@ def _few_per_group(draft: Draft, report: Report) -> None:
         for group in rule.get("groups", ()):
             seen.setdefault(group, []).append(index)
             if len(seen[group]) == MOST_PER_GROUP + 1:
-                report.problem((*path, "groups"), f"is the eleventh rule for {group}",
-                               f"keep at most {MOST_PER_GROUP} rules per group")
+                report.problem(
+                    (*path, "groups"),
+                    f"is the eleventh rule for {group}",
+                    f"keep at most {MOST_PER_GROUP} rules per group",
+                )
             if "metric" not in rule:
                 continue
             first = metrics.setdefault((group, rule["metric"]), index)
             if first != index:
-                report.problem((*path, "metric"), f"{group} has a rule about {rule['metric']} already: rules[{first}]",
-                               f"keep one rule about {rule['metric']} per group")
+                report.problem(
+                    (*path, "metric"),
+                    f"{group} has a rule about {rule['metric']} already: rules[{first}]",
+                    f"keep one rule about {rule['metric']} per group",
+                )
 
 
 def _above_the_scale_down_threshold(draft: Draft, report: Report) -> None:
@@ -55,9 +61,12 @@ def _above_the_scale_down_threshold(draft: Draft, report: Report) -> None:
         if above <= least:
             what = f"{above}%" if rule.get("above") else f"scaleUp's threshold, {above}%,"
             right = f"write more than {least:g}, or " if least < 100 else ""
-            report.problem((*path, "above" if "above" in rule else "metric"),
-                           f"{what} is not above options.scaleDownUtilizationThreshold, {least:g}%: nodes would be "
-                           "added and removed in turns", f"{right}lower that option")
+            report.problem(
+                (*path, "above" if "above" in rule else "metric"),
+                f"{what} is not above options.scaleDownUtilizationThreshold, {least:g}%: nodes would be "
+                "added and removed in turns",
+                f"{right}lower that option",
+            )
 
 
 def _fallback(draft: Draft, metric: str) -> int:
@@ -76,5 +85,8 @@ def _switches(draft: Draft, report: Report) -> None:
 
 
 RULE_CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
-    _names_once, _few_per_group, _above_the_scale_down_threshold, _switches,
+    _names_once,
+    _few_per_group,
+    _above_the_scale_down_threshold,
+    _switches,
 )

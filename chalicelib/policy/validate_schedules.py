@@ -35,11 +35,17 @@ def _bounds_beside_the_groups(draft: Draft, report: Report) -> None:
         lowest = min((group for group in named if "max" in group), key=lambda group: group["max"], default={})
         highest = max((group for group in named if "min" in group), key=lambda group: group["min"], default={})
         if "max" not in schedule and lowest.get("max", schedule.get("min", 0)) < schedule.get("min", 0):
-            report.problem((*path, "min"), f"{schedule['min']} is above max {lowest['max']} of {lowest.get('id')} in "
-                           "nodeGroups", f"write {lowest['max']} or less, or add max")
+            report.problem(
+                (*path, "min"),
+                f"{schedule['min']} is above max {lowest['max']} of {lowest.get('id')} in nodeGroups",
+                f"write {lowest['max']} or less, or add max",
+            )
         if "min" not in schedule and highest.get("min", 0) > schedule.get("max", highest.get("min", 0)):
-            report.problem((*path, "max"), f"{schedule['max']} is below min {highest['min']} of {highest.get('id')} in "
-                           "nodeGroups", f"write {highest['min']} or more, or add min")
+            report.problem(
+                (*path, "max"),
+                f"{schedule['max']} is below min {highest['min']} of {highest.get('id')} in nodeGroups",
+                f"write {highest['min']} or more, or add min",
+            )
 
 
 def _one_at_a_time(draft: Draft, report: Report) -> None:
@@ -48,8 +54,11 @@ def _one_at_a_time(draft: Draft, report: Report) -> None:
     and nothing is left between them on others; so where only a change of the clock brings it about, it is a warning."""
     schedules: Sequence[Entry] = draft.spec.get("schedules", ())
     entries: Sequence[Entry] = draft.spec.get("headroom", ())
-    sound = [index for index, schedule in enumerate(schedules)
-             if schedule.keys() >= {"cron", "duration"} and not report.has_problem_under((*_PATH, index))]
+    sound = [
+        index
+        for index, schedule in enumerate(schedules)
+        if schedule.keys() >= {"cron", "duration"} and not report.has_problem_under((*_PATH, index))
+    ]
     for first, second in combinations(sound, 2):
         clash = _clash(schedules[first], schedules[second], entries)
         at = _both_open(schedules[first], schedules[second]) if clash is not None else ""
@@ -59,11 +68,16 @@ def _one_at_a_time(draft: Draft, report: Report) -> None:
         path, called = (*_PATH, second, key), _called(schedules[first], first)
         if _by_change_of_clock(schedules[first], schedules[second]):
             word = "this one has the word" if key in schedules[first] else "max holds"
-            report.warn(path, f"{sentence} {called}, and both are open when the clock is changed, for example at {at}: "
-                        f"{word} then")
+            report.warn(
+                path,
+                f"{sentence} {called}, and both are open when the clock is changed, for example at {at}: {word} then",
+            )
         else:
-            report.problem(path, f"{sentence} {called}, and both are open for example at {at}",
-                           "let one of them end before the other begins")
+            report.problem(
+                path,
+                f"{sentence} {called}, and both are open for example at {at}",
+                "let one of them end before the other begins",
+            )
 
 
 def _clash(first: Entry, second: Entry, headroom: Sequence[Entry]) -> tuple[str, str] | None:
@@ -96,13 +110,19 @@ def _headroom(first: Entry, second: Entry, headroom: Sequence[Entry]) -> str:
     one, other = first.get("groups", ()), second.get("groups", ())
     if not one and not other:
         return _CLUSTER
-    through = (each.get("name", "an entry") for each in headroom
-               if {*one} & {*each.get("groups", ())} and {*other} & {*each.get("groups", ())})
+    through = (
+        each.get("name", "an entry")
+        for each in headroom
+        if {*one} & {*each.get("groups", ())} and {*other} & {*each.get("groups", ())}
+    )
     return next((name for name in other if name in one), "") or next(through, "")
 
 
 _SCOPES: dict[str, Callable[[Entry, Entry, Sequence[Entry]], str]] = {
-    "min": _groups, "max": _groups, "headroom": _headroom, "mode": lambda _first, _second, _headroom: _CLUSTER,
+    "min": _groups,
+    "max": _groups,
+    "headroom": _headroom,
+    "mode": lambda _first, _second, _headroom: _CLUSTER,
 }
 
 
@@ -148,10 +168,16 @@ def _one_headroom_per_scope(draft: Draft, report: Report) -> None:
             known = first.setdefault(scope, index)
             if known != index:
                 place = (*path, "groups") if "groups" in entry else path
-                report.problem(place, f"{scope} has headroom already: headroom[{known}]",
-                               "keep one entry for it, or add the two up")
+                report.problem(
+                    place,
+                    f"{scope} has headroom already: headroom[{known}]",
+                    "keep one entry for it, or add the two up",
+                )
 
 
 SCHEDULE_CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
-    _names_once, _bounds_beside_the_groups, _one_at_a_time, _one_headroom_per_scope,
+    _names_once,
+    _bounds_beside_the_groups,
+    _one_at_a_time,
+    _one_headroom_per_scope,
 )

@@ -18,8 +18,11 @@ from chalicelib.policy.providers import PROVIDERS, without_prices
 from chalicelib.policy.validate_rules import RULE_CHECKS
 from chalicelib.policy.validate_schedules import SCHEDULE_CHECKS
 
-ACCESS_WAYS = {"kubeconfig_secret": "kubeconfigSecret", "kubeconfig_file": "kubeconfigFile",
-               "eks_cluster": "eksCluster"}
+ACCESS_WAYS = {
+    "kubeconfig_secret": "kubeconfigSecret",
+    "kubeconfig_file": "kubeconfigFile",
+    "eks_cluster": "eksCluster",
+}
 
 
 def _one_way_in(draft: Draft, report: Report) -> None:
@@ -29,8 +32,9 @@ def _one_way_in(draft: Draft, report: Report) -> None:
     ways = [key for attribute, key in ACCESS_WAYS.items() if attribute in draft.kubernetes]
     known = ", ".join(ACCESS_WAYS.values())
     if len(ways) > 1:
-        report.problem((*path, ways[1]), f"there is another way to the cluster already: {ways[0]}",
-                       f"keep one of {known}")
+        report.problem(
+            (*path, ways[1]), f"there is another way to the cluster already: {ways[0]}", f"keep one of {known}"
+        )
     elif not ways and "in_cluster_kubeconfig_secret" not in draft.kubernetes and not report.has_problem_under(path):
         report.problem(path, "does not say how to reach the cluster", f"add one of {known}")
 
@@ -56,15 +60,19 @@ def _access_details(draft: Draft, report: Report) -> None:
             if given.get(attribute) and not (attribute in _OF_EVERY_KUBECONFIG and _another_kubeconfig(draft)):
                 report.problem((*path, key), "belongs to a kubeconfig, and eksCluster needs none", f"take {key} out")
     elif "region" in given and not report.has_problem_under(path):
-        report.problem((*path, "region"), "belongs to eksCluster",
-                       "take region out, or name the cluster with eksCluster")
+        report.problem(
+            (*path, "region"), "belongs to eksCluster", "take region out, or name the cluster with eksCluster"
+        )
 
 
 def _bounds(draft: Draft, report: Report) -> None:
     for index, group in enumerate(draft.groups):
         if "min" in group and "max" in group and group["min"] > group["max"]:
-            report.problem((*SPEC, "nodeGroups", index, "max"), f"{group['max']} is below min {group['min']}",
-                           f"write {group['min']} or more, or lower min")
+            report.problem(
+                (*SPEC, "nodeGroups", index, "max"),
+                f"{group['max']} is below min {group['min']}",
+                f"write {group['min']} or more, or lower min",
+            )
 
 
 def _ids_once(draft: Draft, report: Report) -> None:
@@ -73,8 +81,11 @@ def _ids_once(draft: Draft, report: Report) -> None:
     for index, group in enumerate(draft.groups):
         known = first.setdefault(group["id"], index) if "id" in group else index
         if known != index:
-            report.problem((*SPEC, "nodeGroups", index, "id"), f"{group['id']} is already nodeGroups[{known}]",
-                           "name each group once")
+            report.problem(
+                (*SPEC, "nodeGroups", index, "id"),
+                f"{group['id']} is already nodeGroups[{known}]",
+                "name each group once",
+            )
 
 
 def _windows_once(draft: Draft, report: Report) -> None:
@@ -99,24 +110,32 @@ def _groups_have_providers(draft: Draft, report: Report) -> None:
     for index, group in enumerate(draft.groups):
         name = group.get("provider")
         if name is not None and name not in draft.providers:
-            report.problem((*SPEC, "nodeGroups", index, "provider"), f"{name} is not among spec.providers",
-                           f"add {name} there, or write one of: {', '.join(draft.providers) or 'none yet'}")
+            report.problem(
+                (*SPEC, "nodeGroups", index, "provider"),
+                f"{name} is not among spec.providers",
+                f"add {name} there, or write one of: {', '.join(draft.providers) or 'none yet'}",
+            )
 
 
 def _group_ids(draft: Draft, report: Report) -> None:
     for index, group in enumerate(draft.groups):
         table = PROVIDERS.get(group.get("provider", ""))
         if table is not None and "id" in group and table.group_id and not re.match(table.group_id, group["id"]):
-            report.warn((*SPEC, "nodeGroups", index, "id"),
-                        f"no group of {table.name} is named like this; its ids look like {table.group_example}")
+            report.warn(
+                (*SPEC, "nodeGroups", index, "id"),
+                f"no group of {table.name} is named like this; its ids look like {table.group_example}",
+            )
 
 
 def _one_way_to_discover(draft: Draft, report: Report) -> None:
     settings = (draft.providers or {}).get("clusterapi", {})
     for key in ("namespace", "clusterName", "labels"):
         if key in settings and "autoDiscovery" in settings:
-            report.problem((*SPEC, "providers", "clusterapi", key), "cannot stand beside autoDiscovery",
-                           "put it into the specs of autoDiscovery, or take autoDiscovery out")
+            report.problem(
+                (*SPEC, "providers", "clusterapi", key),
+                "cannot stand beside autoDiscovery",
+                "put it into the specs of autoDiscovery, or take autoDiscovery out",
+            )
 
 
 def _management(draft: Draft, report: Report) -> None:
@@ -124,19 +143,27 @@ def _management(draft: Draft, report: Report) -> None:
     settings, access = (draft.providers or {}).get("clusterapi", {}), draft.kubernetes or {}
     path = (*SPEC, "providers", "clusterapi")
     if "kubeconfigSecret" in settings and "kubeconfigFile" in settings:
-        report.problem((*path, "kubeconfigFile"), "there is another way to the management cluster already: "
-                       "kubeconfigSecret", "keep one of the two")
+        report.problem(
+            (*path, "kubeconfigFile"),
+            "there is another way to the management cluster already: kubeconfigSecret",
+            "keep one of the two",
+        )
     if _names_management(settings) or report.has_problem_under((*SPEC, "kubernetes")):
         return
     if "context" in settings and not report.has_problem_under(path):
-        report.problem((*path, "context"), "belongs to a kubeconfig of the management cluster, and none is named here",
-                       "add kubeconfigSecret, or write the context into spec.kubernetes")
+        report.problem(
+            (*path, "context"),
+            "belongs to a kubeconfig of the management cluster, and none is named here",
+            "add kubeconfigSecret, or write the context into spec.kubernetes",
+        )
     own = any(attribute in access for attribute in ACCESS_WAYS)
     if settings.get("cloudConfigAuthoritative") == "true" and own and "in_cluster_kubeconfig_secret" not in access:
-        report.problem((*path, "cloudConfigAuthoritative"), "keeps spec.kubernetes for the workload cluster, and "
-                       "nothing else says where the management cluster is",
-                       "name its kubeconfig in spec.kubernetes.inClusterKubeconfigSecret or in kubeconfigSecret here, "
-                       "or take cloudConfigAuthoritative out")
+        report.problem(
+            (*path, "cloudConfigAuthoritative"),
+            "keeps spec.kubernetes for the workload cluster, and nothing else says where the management cluster is",
+            "name its kubeconfig in spec.kubernetes.inClusterKubeconfigSecret or in kubeconfigSecret here, "
+            "or take cloudConfigAuthoritative out",
+        )
 
 
 def _mode_given(draft: Draft, report: Report) -> None:
@@ -153,15 +180,35 @@ def _prices(draft: Draft, report: Report) -> None:
     given: dict[str, Any] | None = draft.spec.get("prices")
     if not report.has_problem_under(path):
         chain = draft.options.in_force.get("expander", ())
-        check_prices(chain, listed=given is not None, unpriced=without_prices(draft.providers or ()),
-                     path=(*SPEC, "options"), report=report)
+        check_prices(
+            chain,
+            listed=given is not None,
+            unpriced=without_prices(draft.providers or ()),
+            path=(*SPEC, "options"),
+            report=report,
+        )
         if given is not None and not (given.get("instance_types") or given.keys() & {"cpu", "memory"}):
-            report.problem(path, "does not say what a node costs",
-                           "add cpu and memory, what a core and a GiB cost per hour, or instanceTypes")
+            report.problem(
+                path,
+                "does not say what a node costs",
+                "add cpu and memory, what a core and a GiB cost per hour, or instanceTypes",
+            )
 
 
 CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
-    _one_way_in, _access_details, _bounds, _ids_once, _windows_once, _windows_open,
-    _groups_have_providers, _group_ids, _one_way_to_discover, _management, _mode_given, _options, _prices, *RULE_CHECKS,
+    _one_way_in,
+    _access_details,
+    _bounds,
+    _ids_once,
+    _windows_once,
+    _windows_open,
+    _groups_have_providers,
+    _group_ids,
+    _one_way_to_discover,
+    _management,
+    _mode_given,
+    _options,
+    _prices,
+    *RULE_CHECKS,
     *SCHEDULE_CHECKS,
 )

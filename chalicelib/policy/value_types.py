@@ -21,7 +21,7 @@ from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
 UNSET = msgspec.UNSET
 LONGEST_DURATION = 20 * 365 * 86400.0
 _LARGEST = 2**31 - 1
-_LARGEST_GIB = 2**33 - 1            # in bytes still under 2^63
+_LARGEST_GIB = 2**33 - 1  # in bytes still under 2^63
 
 Read = Callable[[Node, Path, Report], Any]
 
@@ -161,23 +161,33 @@ def _either(words: tuple[str, ...]) -> str:
 
 
 _SECRET_NAME = re.compile(
-    r"(ssm:/|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:)?[A-Za-z0-9/_+=.@-]{1,512}\Z")
+    r"(ssm:/|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:)?[A-Za-z0-9/_+=.@-]{1,512}\Z"
+)
 
 
 def _secret_name(value: str) -> str:
     if not _SECRET_NAME.match(value):
         # The text is not repeated: people paste the secret itself here.
-        raise BadInput("", "is not the name of a secret",
-                       "write the name of a secret in Secrets Manager, not the secret itself, or ssm:/ and the name "
-                       "of a parameter of SSM")
+        raise BadInput(
+            "",
+            "is not the name of a secret",
+            "write the name of a secret in Secrets Manager, not the secret itself, or ssm:/ and the name "
+            "of a parameter of SSM",
+        )
     return value
 
 
 SECRET = Kind("secret's name", scalar(_secret_name, "the name of a secret in Secrets Manager"))
-DNS_LABEL = text("a name of small letters, digits and inner dashes, at most 63", r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
-                 "something like prod-geneva")
-OBJECT_NAME = text("the name of a Kubernetes object", r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?",
-                   "something like cluster-autoscaler-status")
+DNS_LABEL = text(
+    "a name of small letters, digits and inner dashes, at most 63",
+    r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+    "something like prod-geneva",
+)
+OBJECT_NAME = text(
+    "the name of a Kubernetes object",
+    r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?",
+    "something like cluster-autoscaler-status",
+)
 
 
 # -- lists ---------------------------------------------------------------------------------------------------------
@@ -222,8 +232,11 @@ def total(unit: str, scale: int, default: tuple[int, int]) -> Kind:
     as_text = scalar(parse, f"it like {form}")
 
     def read(node: Node, path: Path, report: Report) -> Any:
-        pair = as_text(node, path, report) if not isinstance(node, Mapping) else _min_max(node, path, report, bound,
-                                                                                          default)
+        pair = (
+            as_text(node, path, report)
+            if not isinstance(node, Mapping)
+            else _min_max(node, path, report, bound, default)
+        )
         if pair is UNSET:
             return UNSET
         least, most = pair

@@ -18,11 +18,11 @@ from chalicelib.model.errors import BadInput
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
-MAX_NODES = 20_000      # after aliases are written out: a policy has some hundreds; a billion laughs has more
-_CHARACTERS = 64        # of text that count as one value more
+MAX_NODES = 20_000  # after aliases are written out: a policy has some hundreds; a billion laughs has more
+_CHARACTERS = 64  # of text that count as one value more
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
-_LOADER: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)      # without libyaml: the same events, slower
+_LOADER: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # without libyaml: the same events, slower
 
 
 class Scalar(msgspec.Struct, frozen=True):
@@ -66,8 +66,9 @@ def read(text: str, *, place: str) -> Node:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise BadInput(place, f"character {error.start + 1} is half a surrogate pair",
-                       "save the file as UTF-8") from None
+        raise BadInput(
+            place, f"character {error.start + 1} is half a surrogate pair", "save the file as UTF-8"
+        ) from None
     if size > MAX_BYTES:
         raise BadInput(place, f"{size} bytes is too large for a policy", f"keep it under {MAX_BYTES} bytes")
     return _Composer(text, place).document()
@@ -78,17 +79,18 @@ class _Composer:
 
     def __init__(self, text: str, place: str) -> None:
         self.place, self.lines = place, len(text.splitlines()) or 1
-        self.anchors: dict[str, Node | None] = {}       # None: begun and not yet ended
-        self.events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)     # yaml's stubs do not know event kinds
+        self.anchors: dict[str, Node | None] = {}  # None: begun and not yet ended
+        self.events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)  # yaml's stubs do not know event kinds
 
     def document(self) -> Node:
         """The root node of the only document."""
-        self.next()                                     # stream start
+        self.next()  # stream start
         if isinstance(self.next(), yaml.StreamEndEvent):
-            raise BadInput(self.place, "the document is empty",
-                           "start with apiVersion: outscaler.dev/v1 and kind: Cluster")
+            raise BadInput(
+                self.place, "the document is empty", "start with apiVersion: outscaler.dev/v1 and kind: Cluster"
+            )
         root = self.node(self.next(), depth=1)
-        self.next()                                     # document end
+        self.next()  # document end
         after = self.next()
         if not isinstance(after, yaml.StreamEndEvent):
             raise self.bad(after, "a second document begins here", "keep one cluster per file and take the --- out")
@@ -149,7 +151,7 @@ class _Composer:
             return next(self.events)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            line = min(mark.line + 1, self.lines) if mark else 0     # the end of the text is told as one line further
+            line = min(mark.line + 1, self.lines) if mark else 0  # the end of the text is told as one line further
             where = f"{self.place}:{line}" if mark else self.place
             context = f" {error.context}" if error.context else ""
             column = f", column {mark.column + 1}" if mark and mark.line < self.lines else ""

@@ -36,8 +36,12 @@ class Stepwise(Generic[C]):
 
     def __init__(self, name: str, context: C, steps: Steps[C]) -> None:
         self._name, self._context, self._steps = name, context, steps
-        self._next = {Kind.GROW: steps.follow, Kind.REMOVE: steps.remove, Kind.DISCARD: steps.remove,
-                      Kind.SHRINK: steps.shrink}
+        self._next = {
+            Kind.GROW: steps.follow,
+            Kind.REMOVE: steps.remove,
+            Kind.DISCARD: steps.remove,
+            Kind.SHRINK: steps.shrink,
+        }
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from chalicelib.providers.services import Shelf
 
 T = TypeVar("T")
 
-_LARGEST = 250_000      # bytes; a shelf takes 300 kB
+_LARGEST = 250_000  # bytes; a shelf takes 300 kB
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -52,8 +52,11 @@ class Kept(Generic[T]):
         """Keep them beside what is there already, in one write; known, unknown: seconds for what is there and for what
         is not (0: not at all)."""
         now = self._now()
-        new = {name: _Entry(now, now + seconds, msgspec.Raw(msgspec.json.encode(thing)))
-               for name, thing in things.items() if (seconds := unknown if thing is None else known)}
+        new = {
+            name: _Entry(now, now + seconds, msgspec.Raw(msgspec.json.encode(thing)))
+            for name, thing in things.items()
+            if (seconds := unknown if thing is None else known)
+        }
         if not new:
             return
         row = {name: entry for name, entry in self._read().items() if entry.put <= now < entry.until} | new

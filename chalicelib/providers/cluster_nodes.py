@@ -49,10 +49,10 @@ def nodes(kube: KubeLists, selector: str = "") -> tuple[Seen, ...]:
             if page.first:
                 found.clear()
             items = msgspec.json.decode(page.body, type=_List).items or ()
-            found += [Seen(each.metadata.name, each.spec.provider_id or "", each.metadata.labels or {},
-                           each.metadata.uid)
-                      for each in items]
+            found += [
+                Seen(each.metadata.name, each.spec.provider_id or "", each.metadata.labels or {}, each.metadata.uid)
+                for each in items
+            ]
     except (OutscalerError, msgspec.MsgspecError, UnicodeError) as error:
         raise Transient(f"the cluster's nodes could not be read: {error}") from None
     return tuple(found)
-

@@ -1,16 +1,16 @@
 """What can go wrong at a vendor, as one small tree. Back-off follows the class, never a string (architecture §6).
 
-    ProviderError
-    ├── Throttled        too many calls; come back after retry_after          temporary
-    ├── OutOfStock       the vendor has no such machine just now              temporary, next group in the same pass
-    ├── QuotaExceeded    our account's limit                                  temporary, next group, tell a person
-    ├── InstallFailed    a machine was made and could not be made a node      temporary, always the same short wait
-    ├── Unauthorized     credentials refused or expired (401, 403)            stop this provider, tell a person
-    ├── NotFound         what we act on is gone                               permanent
-    ├── Conflict         someone else changed it meanwhile (409)              read again, decide again
-    ├── InvalidRequest   our request makes no sense to the vendor             permanent, a bug or a policy mistake
-    ├── Transient        network, 5xx, truncated answers                      temporary; whether it happened is unknown
-    └── Unknown          none of the above
+ProviderError
+├── Throttled        too many calls; come back after retry_after          temporary
+├── OutOfStock       the vendor has no such machine just now              temporary, next group in the same pass
+├── QuotaExceeded    our account's limit                                  temporary, next group, tell a person
+├── InstallFailed    a machine was made and could not be made a node      temporary, always the same short wait
+├── Unauthorized     credentials refused or expired (401, 403)            stop this provider, tell a person
+├── NotFound         what we act on is gone                               permanent
+├── Conflict         someone else changed it meanwhile (409)              read again, decide again
+├── InvalidRequest   our request makes no sense to the vendor             permanent, a bug or a policy mistake
+├── Transient        network, 5xx, truncated answers                      temporary; whether it happened is unknown
+└── Unknown          none of the above
 """
 
 from __future__ import annotations

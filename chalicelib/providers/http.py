@@ -32,10 +32,10 @@ from chalicelib.providers.http_statuses import class_for
 
 T = TypeVar("T")
 
-_METADATA = frozenset({"100.100.100.200"})      # a vendor's metadata service: on the machine's own link, never with TLS
+_METADATA = frozenset({"100.100.100.200"})  # a vendor's metadata service: on the machine's own link, never with TLS
 _LONGEST_MESSAGE = 300
-_LONGEST_WORD = 128         # characters of a vendor's code and of its name for a request
-_LONGEST_ASKED = 3600.0     # seconds; who names a year, or a number without end, is asked again all the same
+_LONGEST_WORD = 128  # characters of a vendor's code and of its name for a request
+_LONGEST_ASKED = 3600.0  # seconds; who names a year, or a number without end, is asked again all the same
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Call(msgspec.Struct, frozen=True):
         return f"{self.method} {parts.hostname or ''}{parts.path}"
 
     def __repr__(self) -> str:
-        return f"Call({self.name})"     # headers, query and body carry keys, tokens and signatures
+        return f"Call({self.name})"  # headers, query and body carry keys, tokens and signatures
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
 
     def __repr__(self) -> str:
-        return f"Answer({self.call}: {self.status}, {self.described})"      # a body may hold a session
+        return f"Answer({self.call}: {self.status}, {self.described})"  # a body may hold a session
 
     @property
     def described(self) -> str:
@@ -166,7 +166,7 @@ class Http:
         return max(error.retry_after, top * (0.5 + 0.5 * self._chance()))
 
     def _once(self, call: Call, name: str) -> Answer:
-        self._check_address(call.url)       # once more, as it was signed
+        self._check_address(call.url)  # once more, as it was signed
         bounds = Bounds(self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes)
         request = Request(call.method, call.url, call.headers, call.params, call.body)
         try:
@@ -218,7 +218,7 @@ def retry_after(text: str, now: float) -> float:
 def _no_answer(error: NoReply, name: str, bounds: Bounds) -> ProviderError:
     """Only the kind of failure is shown: everything else that is known of it holds the address, with the query."""
     if not error.sent:
-        return InvalidRequest(f"{name}: no answer ({error.kind})")      # an address or a header that cannot be
+        return InvalidRequest(f"{name}: no answer ({error.kind})")  # an address or a header that cannot be
     if error.kind in PLAIN:
         return Transient(f"{name}: {PLAIN[error.kind].format(seconds=bounds.total, bytes=bounds.bytes)}")
     return Transient(f"{name}: no answer ({error.kind})")

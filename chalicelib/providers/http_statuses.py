@@ -20,7 +20,7 @@ from chalicelib.providers.errors import (
 _BY_STATUS: dict[int, type[ProviderError]] = {
     400: InvalidRequest,
     401: Unauthorized,
-    402: Unauthorized,      # an account that has not paid is refused like one without a key: a person must act
+    402: Unauthorized,  # an account that has not paid is refused like one without a key: a person must act
     403: Unauthorized,
     404: NotFound,
     405: InvalidRequest,

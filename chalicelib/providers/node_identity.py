@@ -45,7 +45,10 @@ class Identity(Generic[M, N]):
     a machine by."""
 
     def __init__(
-        self, nodes: Iterable[N], claimed: Callable[[N], Iterable[M]], hinted: Callable[[N], Iterable[M]] | None = None,
+        self,
+        nodes: Iterable[N],
+        claimed: Callable[[N], Iterable[M]],
+        hinted: Callable[[N], Iterable[M]] | None = None,
     ) -> None:
         self._nodes: dict[M, N] = {}
         self._claimants: dict[M, set[str]] = {}
@@ -59,8 +62,9 @@ class Identity(Generic[M, N]):
                 bearers.setdefault(machine, []).append(node)
             for machine in machines | hints:
                 self._claimants.setdefault(machine, set()).add(node.name)
-        self._nodes = {machine: found[0] for machine, found in bearers.items()
-                       if len(found) == 1 and machine not in doubtful}
+        self._nodes = {
+            machine: found[0] for machine, found in bearers.items() if len(found) == 1 and machine not in doubtful
+        }
 
     def node_of(self, machine: M) -> N | None:
         """The Node that a machine has become; None while it has not joined, and where that cannot be known."""

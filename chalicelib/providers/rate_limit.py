@@ -13,11 +13,11 @@ from collections.abc import Callable
 from chalicelib.providers.errors import Throttled
 from chalicelib.providers.services import Means, Pace
 
-LOT = 10                # calls booked at a time
-BURST = 20.0            # seconds' worth of calls that may be made at once
-HOLD = 5.0              # seconds of silence after a refusal that names none
-OWN_PACE = "OwnPace"    # the code of a Throttled that no call was made for
-LONGEST_WAIT = 2.0      # seconds that one provider object sleeps in all before it says Throttled instead
+LOT = 10  # calls booked at a time
+BURST = 20.0  # seconds' worth of calls that may be made at once
+HOLD = 5.0  # seconds of silence after a refusal that names none
+OWN_PACE = "OwnPace"  # the code of a Throttled that no call was made for
+LONGEST_WAIT = 2.0  # seconds that one provider object sleeps in all before it says Throttled instead
 
 
 class Patience:
@@ -37,7 +37,13 @@ class Budget:
     """
 
     def __init__(
-        self, means: Means, key: Callable[[], str], rate: float, patience: Patience, *, burst: float = BURST,
+        self,
+        means: Means,
+        key: Callable[[], str],
+        rate: float,
+        patience: Patience,
+        *,
+        burst: float = BURST,
         lot: int = LOT,
     ) -> None:
         self._means, self._key, self._rate, self._patience = means, key, rate, patience
@@ -66,12 +72,14 @@ class Budget:
         lot = min(wanted, pace.burst)
         wait = self._means.pacer.take(pace, lot)
         if wait > 0.0 and lot > 1:
-            lot, wait = 1, self._means.pacer.take(pace, 1)      # a single call is had sooner than a lot
+            lot, wait = 1, self._means.pacer.take(pace, 1)  # a single call is had sooner than a lot
         while wait > 0.0:
             if wait > self._patience.left:
-                raise Throttled(f"our own pace for {pace.key} (callsPerSecond sets it): the next call is due in "
-                                f"{wait:.1f} s",
-                                code=OWN_PACE, retry_after=wait)
+                raise Throttled(
+                    f"our own pace for {pace.key} (callsPerSecond sets it): the next call is due in {wait:.1f} s",
+                    code=OWN_PACE,
+                    retry_after=wait,
+                )
             self._patience.left -= wait
             self._means.sleep(wait)
             wait = self._means.pacer.take(pace, lot)

@@ -48,8 +48,13 @@ def _huaweicloud(connection: Connection) -> Provider:
 
 
 _AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
-    {"alicloud": _alicloud, "cherryservers": _cherryservers, "clusterapi": _clusterapi, "exoscale": _exoscale,
-     "huaweicloud": _huaweicloud}
+    {
+        "alicloud": _alicloud,
+        "cherryservers": _cherryservers,
+        "clusterapi": _clusterapi,
+        "exoscale": _exoscale,
+        "huaweicloud": _huaweicloud,
+    }
 )
 
 
@@ -90,8 +95,10 @@ def build(name: str, connection: Connection) -> Provider:
 
 
 def _not_permitted(name: str, connection: Connection) -> tuple[BadInput, ...]:
-    return tuple(BadInput(f"providers.{name}.{key}", problem, remedy)
-                 for key, problem, remedy in not_permitted(name, connection.settings, connection.means.deployment))
+    return tuple(
+        BadInput(f"providers.{name}.{key}", problem, remedy)
+        for key, problem, remedy in not_permitted(name, connection.settings, connection.means.deployment)
+    )
 
 
 def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput, ...]:
@@ -101,12 +108,16 @@ def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput,
     found: list[BadInput] = []
     for name in sorted(policy.providers.keys() & _AVAILABLE.keys()):
         groups = tuple(group for group in policy.node_groups if group.provider == name)
-        connection = Connection(policy.name, policy.providers[name], groups, _unread, object(), lambda: 0.0,
-                                policy.kubernetes, means)
+        connection = Connection(
+            policy.name, policy.providers[name], groups, _unread, object(), lambda: 0.0, policy.kubernetes, means
+        )
         found.extend(_not_permitted(name, connection))
         for look in (_AVAILABLE[name], _LOOKED_AT.get(name)):
-            found.extend(each for each in _refused(look, connection)
-                         if (each.place, each.problem) not in {(known.place, known.problem) for known in found})
+            found.extend(
+                each
+                for each in _refused(look, connection)
+                if (each.place, each.problem) not in {(known.place, known.problem) for known in found}
+            )
     return tuple(found)
 
 
@@ -126,7 +137,10 @@ def _unread(name: str) -> str:
 
 
 def providers(
-    policy: Policy, kube: object | None, read_secret: Callable[[str], str], now: Callable[[], float],
+    policy: Policy,
+    kube: object | None,
+    read_secret: Callable[[str], str],
+    now: Callable[[], float],
     means: Means | None = None,
 ) -> tuple[Provider, ...]:
     """All providers that a policy names, by name, for one pass. One that cannot be built stands in for itself
@@ -134,8 +148,9 @@ def providers(
     made, means = [], means or Means()
     for name, settings in sorted(policy.providers.items()):
         groups = tuple(group for group in policy.node_groups if group.provider == name)
-        made.append(_built(name, Connection(policy.name, settings, groups, read_secret, kube, now, policy.kubernetes,
-                                            means)))
+        made.append(
+            _built(name, Connection(policy.name, settings, groups, read_secret, kube, now, policy.kubernetes, means))
+        )
     return tuple(made)
 
 

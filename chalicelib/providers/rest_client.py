@@ -31,22 +31,39 @@ class Rest(Generic[C]):
     """
 
     def __init__(
-        self, vendor: str, source: SecretSource[C], *, sign: Callable[[Call, C], Call],
-        secrets: Callable[[C], tuple[Secret, ...]], explain: Callable[[Answer], ProviderError | None],
-        budget: Budget, means: Means, now: Callable[[], float], limits: Limits = LIMITS,
+        self,
+        vendor: str,
+        source: SecretSource[C],
+        *,
+        sign: Callable[[Call, C], Call],
+        secrets: Callable[[C], tuple[Secret, ...]],
+        explain: Callable[[Answer], ProviderError | None],
+        budget: Budget,
+        means: Means,
+        now: Callable[[], float],
+        limits: Limits = LIMITS,
     ) -> None:
         self._vendor = vendor
         self._source, self._sign, self._secrets, self._explain = source, sign, secrets, explain
         self._budget, self._means, self._now, self._limits = budget, means, now, limits
         self._http: Http | None = None
-        self._owns_budget = True        # whether the call under way is of the thread that the budget belongs to
+        self._owns_budget = True  # whether the call under way is of the thread that the budget belongs to
 
     def twin(self) -> Rest[C]:
         """The same API over connections of its own, for another thread. It books nothing: who sends through it has
         called `book` before, in the thread that owns the budget, and has made a first call, so that the credential has
         been read."""
-        return Rest(self._vendor, self._source, sign=self._sign, secrets=self._secrets, explain=self._explain,
-                    budget=self._budget, means=self._means, now=self._now, limits=self._limits)
+        return Rest(
+            self._vendor,
+            self._source,
+            sign=self._sign,
+            secrets=self._secrets,
+            explain=self._explain,
+            budget=self._budget,
+            means=self._means,
+            now=self._now,
+            limits=self._limits,
+        )
 
     def close(self) -> None:
         """Let go of the connections, where there are any; the next call makes new ones."""
@@ -83,14 +100,21 @@ class Rest(Generic[C]):
         if not booked:
             self.book()
         if self._http is None:
-            self._http = Http(vendor=self._vendor, deployment=self._means.deployment, sleep=self._means.sleep,
-                              chance=self._means.chance, clock=self._now, sign=self._signed, explain=self._cleanly,
-                              limits=self._limits)
+            self._http = Http(
+                vendor=self._vendor,
+                deployment=self._means.deployment,
+                sleep=self._means.sleep,
+                chance=self._means.chance,
+                clock=self._now,
+                sign=self._signed,
+                explain=self._cleanly,
+                limits=self._limits,
+            )
         try:
             return self._http.send(call)
         except Throttled as error:
             if not booked and not error.retry_after:
-                self.refused(0.0)       # a pause that was named is kept since its answer came
+                self.refused(0.0)  # a pause that was named is kept since its answer came
             raise self._clean(error) from None
         except ProviderError as error:
             raise self._clean(error) from None

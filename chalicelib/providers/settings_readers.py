@@ -28,7 +28,7 @@ MOST_CALLS = 1000.0
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}\Z", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\Z", re.ASCII)
-_PLAIN = re.compile(r"[\x21-\x5b\x5d-\x7e]+\Z")       # what needs no escape: an address is signed as it is written
+_PLAIN = re.compile(r"[\x21-\x5b\x5d-\x7e]+\Z")  # what needs no escape: an address is signed as it is written
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -57,6 +57,7 @@ def read_all(settings: Texts, readers: Mapping[str, Reader], known: Iterable[str
 
 def reserve(place: str) -> Callable[[Texts], dict[str, int]]:
     """Resource -> what a new node keeps back of it (cpu in millicores, the rest in bytes), from the keys of RESERVE."""
+
     def read(settings: Texts) -> dict[str, int]:
         found = {}
         for key, resource in RESERVE.items():
@@ -75,11 +76,15 @@ def reserve(place: str) -> Callable[[Texts], dict[str, int]]:
 
 def calls_per_second(place: str, default: float) -> Callable[[Texts], float]:
     """The key callsPerSecond."""
+
     def read(settings: Texts) -> float:
         text = settings.get("callsPerSecond") or f"{default:g}"
         if not _NUMBER.match(text) or not 0.1 <= float(text) <= MOST_CALLS:
-            raise BadInput(f"{place}.callsPerSecond", f"{text!r} is not a number from 0.1 to {MOST_CALLS:g}",
-                           f"leave it out for {default:g}")
+            raise BadInput(
+                f"{place}.callsPerSecond",
+                f"{text!r} is not a number from 0.1 to {MOST_CALLS:g}",
+                f"leave it out for {default:g}",
+            )
         return float(text)
 
     return read
@@ -87,6 +92,7 @@ def calls_per_second(place: str, default: float) -> Callable[[Texts], float]:
 
 def flag(place: str, key: str, *, default: bool) -> Callable[[Texts], bool]:
     """A key that is true or false."""
+
     def read(settings: Texts) -> bool:
         text = settings.get(key, "")
         if text not in {"", "true", "false"}:
@@ -131,8 +137,14 @@ def node_spec(text: str, place: str, example: str) -> tuple[int, int, str]:
 
 
 def named_groups(
-    nodes: str, entries: Iterable[GroupPolicy], *, place: str, parse: Callable[[str, str], B],
-    of_entry: Callable[[GroupPolicy], B], name: Callable[[B], str], each: str,
+    nodes: str,
+    entries: Iterable[GroupPolicy],
+    *,
+    place: str,
+    parse: Callable[[str, str], B],
+    of_entry: Callable[[GroupPolicy], B],
+    name: Callable[[B], str],
+    each: str,
 ) -> tuple[B, ...]:
     """The groups of a section, from its `nodes` (a spec in each line) and from the policy's entries for this provider,
     each group from one of the two.

@@ -40,8 +40,9 @@ def handed_over(message: ReconcileMessage, why: str, rt: Runtime) -> bool:
     try:
         rt.hand_over(encode(message))
     except NotInvoked as error:
-        logger.warning("pass not handed over to the large function, made here", cluster=message.cluster, why=why,
-                       **failure(error))
+        logger.warning(
+            "pass not handed over to the large function, made here", cluster=message.cluster, why=why, **failure(error)
+        )
         return False
     logger.info("pass handed over to the large function", cluster=message.cluster, why=why)
     return True

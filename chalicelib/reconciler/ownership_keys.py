@@ -13,7 +13,7 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 
-Key = tuple[str, str]       # (provider, the group's key there), as in store/claims.py
+Key = tuple[str, str]  # (provider, the group's key there), as in store/claims.py
 
 
 def keys(policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]) -> dict[Key, str]:
@@ -34,8 +34,14 @@ def by_place(policy: Policy, operation: Operation) -> str:
     access = policy.kubernetes
     inside = access.in_cluster_kubeconfig_secret
     management = inside if settings.get("cloudConfigAuthoritative") == "true" else ""
-    places = (*map(settings.get, ("kubeconfigSecret", "kubeconfigFile", "zone", "region")), management,
-              access.kubeconfig_secret, access.kubeconfig_file, access.eks_cluster, inside)
+    places = (
+        *map(settings.get, ("kubeconfigSecret", "kubeconfigFile", "zone", "region")),
+        management,
+        access.kubeconfig_secret,
+        access.kubeconfig_file,
+        access.eks_cluster,
+        inside,
+    )
     return f"{next(filter(None, places), '')}#{operation.group}"
 
 

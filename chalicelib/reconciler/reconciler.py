@@ -63,7 +63,7 @@ sending and telling, and for deciding again after a stale save."""
 BUSY_FOR = 5.0
 """Seconds after which a pass that could not be made is tried again, at most."""
 
-_LEAST = 5.0        # seconds that a decision has in any case: one with none would find nothing, pass after pass
+_LEAST = 5.0  # seconds that a decision has in any case: one with none would find nothing, pass after pass
 
 _TRIES = 3
 
@@ -135,8 +135,9 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
         run(policy, lease, tale, rt)
     except Stale as stale:
         tale.overtaken(stale)
-        logger.warning("others were quicker than this pass every time; it comes back", cluster=policy.name,
-                       detail=str(stale))
+        logger.warning(
+            "others were quicker than this pass every time; it comes back", cluster=policy.name, detail=str(stale)
+        )
         _ask_again(msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, rt)
     except Exception as error:
         tale.failed(error)
@@ -144,8 +145,15 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
     finally:
         # A pass that failed counts as made: the next one is a scan interval away, not a redelivery storm.
         taken = memory_after(lease.memory, rt.gauge.end(), rt.memory_size, rt.clock())
-        rt.store.leases.release(lease, passed_at=began, decision=tale.decision, left=tale.left,
-                                succeeded=tale.succeeded, failure=tale.failure, memory=taken)
+        rt.store.leases.release(
+            lease,
+            passed_at=began,
+            decision=tale.decision,
+            left=tale.left,
+            succeeded=tale.succeeded,
+            failure=tale.failure,
+            memory=taken,
+        )
 
 
 def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:
@@ -168,8 +176,14 @@ def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
 
     def look() -> Snapshot:
         with tale.part("updateClusterState"):
-            seen = live_cluster.take(policy.name, kube, lambda nodes: observe(providers, nodes), rt.clock(),
-                             namespace=policy.options.namespace, rules=obeyed(policy))
+            seen = live_cluster.take(
+                policy.name,
+                kube,
+                lambda nodes: observe(providers, nodes),
+                rt.clock(),
+                namespace=policy.options.namespace,
+                rules=obeyed(policy),
+            )
         rt.checkpoint("reconcile:observed")
         return seen
 
@@ -193,19 +207,28 @@ def _mark(plan: Plan, kube: Cluster, policy: Policy, rt: Runtime) -> tuple[Mark,
         return ()
 
 
-def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease, tale: Tale, rt: Runtime,
-                     until: float) -> tuple[Plan, Snapshot]:
+def _decide_and_save(
+    policy: Policy, look: Callable[[], Snapshot], lease: Lease, tale: Tale, rt: Runtime, until: float
+) -> tuple[Plan, Snapshot]:
     """Decide, and save memory and operations in one transaction. until: when to be content with what was found.
 
     Memory is read before the cluster, never after: what an executor finishes in between is then still under way for
     this pass, and counts as coming. The other way round it would be over in memory and not begun in the snapshot, and
     its machines would be bought again. For the same reason a stale save looks again, too.
     """
+
     def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
         with tale.part("autoscaling"):
             left = until - rt.clock()
-            return decide(snapshot, _in_time(policy, left), before, snapshot.taken_at, lease.token,
-                          clock=rt.clock, within=max(left, _LEAST))
+            return decide(
+                snapshot,
+                _in_time(policy, left),
+                before,
+                snapshot.taken_at,
+                lease.token,
+                clock=rt.clock,
+                within=max(left, _LEAST),
+            )
 
     act = permitted(policy).act
     for attempt in range(_TRIES):
@@ -231,16 +254,21 @@ def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease,
 def _in_time(policy: Policy, left: float) -> Policy:
     """The policy with a time limit of `left` seconds at most; whole seconds, for people read them."""
     options, most = policy.options, float(max(0, int(left)))
-    return msgspec.structs.replace(policy, options=msgspec.structs.replace(
-        options, max_binpacking_time=min(options.max_binpacking_time, most)))
+    return msgspec.structs.replace(
+        policy, options=msgspec.structs.replace(options, max_binpacking_time=min(options.max_binpacking_time, most))
+    )
 
 
 def _kept(after: Memory, before: Memory, *, act: bool) -> Memory:
     """Cluster-wide instants belong to the executors; what they wrote is never overwritten from here. The brake counts
     what is removed, so a pass that removes nothing leaves it as it is."""
     return msgspec.structs.replace(
-        after, last_scale_up=before.last_scale_up, last_scale_down=before.last_scale_down,
-        last_scale_down_failure=before.last_scale_down_failure, brake=after.brake if act else before.brake)
+        after,
+        last_scale_up=before.last_scale_up,
+        last_scale_down=before.last_scale_down,
+        last_scale_down_failure=before.last_scale_down_failure,
+        brake=after.brake if act else before.brake,
+    )
 
 
 def _signed(operations: Sequence[Operation], lease: Lease) -> tuple[Operation, ...]:
@@ -258,13 +286,18 @@ def _claimed_elsewhere(
     claims = rt.store.claims.all() if former else ()
     owners = {(each.provider, each.key): each.owner for each in claims if not each.ended}
     foreign = {group: owners[key] for key, group in former.items() if owners.get(key, policy.name) != policy.name}
-    wanted = {key: group for key, group in ownership_keys.keys(policy, snapshot, operations).items()
-              if group not in foreign}
+    wanted = {
+        key: group for key, group in ownership_keys.keys(policy, snapshot, operations).items() if group not in foreign
+    }
     weak = {group.id for group in snapshot.groups if group.discovered}
     others = rt.store.claims.claim_groups(
-        policy.name, wanted, discovered={key for key, group in wanted.items() if group in weak},
-        taken=lambda key, owner: logger.warning("a node group was taken over from another cluster",
-                                                cluster=policy.name, group=wanted[key], owner=owner))
+        policy.name,
+        wanted,
+        discovered={key for key, group in wanted.items() if group in weak},
+        taken=lambda key, owner: logger.warning(
+            "a node group was taken over from another cluster", cluster=policy.name, group=wanted[key], owner=owner
+        ),
+    )
     return foreign | {wanted[key]: owner for key, owner in others.items()}
 
 
@@ -272,9 +305,14 @@ def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:
     """The snapshot with those groups marked as another cluster's, so that the plan goes on without them."""
     groups = tuple(
         msgspec.structs.replace(group, error=f"it belongs to cluster {foreign[group.id]}")
-        if group.id in foreign else group for group in snapshot.groups)
-    gaps = tuple(Gap(kind="NodeGroup", name=name, detail=f"belongs to cluster {owner}",
-                     weakens=("the plan for this group",)) for name, owner in sorted(foreign.items()))
+        if group.id in foreign
+        else group
+        for group in snapshot.groups
+    )
+    gaps = tuple(
+        Gap(kind="NodeGroup", name=name, detail=f"belongs to cluster {owner}", weakens=("the plan for this group",))
+        for name, owner in sorted(foreign.items())
+    )
     return msgspec.structs.replace(snapshot, groups=groups, gaps=(*snapshot.gaps, *gaps))
 
 
@@ -286,5 +324,9 @@ def send(operations: Sequence[Operation], rt: Runtime) -> None:
             rt.checkpoint("reconcile:sent")
             rt.store.operations.mark_sent(operation.cluster, operation.id, rt.clock())
         except (NotSent, StoreError) as error:
-            logger.error("operation not sent, the sweeper will", cluster=operation.cluster, operation=operation.id,
-                         **failure(error))
+            logger.error(
+                "operation not sent, the sweeper will",
+                cluster=operation.cluster,
+                operation=operation.id,
+                **failure(error),
+            )

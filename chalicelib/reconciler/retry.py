@@ -21,7 +21,7 @@ AFTER = 30.0
 """Seconds until the next attempt."""
 MOST = 5
 """Attempts after the first."""
-_CLOCKS = 5.0       # seconds by which clocks of two functions may differ: the next attempt must find the window closed
+_CLOCKS = 5.0  # seconds by which clocks of two functions may differ: the next attempt must find the window closed
 
 
 def ask_again_soon(message: ReconcileMessage, error: OutscalerError, rt: Runtime) -> bool:
@@ -37,8 +37,9 @@ def ask_again_soon(message: ReconcileMessage, error: OutscalerError, rt: Runtime
             rt.sender.send(RECONCILE, encode(again), whole_delay(AFTER))
     except NotSent:
         return False
-    logger.error("pass failed, asked for again", cluster=message.cluster, after=AFTER, tries=message.tries + 1,
-                 **failure(error))
+    logger.error(
+        "pass failed, asked for again", cluster=message.cluster, after=AFTER, tries=message.tries + 1, **failure(error)
+    )
     return True
 
 

@@ -113,7 +113,7 @@ def queue_scans(policy: Policy, rt: Runtime) -> bool:
             rt.sender.send(RECONCILE, encode(message), whole_delay(at - now))
             sent += 1
     except NotSent:
-        if not sent:    # nothing is on its way: the next tick shall not wait for it
+        if not sent:  # nothing is on its way: the next tick shall not wait for it
             rt.store.schedule.clear_queued(policy.name, marker)
         raise
     return True

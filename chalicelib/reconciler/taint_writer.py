@@ -30,8 +30,9 @@ _REFUSALS = 3
 """Nodes in a row whose marks may not be written, after which nobody's may: one alone may be an admission webhook's."""
 
 
-def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Callable[[], float],
-          name: str = "") -> tuple[Mark, ...]:
+def apply(
+    marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Callable[[], float], name: str = ""
+) -> tuple[Mark, ...]:
     """Write them; those that were written. Hard taints first, for at most CLEANING seconds; then soft ones, as given,
     with at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds are over (options.md §10).
 
@@ -42,8 +43,10 @@ def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Call
     soft = [mark for mark in marks if mark.action in (UNSOFTEN, SOFTEN)]
     written: list[Mark] = []
     refused = 0
-    for some, seconds in ((hard, CLEANING),
-                          (soft[: options.max_bulk_soft_taint_count or TAKEN_OFF], options.max_bulk_soft_taint_time)):
+    for some, seconds in (
+        (hard, CLEANING),
+        (soft[: options.max_bulk_soft_taint_count or TAKEN_OFF], options.max_bulk_soft_taint_time),
+    ):
         until = clock() + seconds
         for mark in some:
             if clock() >= until or refused >= _REFUSALS:
@@ -53,12 +56,14 @@ def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Call
                 refused = 0
             except Unauthorized as refusal:
                 refused = _REFUSALS
-                logger.error("nodes may not be marked", cluster=name, left=len(marks) - len(written),
-                             **failure(refusal))
+                logger.error(
+                    "nodes may not be marked", cluster=name, left=len(marks) - len(written), **failure(refusal)
+                )
             except Forbidden as refusal:
                 refused += 1
-                logger.error("node may not be marked", cluster=name, node=mark.node, action=mark.action,
-                             **failure(refusal))
+                logger.error(
+                    "node may not be marked", cluster=name, node=mark.node, action=mark.action, **failure(refusal)
+                )
     return tuple(written)
 
 

@@ -93,19 +93,38 @@ def _words() -> bytes:
     """What packed values begin with by agreement: the names of most series, as they are encoded. Rows are packed with
     it, so it must never change; another one would need another mark in the rows."""
     states = ("ready", "unready", "notStarted", "suspended", "unregistered", "longUnregistered")
-    gauges = ("cluster_safe_to_autoscale", *(f"nodes_count;state={state}" for state in states),
-              "node_groups_count;node_group_type=autoscaled", "unschedulable_pods_count;type=unschedulable",
-              "unschedulable_pods_count;type=scheduler_unprocessed", "max_nodes_count", "cluster_cpu_current_cores",
-              "cluster_memory_current_bytes",
-              "cpu_limits_cores;direction=minimum", "cpu_limits_cores;direction=maximum",
-              "memory_limits_bytes;direction=minimum", "memory_limits_bytes;direction=maximum", "unneeded_nodes_count",
-              "unremovable_nodes_count;reason=NotAutoscaled", "scale_down_in_cooldown", "pending_node_deletions",
-              "last_activity;activity=main", "last_activity;activity=autoscaling", "last_activity;activity=scaleDown")
+    gauges = (
+        "cluster_safe_to_autoscale",
+        *(f"nodes_count;state={state}" for state in states),
+        "node_groups_count;node_group_type=autoscaled",
+        "unschedulable_pods_count;type=unschedulable",
+        "unschedulable_pods_count;type=scheduler_unprocessed",
+        "max_nodes_count",
+        "cluster_cpu_current_cores",
+        "cluster_memory_current_bytes",
+        "cpu_limits_cores;direction=minimum",
+        "cpu_limits_cores;direction=maximum",
+        "memory_limits_bytes;direction=minimum",
+        "memory_limits_bytes;direction=maximum",
+        "unneeded_nodes_count",
+        "unremovable_nodes_count;reason=NotAutoscaled",
+        "scale_down_in_cooldown",
+        "pending_node_deletions",
+        "last_activity;activity=main",
+        "last_activity;activity=autoscaling",
+        "last_activity;activity=scaleDown",
+    )
     bounds = ("0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60", "120", "+Inf")
     name = "function_duration_seconds"
-    counts = [f"{name}_{part}" for function in ("main", "updateClusterState", "autoscaling")
-              for part in (*(f"bucket;function={function};le={bound}" for bound in bounds),
-                           f"sum;function={function}", f"count;function={function}")]
+    counts = [
+        f"{name}_{part}"
+        for function in ("main", "updateClusterState", "autoscaling")
+        for part in (
+            *(f"bucket;function={function};le={bound}" for bound in bounds),
+            f"sum;function={function}",
+            f"count;function={function}",
+        )
+    ]
     return msgspec.msgpack.encode(dict.fromkeys((*gauges, *counts), 3.0))
 
 

@@ -37,8 +37,14 @@ def results(pace: Pace) -> dict[str, Any]:
     return {
         "lastPass": _instant(pace.last_pass),
         "lastSuccess": _instant(pace.last_success),
-        "lastError": failure and {"class": failure.cls, "message": failure.message, "since": _instant(failure.since),
-                                  "at": _instant(failure.at), "failures": failure.count},
+        "lastError": failure
+        and {
+            "class": failure.cls,
+            "message": failure.message,
+            "since": _instant(failure.since),
+            "at": _instant(failure.at),
+            "failures": failure.count,
+        },
     }
 
 

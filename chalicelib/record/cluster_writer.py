@@ -40,14 +40,22 @@ class Board(Lazily):
         """See EventApi."""
         involved = {"kind": event.kind, "name": event.name, "uid": event.uid}
         involved |= {"apiVersion": event.api_version} if event.api_version else {}
-        post_event(self.connected, namespace=event.namespace, involved=involved, reason=event.reason,
-                   message=event.message, type_=event.type, now=now)
+        post_event(
+            self.connected,
+            namespace=event.namespace,
+            involved=involved,
+            reason=event.reason,
+            message=event.message,
+            type_=event.type,
+            now=now,
+        )
 
     def find(self, namespace: str, name: str) -> ConfigMap:
         """See Pinboard."""
         return configmaps.get(self.connected, namespace, name)
 
-    def change(self, namespace: str, name: str, found: ConfigMap, data: dict[str, str],
-               annotations: dict[str, str]) -> None:
+    def change(
+        self, namespace: str, name: str, found: ConfigMap, data: dict[str, str], annotations: dict[str, str]
+    ) -> None:
         """See Pinboard."""
         configmaps.patch(self.connected, namespace, name, found, data, annotations)

@@ -44,8 +44,9 @@ def of_step(step: Step) -> dict[str, float]:
     """Evictions: granted ones at once; refused ones, which are asked again, when the drain gives up on them."""
     refused = step.outcome.refused if step.gives_up else ()
     counts = {"succeeded": len(step.outcome.evicted), "failed": len(refused)}
-    return {key("evicted_pods_total", eviction_result=result): float(count)
-            for result, count in counts.items() if count}
+    return {
+        key("evicted_pods_total", eviction_result=result): float(count) for result, count in counts.items() if count
+    }
 
 
 def of_end(operation: Operation, outcome: Done | Failed, unready: frozenset[str] = frozenset()) -> dict[str, float]:
@@ -81,6 +82,5 @@ def _failed(operation: Operation, outcome: Failed) -> dict[str, float]:
     counts = {key("failed_operations_total", kind=operation.kind.value): 1.0}
     if operation.kind is Kind.GROW:
         counts[key("failed_scale_ups_total", reason=known_reason(outcome.cls))] = 1.0
-    kind = ("apiCallError" if outcome.cls in OF_CLUSTERS else
-            "cloudProviderError" if outcome.cls in OF_PROVIDERS else "")
+    kind = "apiCallError" if outcome.cls in OF_CLUSTERS else "cloudProviderError" if outcome.cls in OF_PROVIDERS else ""
     return counts | ({key("errors_total", type=kind): 1.0} if kind else {})

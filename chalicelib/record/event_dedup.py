@@ -31,7 +31,7 @@ it can be kept without a row of its own. Their digests begin with a byte that no
 MOST = 500
 """Facts kept; beyond that the oldest are forgotten, so that no storm makes the row a large one (5 KB)."""
 
-_ENTRY = struct.Struct(">6sI")     # digest of the fact, epoch second
+_ENTRY = struct.Struct(">6sI")  # digest of the fact, epoch second
 _STAYS, _PASSES = b"\xff", b"\xfe"
 
 
@@ -47,8 +47,11 @@ def known(told: bytes, now: float) -> dict[bytes, int]:
     """What was told within the last five minutes (or the last day, where it lasts), with its second. Rubbish is nothing
     told; so is the future, where a clock went back."""
     whole = len(told) - len(told) % _ENTRY.size
-    return {key: at for key, at in _ENTRY.iter_unpack(told[:whole])
-            if -APART < now - at < (LASTING if key.startswith(_STAYS) else APART)}
+    return {
+        key: at
+        for key, at in _ENTRY.iter_unpack(told[:whole])
+        if -APART < now - at < (LASTING if key.startswith(_STAYS) else APART)
+    }
 
 
 def fresh(told: bytes, keys: Iterable[bytes], now: float) -> tuple[frozenset[bytes], bytes]:

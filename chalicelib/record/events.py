@@ -47,8 +47,14 @@ class Event(msgspec.Struct, frozen=True):
     def key(self) -> bytes:
         """Two events with the same key are one within five minutes, or a day."""
         by_message = self.kind == "ConfigMap" and (self.namespace, self.name) == _BY_MESSAGE
-        return digest(self.kind, self.namespace, self.name, self.reason, self.message if by_message else self.fact,
-                      lasting=self.lasting)
+        return digest(
+            self.kind,
+            self.namespace,
+            self.name,
+            self.reason,
+            self.message if by_message else self.fact,
+            lasting=self.lasting,
+        )
 
 
 class EventApi(Protocol):
@@ -61,14 +67,21 @@ class EventApi(Protocol):
         """Write the event."""
 
 
-def about_pods(fact: str, pods: Iterable[str], reason: str, message: str, *, type_: str = NORMAL,
-               uids: Mapping[str, str] | None = None, lasting: bool = False) -> list[Event]:
+def about_pods(
+    fact: str,
+    pods: Iterable[str],
+    reason: str,
+    message: str,
+    *,
+    type_: str = NORMAL,
+    uids: Mapping[str, str] | None = None,
+    lasting: bool = False,
+) -> list[Event]:
     """The same event about each of the first PODS_TOLD pods (namespace/name)."""
     known, events = uids or {}, []
     for key in sorted(pods)[:PODS_TOLD]:
         namespace, _, name = key.partition("/")
-        events.append(Event(fact, "Pod", name, reason, message, type_, namespace, known.get(key, ""),
-                            lasting=lasting))
+        events.append(Event(fact, "Pod", name, reason, message, type_, namespace, known.get(key, ""), lasting=lasting))
     return events
 
 

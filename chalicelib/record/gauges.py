@@ -20,21 +20,35 @@ def of_pass(plan: Plan, options: Options, before: Values) -> dict[str, float]:
     health = plan.health
     gauges = {
         key("cluster_safe_to_autoscale"): float(health.healthy),
-        **{key("nodes_count", state=state): float(count) for state, count in (
-            ("ready", health.ready), ("unready", health.unready), ("notStarted", health.not_started),
-            ("suspended", health.suspended), ("unregistered", health.unregistered),
-            ("longUnregistered", health.long_unregistered))},
+        **{
+            key("nodes_count", state=state): float(count)
+            for state, count in (
+                ("ready", health.ready),
+                ("unready", health.unready),
+                ("notStarted", health.not_started),
+                ("suspended", health.suspended),
+                ("unregistered", health.unregistered),
+                ("longUnregistered", health.long_unregistered),
+            )
+        },
         key("node_groups_count", node_group_type="autoscaled"): float(len(plan.groups)),
         **{key("unschedulable_pods_count", type=kind): float(count) for kind, count in _waiting(plan).items()},
         key("max_nodes_count"): float(_most_nodes(plan, options)),
         key("cluster_cpu_current_cores"): health.cpu / 1000.0,
         key("cluster_memory_current_bytes"): float(health.memory),
-        **{key(name, direction=direction): float(bound) for name, bounds in (
-            ("cpu_limits_cores", options.cores_total), ("memory_limits_bytes", options.memory_total))
-           for direction, bound in zip(("minimum", "maximum"), bounds, strict=True)},
+        **{
+            key(name, direction=direction): float(bound)
+            for name, bounds in (
+                ("cpu_limits_cores", options.cores_total),
+                ("memory_limits_bytes", options.memory_total),
+            )
+            for direction, bound in zip(("minimum", "maximum"), bounds, strict=True)
+        },
         key("unneeded_nodes_count"): float(len(plan.unneeded)),
-        **{key("unremovable_nodes_count", reason=reason): float(count) for reason, count in sorted(Counter(
-            verdict.reason.code.value for verdict in plan.unremovable).items())},
+        **{
+            key("unremovable_nodes_count", reason=reason): float(count)
+            for reason, count in sorted(Counter(verdict.reason.code.value for verdict in plan.unremovable).items())
+        },
         key("scale_down_in_cooldown"): float(any(_waits(each) for each in (*plan.notes, plan.paused))),
         key("pending_node_deletions"): float(health.removing),
         **_last(plan, before),
@@ -49,8 +63,10 @@ def _waiting(plan: Plan) -> dict[str, int]:
     """unschedulable: all that the scheduler refused, those that are being helped included, as upstream counts them."""
     helped = sum(len(up.pods) for up in plan.scale_ups) + len(plan.fits_existing)
     unseen = sum(len(one.pods) for one in plan.ignored if one.reason.code is Code.NOT_YET_SEEN)
-    return {"unschedulable": sum(len(verdict.pods) for verdict in plan.unschedulable) + helped,
-            "scheduler_unprocessed": unseen}
+    return {
+        "unschedulable": sum(len(verdict.pods) for verdict in plan.unschedulable) + helped,
+        "scheduler_unprocessed": unseen,
+    }
 
 
 def _most_nodes(plan: Plan, options: Options) -> int:
@@ -79,8 +95,11 @@ def _of_group(group: GroupVerdict) -> dict[str, float]:
         key("node_group_max_count", node_group=name): float(group.max),
         key("node_group_target_count", node_group=name): float(group.target),
         key("node_group_healthiness", node_group=name): float(group.healthy),
-        **({key("node_group_backoff_status", node_group=name, reason=_cause(group.backoff)): 1.0}
-           if group.backoff else {}),
+        **(
+            {key("node_group_backoff_status", node_group=name, reason=_cause(group.backoff)): 1.0}
+            if group.backoff
+            else {}
+        ),
     }
 
 

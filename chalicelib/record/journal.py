@@ -82,21 +82,29 @@ def of_outcome(operation: Operation, outcome: Done | Failed, now: float) -> Jour
         facts |= {"class": outcome.cls, "message": outcome.message}
         if outcome.code:
             facts["code"] = outcome.code
-    return JournalEntry(at=now, kind=OPERATION, plan=operation.plan, operation=operation.id, group=operation.group,
-                        facts=facts)
+    return JournalEntry(
+        at=now, kind=OPERATION, plan=operation.plan, operation=operation.id, group=operation.group, facts=facts
+    )
 
 
 def failing(failure: PassFailure, now: float) -> JournalEntry:
     """The entry of the first of several passes in a row that failed."""
-    return JournalEntry(at=now, kind=PASS, facts={
-        "state": "failing", "class": failure.cls, "message": failure.message})
+    return JournalEntry(at=now, kind=PASS, facts={"state": "failing", "class": failure.cls, "message": failure.message})
 
 
 def recovered(failure: PassFailure, began: float, now: float) -> JournalEntry:
     """The entry of the first pass that succeeded again; began: its instant (epoch seconds)."""
-    return JournalEntry(at=now, kind=PASS, facts={
-        "state": "recovered", "class": failure.cls, "since": format_time(failure.since), "failures": failure.count,
-        "seconds": round(max(0.0, began - failure.since), 1)})
+    return JournalEntry(
+        at=now,
+        kind=PASS,
+        facts={
+            "state": "recovered",
+            "class": failure.cls,
+            "since": format_time(failure.since),
+            "failures": failure.count,
+            "seconds": round(max(0.0, began - failure.since), 1),
+        },
+    )
 
 
 def append_if_new(journal: Journal, plan: Plan, last: str) -> str:
@@ -125,8 +133,10 @@ def decision(plan: Plan) -> str:
         plan.paused.code if plan.paused else "",
         plan.unneeded,
         [(verdict.node, *_kept_for(verdict)) for verdict in plan.unremovable],
-        [(group.group, group.min, group.max, group.target, group.skipped.code if group.skipped else "")
-         for group in plan.groups],
+        [
+            (group.group, group.min, group.max, group.target, group.skipped.code if group.skipped else "")
+            for group in plan.groups
+        ],
         [(gap.kind, gap.name) for gap in plan.gaps],
         [note.code for note in plan.notes],
         *([_asked(plan)] if plan.rules or plan.headroom else ()),
@@ -146,8 +156,10 @@ def _asked(plan: Plan) -> list[object]:
     """Rules and headroom. Without them a decision's digest is what it was before there were any."""
     return [
         [(up.group, up.rules, up.headroom) for up in plan.scale_ups],
-        [(rule.source, rule.rule, rule.pool, rule.nodes, rule.reason.code if rule.reason else "")
-         for rule in plan.rules],
+        [
+            (rule.source, rule.rule, rule.pool, rule.nodes, rule.reason.code if rule.reason else "")
+            for rule in plan.rules
+        ],
         [(each.name, each.wanted, each.held, each.added) for each in plan.headroom],
     ]
 

@@ -10,11 +10,17 @@ from __future__ import annotations
 from chalicelib.model.policy import Metrics
 from chalicelib.record.metrics import Values, key, parts
 
-SERIES = ("errors_total", "failed_operations_total", "failed_scale_ups_total", "scaled_down_nodes_total",
-          "scaled_up_nodes_total", "unschedulable_pods_count")
+SERIES = (
+    "errors_total",
+    "failed_operations_total",
+    "failed_scale_ups_total",
+    "scaled_down_nodes_total",
+    "scaled_up_nodes_total",
+    "unschedulable_pods_count",
+)
 """The names, each of which is one series per cluster: the sum over its labels."""
 
-_ONLY = {"unschedulable_pods_count": {"type": "unschedulable"}}     # not those that the scheduler has not seen yet
+_ONLY = {"unschedulable_pods_count": {"type": "unschedulable"}}  # not those that the scheduler has not seen yet
 
 
 def chosen(values: Values, metrics: Metrics) -> Values:

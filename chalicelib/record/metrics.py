@@ -29,7 +29,7 @@ GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 CLUSTER, GROUP = "cluster", "node_group"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Upper bounds of the histogram in seconds; a function lives 120 at most."""
-_PER_LINE = 100     # metrics in one line of CloudWatch's format, at most
+_PER_LINE = 100  # metrics in one line of CloudWatch's format, at most
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -70,8 +70,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("scaled_down_nodes_total", COUNTER, "Nodes removed, by why they could go.", ("reason",)),
     Metric("evicted_pods_total", COUNTER, "Evictions, by what came of them.", ("eviction_result",)),
     Metric("old_unregistered_nodes_removed_count", COUNTER, "Instances removed that never became nodes."),
-    Metric("skipped_scale_events_count", COUNTER, "Scalings held back by a cluster-wide limit.",
-           ("direction", "reason")),
+    Metric(
+        "skipped_scale_events_count", COUNTER, "Scalings held back by a cluster-wide limit.", ("direction", "reason")
+    ),
 )
 BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 
@@ -124,18 +125,28 @@ def _provider(now: float) -> AmazonCloudWatchEMFProvider:
     from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
     provider = AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
-    provider.service = ""       # else the environment's would be one more dimension
+    provider.service = ""  # else the environment's would be one more dimension
     provider.timestamp = int(now * 1000)
     return provider
 
 
-def _line(provider: AmazonCloudWatchEMFProvider, dimensions: dict[str, str], named: Mapping[str, float],
-          fields: Mapping[str, str]) -> str:
+def _line(
+    provider: AmazonCloudWatchEMFProvider,
+    dimensions: dict[str, str],
+    named: Mapping[str, float],
+    fields: Mapping[str, str],
+) -> str:
     metrics = {PREFIX + name: {"Unit": _unit(name), "Value": value} for name, value in named.items()}
     metadata = {name: value for name, value in fields.items() if name not in dimensions}
     return msgspec.json.encode(provider.serialize_metric_set(metrics, dimensions, metadata)).decode()
 
 
 def _unit(name: str) -> str:
-    return next((unit for end, unit in (("_seconds", "Seconds"), ("_bytes", "Bytes"), ("last_activity", "Seconds"))
-                 if name.endswith(end)), "Count")
+    return next(
+        (
+            unit
+            for end, unit in (("_seconds", "Seconds"), ("_bytes", "Bytes"), ("last_activity", "Seconds"))
+            if name.endswith(end)
+        ),
+        "Count",
+    )

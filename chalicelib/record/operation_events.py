@@ -43,8 +43,12 @@ class Step(msgspec.Struct, frozen=True):
 
 def of_end(ending: Ending) -> list[Event]:
     """Every event of an operation's end."""
-    return [event for fact, kind, outcome, tell in ENDS
-            if ending.operation.kind is kind and isinstance(ending.outcome, outcome) for event in tell(fact, ending)]
+    return [
+        event
+        for fact, kind, outcome, tell in ENDS
+        if ending.operation.kind is kind and isinstance(ending.outcome, outcome)
+        for event in tell(fact, ending)
+    ]
 
 
 def of_step(step: Step) -> list[Event]:
@@ -90,8 +94,11 @@ def _removed(fact: str, end: Ending) -> list[Event]:
     for target in end.operation.targets:
         if kept(end.outcome, target.node):
             continue
-        reason, words = (("ScaleDown", f"Scale-down: node {target.node} removed with drain") if target.evict else
-                         ("ScaleDownEmpty", f"Scale-down: empty node {target.node} removed"))
+        reason, words = (
+            ("ScaleDown", f"Scale-down: node {target.node} removed with drain")
+            if target.evict
+            else ("ScaleDownEmpty", f"Scale-down: empty node {target.node} removed")
+        )
         events += about_status(f"{fact}, {'drained' if target.evict else 'empty'}", end.options, reason, words)
     return events
 
@@ -102,8 +109,11 @@ def _left(fact: str, end: Ending) -> list[Event]:
     for target in end.operation.targets:
         why = kept(end.outcome, target.node)
         failed = "failed to drain and delete node" if target.evict else "failed to delete empty node"
-        events.append(about_node(f"{fact}: kept", target.node, "ScaleDownFailed", f"{failed}: {why}", type_=WARNING)
-                      if why else about_node(fact, target.node, "ScaleDown", REMOVED))
+        events.append(
+            about_node(f"{fact}: kept", target.node, "ScaleDownFailed", f"{failed}: {why}", type_=WARNING)
+            if why
+            else about_node(fact, target.node, "ScaleDown", REMOVED)
+        )
     return events
 
 
@@ -118,14 +128,27 @@ def _not_reverted(fact: str, end: Ending) -> list[Event]:
 
 
 def _discarded(fact: str, end: Ending) -> list[Event]:
-    return [event for target in end.operation.targets for event in about_status(
-        fact, end.options, "DeleteUnregistered", f"Removed unregistered node {target.instance}")]
+    return [
+        event
+        for target in end.operation.targets
+        for event in about_status(
+            fact, end.options, "DeleteUnregistered", f"Removed unregistered node {target.instance}"
+        )
+    ]
 
 
 def _not_discarded(fact: str, end: Ending) -> list[Event]:
-    return [event for target in end.operation.targets for event in about_status(
-        fact, end.options, "DeleteUnregisteredFailed", f"Failed to remove node {target.instance}: {_error(end)}",
-        type_=WARNING)]
+    return [
+        event
+        for target in end.operation.targets
+        for event in about_status(
+            fact,
+            end.options,
+            "DeleteUnregisteredFailed",
+            f"Failed to remove node {target.instance}: {_error(end)}",
+            type_=WARNING,
+        )
+    ]
 
 
 def _error(end: Ending) -> str:
@@ -175,8 +198,9 @@ def _not_evicted(fact: str, step: Step) -> list[Event]:
     """A refusal is asked again every few seconds; it is told when the drain gives up, as upstream does."""
     if not step.gives_up:
         return []
-    return about_pods(fact, step.outcome.refused, "ScaleDownFailed", "failed to delete pod for ScaleDown",
-                      type_=WARNING)
+    return about_pods(
+        fact, step.outcome.refused, "ScaleDownFailed", "failed to delete pod for ScaleDown", type_=WARNING
+    )
 
 
 STEPS: tuple[tuple[str, Callable[[str, Step], list[Event]]], ...] = (

@@ -53,11 +53,18 @@ def not_triggered(verdict: PodVerdict, text: Callable[[Reason], str] = reason_te
 def _unhealthy(fact: str, seen: Seen) -> list[Event]:
     """state.md §4. A cluster without (ready) nodes is only a matter where it may not be grown from nothing."""
     health, stuck = seen.plan.health, not seen.options.scale_up_from_zero
-    words = next((words for holds, words in (
-        (not health.healthy, "Cluster is unhealthy"),
-        (stuck and health.registered == 0, "Cluster has no nodes."),
-        (stuck and health.ready == 0, "Cluster has no ready nodes."),
-    ) if holds), "")
+    words = next(
+        (
+            words
+            for holds, words in (
+                (not health.healthy, "Cluster is unhealthy"),
+                (stuck and health.registered == 0, "Cluster has no nodes."),
+                (stuck and health.ready == 0, "Cluster has no ready nodes."),
+            )
+            if holds
+        ),
+        "",
+    )
     return about_status(fact, seen.options, "ClusterUnhealthy", words, type_=WARNING) if words else []
 
 
@@ -73,25 +80,49 @@ def _full(fact: str, seen: Seen) -> list[Event]:
 def _growing(fact: str, seen: Seen) -> list[Event]:
     """For each scale-up whose operation was saved: it begins."""
     most = {up.group: up.max for up in seen.plan.scale_ups}
-    return [event for operation in seen.plan.operations if operation.kind is Kind.GROW
-            for event in about_status(fact, seen.options, "ScaledUpGroup",
-                                      f"Scale-up: setting group {operation.group} size to " + sizes(
-                                          operation.from_size, operation.to_size, most.get(operation.group)))]
+    return [
+        event
+        for operation in seen.plan.operations
+        if operation.kind is Kind.GROW
+        for event in about_status(
+            fact,
+            seen.options,
+            "ScaledUpGroup",
+            f"Scale-up: setting group {operation.group} size to "
+            + sizes(operation.from_size, operation.to_size, most.get(operation.group)),
+        )
+    ]
 
 
 def _removing(fact: str, seen: Seen, *, occupied: bool) -> list[Event]:
     """For each removal whose operation was saved: it begins."""
-    begun = {target.node for operation in seen.plan.operations if operation.kind is Kind.REMOVE
-             for target in operation.targets}
+    begun = {
+        target.node
+        for operation in seen.plan.operations
+        if operation.kind is Kind.REMOVE
+        for target in operation.targets
+    }
     removals = [one for one in seen.plan.removals if one.node in begun and bool(one.evict) is occupied][:PODS_TOLD]
     if not occupied:
-        return [event for one in removals for event in about_status(
-            fact, seen.options, "ScaleDownEmpty", f'Scale-down: removing empty node "{one.node}"')]
+        return [
+            event
+            for one in removals
+            for event in about_status(
+                fact, seen.options, "ScaleDownEmpty", f'Scale-down: removing empty node "{one.node}"'
+            )
+        ]
     used = utilization(seen.snapshot, {one.node for one in removals}) if removals else {}
-    return [event for one in removals for event in about_status(
-        fact, seen.options, "ScaleDown",
-        f"Scale-down: removing node {one.node}, utilization: {{{used.get(one.node, '')}}}, "
-        f"pods to reschedule: {','.join(one.evict)}")]
+    return [
+        event
+        for one in removals
+        for event in about_status(
+            fact,
+            seen.options,
+            "ScaleDown",
+            f"Scale-down: removing node {one.node}, utilization: {{{used.get(one.node, '')}}}, "
+            f"pods to reschedule: {','.join(one.evict)}",
+        )
+    ]
 
 
 def utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
@@ -107,13 +138,18 @@ def utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
 
 
 def _shares(node: Node, asked: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {asked[name] / room:.0%}" for name in (CPU, MEMORY)
-                     if (room := node.allocatable.get(name, 0)) > 0)
+    return ", ".join(
+        f"{name} {asked[name] / room:.0%}" for name in (CPU, MEMORY) if (room := node.allocatable.get(name, 0)) > 0
+    )
 
 
 def _repairs(fact: str, seen: Seen, code: Code, reason: str, words: Callable[[Repair, Seen], str]) -> list[Event]:
-    return [event for repair in seen.plan.repairs if repair.reason.code is code
-            for event in about_status(fact, seen.options, reason, words(repair, seen), type_=WARNING)]
+    return [
+        event
+        for repair in seen.plan.repairs
+        if repair.reason.code is code
+        for event in about_status(fact, seen.options, reason, words(repair, seen), type_=WARNING)
+    ]
 
 
 def _timed_out(fact: str, seen: Seen) -> list[Event]:
@@ -133,14 +169,18 @@ def _not_created(fact: str, seen: Seen) -> list[Event]:
 def _errors(repair: Repair, seen: Seen) -> str:
     del seen
     error, detail = (str(repair.reason.params.get(name, "")) for name in ("error", "detail"))
-    return (f"Failed adding {max(1, len(repair.instances))} nodes to group {repair.group} due to "
-            f"{error or 'Unknown'}; source errors: {detail or 'none given'}")
+    return (
+        f"Failed adding {max(1, len(repair.instances))} nodes to group {repair.group} due to "
+        f"{error or 'Unknown'}; source errors: {detail or 'none given'}"
+    )
 
 
 def _cleaned(fact: str, seen: Seen) -> list[Event]:
-    return [about_node(fact, mark.node, "ClusterAutoscalerCleanup",
-                       f"removed {TO_BE_DELETED} taint from node {mark.node}")
-            for mark in seen.marks if mark.action == "cleanup"]
+    return [
+        about_node(fact, mark.node, "ClusterAutoscalerCleanup", f"removed {TO_BE_DELETED} taint from node {mark.node}")
+        for mark in seen.marks
+        if mark.action == "cleanup"
+    ]
 
 
 _PRIORITIES = {
@@ -153,16 +193,29 @@ _PRIORITIES = {
 def _priorities(fact: str, seen: Seen) -> list[Event]:
     """On the ConfigMap of the priority expander (scale-up.md §8); each group that no rule matches is a fact of its
     own."""
-    return [Event(f"{fact} {note.params.get('group', '')}".rstrip(), "ConfigMap", CONFIG_MAP, _PRIORITIES[note.code],
-                  reason_text.sentence(note), WARNING, seen.options.namespace)
-            for note in seen.plan.notes if note.code in _PRIORITIES]
+    return [
+        Event(
+            f"{fact} {note.params.get('group', '')}".rstrip(),
+            "ConfigMap",
+            CONFIG_MAP,
+            _PRIORITIES[note.code],
+            reason_text.sentence(note),
+            WARNING,
+            seen.options.namespace,
+        )
+        for note in seen.plan.notes
+        if note.code in _PRIORITIES
+    ]
 
 
 def _not_helped(fact: str, seen: Seen) -> list[Event]:
     """Pods for which nothing is bought, with upstream's words; those that fit on a node that exists need none."""
     uids = {pod.key: pod.uid for pod in seen.snapshot.pods if not pod.node}
-    return [event for verdict in seen.plan.unschedulable for event in about_pods(
-        fact, verdict.pods, "NotTriggerScaleUp", not_triggered(verdict), uids=uids)]
+    return [
+        event
+        for verdict in seen.plan.unschedulable
+        for event in about_pods(fact, verdict.pods, "NotTriggerScaleUp", not_triggered(verdict), uids=uids)
+    ]
 
 
 FACTS: tuple[tuple[str, Callable[[str, Seen], list[Event]]], ...] = (

@@ -64,8 +64,16 @@ class Told(msgspec.Struct, frozen=True):
     trouble: tuple[str, ...] = ()
 
 
-def record_plan(plan: Plan, snapshot: Snapshot, recorder: Recorder, before: Left, last: str, *,
-                seconds: Mapping[str, float], marks: Sequence[Mark] = ()) -> Told:
+def record_plan(
+    plan: Plan,
+    snapshot: Snapshot,
+    recorder: Recorder,
+    before: Left,
+    last: str,
+    *,
+    seconds: Mapping[str, float],
+    marks: Sequence[Mark] = (),
+) -> Told:
     """Tell a decision. before, last: what the last pass left, and the digest of its decision. seconds: how long the
     parts of the pass took, by metrics' names of functions. marks: taints outside of operations that were written.
 
@@ -92,8 +100,9 @@ def record_plan(plan: Plan, snapshot: Snapshot, recorder: Recorder, before: Left
     return Told(msgspec.structs.replace(left, told=told), decision, tuple(trouble))
 
 
-def record_failure(cluster: str, error: BaseException, recorder: Recorder, before: Left,
-                   seconds: Mapping[str, float]) -> Left:
+def record_failure(
+    cluster: str, error: BaseException, recorder: Recorder, before: Left, seconds: Mapping[str, float]
+) -> Left:
     """Tell that a pass failed: an error of its type is counted. What is left for the next pass."""
     grown = counters.of_error(error)
     _emit(cluster, grown | _durations(seconds), recorder, recorder.clock(), {"error": type(error).__name__})
@@ -107,8 +116,14 @@ def record_step(step: operation_events.Step, recorder: Recorder) -> str:
     return _entered(operation.cluster, grown, operation_events.of_step(step), recorder)
 
 
-def record_outcome(operation: Operation, outcome: Done | Failed, recorder: Recorder, *, largest: int | None = None,
-                   unready: frozenset[str] = frozenset()) -> str:
+def record_outcome(
+    operation: Operation,
+    outcome: Done | Failed,
+    recorder: Recorder,
+    *,
+    largest: int | None = None,
+    unready: frozenset[str] = frozenset(),
+) -> str:
     """Tell the end of an operation, in its final state. largest: the group's maximum, if known. unready: nodes that
     were not ready when their removal was planned. Answer as above. Raises StoreError."""
     now, grown = recorder.clock(), counters.of_end(operation, outcome, unready)
@@ -133,8 +148,9 @@ def _measured(plan: Plan, snapshot: Snapshot, recorder: Recorder, before: Left, 
 
 def _unready(plan: Plan, snapshot: Snapshot, options: Options) -> dict[str, float]:
     """Nodes that this pass removes although they are not ready, for the executor, who sees only that they go."""
-    leaving = {target.node for operation in plan.operations if operation.kind is Kind.REMOVE
-               for target in operation.targets}
+    leaving = {
+        target.node for operation in plan.operations if operation.kind is Kind.REMOVE for target in operation.targets
+    }
     return {node.name: plan.at for node in snapshot.nodes if node.name in leaving and not is_ready(node, options)}
 
 

@@ -33,26 +33,51 @@ def objects_refused(fact: str, seen: Seen) -> list[Event]:
             key = str(note.params.get("object", ""))
             why[key] = why.get(key) or str(note.params.get("detail", ""))
     words = "refused as a whole (a good version before it stays in force)"
-    return [event for key, detail in sorted(why.items())
-            for event in _on_object(f"{fact} {detail}", key, seen, Code.RULE_OBJECT_INVALID.value,
-                                    f"{words}: {detail}", WARNING)]
+    return [
+        event
+        for key, detail in sorted(why.items())
+        for event in _on_object(
+            f"{fact} {detail}", key, seen, Code.RULE_OBJECT_INVALID.value, f"{words}: {detail}", WARNING
+        )
+    ]
 
 
 def objects_warned(fact: str, seen: Seen) -> list[Event]:
     """Objects that are obeyed, but for something that is passed over."""
-    return [event for each in seen.snapshot.rule_objects or () if each.warnings and not each.problems
-            for event in _on_object(f"{fact} {'; '.join(each.warnings)}", each.key, seen,
-                                    "HorizontalNodeAutoscalerWarning", "; ".join(each.warnings), WARNING, lasting=True)]
+    return [
+        event
+        for each in seen.snapshot.rule_objects or ()
+        if each.warnings and not each.problems
+        for event in _on_object(
+            f"{fact} {'; '.join(each.warnings)}",
+            each.key,
+            seen,
+            "HorizontalNodeAutoscalerWarning",
+            "; ".join(each.warnings),
+            WARNING,
+            lasting=True,
+        )
+    ]
 
 
 def scaled_up(fact: str, seen: Seen) -> list[Event]:
     """Rules that add nodes, once the operations are saved."""
     saved = {operation.group for operation in seen.plan.operations if operation.kind is Kind.GROW}
     at_work = {rule for up in seen.plan.scale_ups if up.group in saved for rule in up.rules}
-    return [event for verdict in seen.plan.rules if verdict.nodes > 0 and {verdict.rule, _key(verdict)} & at_work
-            for event in _about(f"{fact} {verdict.nodes}", verdict, seen, "RuleScaledUp",
-                                f"Rule {verdict.rule}: adding {verdict.nodes} node{'' if verdict.nodes == 1 else 's'} "
-                                f"to pool {verdict.pool}{_cause(verdict)}", NORMAL)]
+    return [
+        event
+        for verdict in seen.plan.rules
+        if verdict.nodes > 0 and {verdict.rule, _key(verdict)} & at_work
+        for event in _about(
+            f"{fact} {verdict.nodes}",
+            verdict,
+            seen,
+            "RuleScaledUp",
+            f"Rule {verdict.rule}: adding {verdict.nodes} node{'' if verdict.nodes == 1 else 's'} "
+            f"to pool {verdict.pool}{_cause(verdict)}",
+            NORMAL,
+        )
+    ]
 
 
 def expired(fact: str, seen: Seen) -> list[Event]:
@@ -67,43 +92,74 @@ def unusable(fact: str, seen: Seen) -> list[Event]:
 
 def avoid_taint(fact: str, seen: Seen) -> list[Event]:
     """A10: once for each node."""
-    return [about_node(fact, str(note.params.get("node", "")), note.code.value, text.sentence(note), type_=WARNING,
-                       lasting=True) for note in seen.plan.notes if note.code is Code.AVOID_TAINT]
+    return [
+        about_node(
+            fact, str(note.params.get("node", "")), note.code.value, text.sentence(note), type_=WARNING, lasting=True
+        )
+        for note in seen.plan.notes
+        if note.code is Code.AVOID_TAINT
+    ]
 
 
 def avoid_annotation(fact: str, seen: Seen) -> list[Event]:
     """A10: once for each pod."""
     found = {str(note.params.get("pod", "")): note for note in seen.plan.notes if note.code is Code.AVOID_ANNOTATION}
     uids = {pod.key: pod.uid for pod in seen.snapshot.pods if pod.key in found} if found else {}
-    return [event for key, note in found.items()
-            for event in about_pods(fact, (key,), note.code.value, text.sentence(note), type_=WARNING, uids=uids,
-                                    lasting=True)]
+    return [
+        event
+        for key, note in found.items()
+        for event in about_pods(
+            fact, (key,), note.code.value, text.sentence(note), type_=WARNING, uids=uids, lasting=True
+        )
+    ]
 
 
 def _stopped(fact: str, seen: Seen, codes: Mapping[Code, str]) -> list[Event]:
-    return [event for verdict in seen.plan.rules if verdict.reason is not None and verdict.reason.code in codes
-            for event in _about(f"{fact} {text.sentence(verdict.reason)}", verdict, seen,
-                                codes[verdict.reason.code],
-                                f"Rule {verdict.rule}{f', pool {verdict.pool}' if verdict.pool else ''}: "
-                                f"{text.sentence(verdict.reason)}", WARNING)]
+    return [
+        event
+        for verdict in seen.plan.rules
+        if verdict.reason is not None and verdict.reason.code in codes
+        for event in _about(
+            f"{fact} {text.sentence(verdict.reason)}",
+            verdict,
+            seen,
+            codes[verdict.reason.code],
+            f"Rule {verdict.rule}{f', pool {verdict.pool}' if verdict.pool else ''}: {text.sentence(verdict.reason)}",
+            WARNING,
+        )
+    ]
 
 
 def _about(fact: str, verdict: RuleVerdict, seen: Seen, reason: str, message: str, type_: str) -> list[Event]:
     """fact: made one of its own for the rule, the pool and the occurrence, so that none hides another."""
     fact = " ".join((fact, _key(verdict), verdict.pool, str(int(verdict.due))))
     return (_on_object(fact, verdict.source, seen, reason, message, type_) if verdict.source else []) or about_status(
-        fact, seen.options, reason, message, type_=type_)
+        fact, seen.options, reason, message, type_=type_
+    )
 
 
-def _on_object(fact: str, key: str, seen: Seen, reason: str, message: str, type_: str, *,
-               lasting: bool = False) -> list[Event]:
+def _on_object(
+    fact: str, key: str, seen: Seen, reason: str, message: str, type_: str, *, lasting: bool = False
+) -> list[Event]:
     """None for an object that was not seen in this pass, or whose uid is not known: `kubectl describe` would not show
     it."""
     found = _seen(key, seen)
     if found is None or not found.uid:
         return []
-    return [Event(fact, KIND, found.name, reason, message, type_, found.namespace, found.uid,
-                  api_version=f"{GROUP}/{VERSION}", lasting=lasting)]
+    return [
+        Event(
+            fact,
+            KIND,
+            found.name,
+            reason,
+            message,
+            type_,
+            found.namespace,
+            found.uid,
+            api_version=f"{GROUP}/{VERSION}",
+            lasting=lasting,
+        )
+    ]
 
 
 def _seen(key: str, seen: Seen) -> RuleObject | None:

@@ -40,8 +40,9 @@ class Pinboard(Protocol):
     def find(self, namespace: str, name: str) -> ConfigMap:
         """As it is; raises Missing."""
 
-    def change(self, namespace: str, name: str, found: ConfigMap, data: dict[str, str],
-               annotations: dict[str, str]) -> None:
+    def change(
+        self, namespace: str, name: str, found: ConfigMap, data: dict[str, str], annotations: dict[str, str]
+    ) -> None:
         """Set these keys; raises Conflict, Missing."""
 
 
@@ -59,7 +60,7 @@ def publish(plan: Plan, options: Options, before: Published, board: Pinboard) ->
         data, annotations = {KEY: text}, {ANNOTATION: long_time(plan.at)}
         try:
             board.change(*place, found, data, annotations)
-        except (Conflict, Missing):     # changed or deleted by somebody else just now: look again
+        except (Conflict, Missing):  # changed or deleted by somebody else just now: look again
             if attempt == _TRIES:
                 raise
         else:
@@ -69,9 +70,11 @@ def publish(plan: Plan, options: Options, before: Published, board: Pinboard) ->
 
 def how_to_make(options: Options) -> str:
     """What a person is to do where the ConfigMap is not there."""
-    return (f"ConfigMap {options.namespace}/{options.status_config_map_name} is not there, so no status is written: "
-            "apply infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: "
-            "false in the policy")
+    return (
+        f"ConfigMap {options.namespace}/{options.status_config_map_name} is not there, so no status is written: "
+        "apply infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: "
+        "false in the policy"
+    )
 
 
 def document(plan: Plan, before: Document) -> Document:
@@ -83,8 +86,10 @@ def document(plan: Plan, before: Document) -> Document:
     def part(old: Document, section: str, status: str, **fields: Any) -> Document:
         was = _at(old, section)
         since = was.get("lastTransitionTime") if was.get("status") == status else None
-        times = {"lastProbeTime": format_time(plan.at),
-                 "lastTransitionTime": str(since) if since else format_time(plan.at)}
+        times = {
+            "lastProbeTime": format_time(plan.at),
+            "lastTransitionTime": str(since) if since else format_time(plan.at),
+        }
         return {"status": status, **fields, **times}
 
     return {
@@ -95,8 +100,9 @@ def document(plan: Plan, before: Document) -> Document:
             "scaleUp": part(wide, "scaleUp", "InProgress" if growing else "NoActivity"),
             "scaleDown": part(wide, "scaleDown", candidates, **count),
         },
-        "nodeGroups": [_group(group, groups.get(group.group, {}), part)
-                       for group in sorted(plan.groups, key=lambda one: one.group)],
+        "nodeGroups": [
+            _group(group, groups.get(group.group, {}), part) for group in sorted(plan.groups, key=lambda one: one.group)
+        ],
     }
 
 
@@ -105,8 +111,15 @@ def _group(group: GroupVerdict, old: Document, part: Callable[..., Document]) ->
     candidates, count = _candidates(group.candidates)
     return {
         "name": group.group,
-        "health": part(old, "health", _healthy(well=group.healthy), nodeCounts=_counts(_health_of(group)),
-                       cloudProviderTarget=group.target, minSize=group.min, maxSize=group.max),
+        "health": part(
+            old,
+            "health",
+            _healthy(well=group.healthy),
+            nodeCounts=_counts(_health_of(group)),
+            cloudProviderTarget=group.target,
+            minSize=group.min,
+            maxSize=group.max,
+        ),
         "scaleUp": part(old, "scaleUp", status, **more),
         "scaleDown": part(old, "scaleDown", candidates, **count),
     }
@@ -115,7 +128,10 @@ def _group(group: GroupVerdict, old: Document, part: Callable[..., Document]) ->
 def _growth(group: GroupVerdict) -> tuple[str, Document]:
     """state.md §10: InProgress, then Unhealthy, then Backoff, then NoActivity."""
     states: tuple[tuple[bool, str], ...] = (
-        (group.in_progress, "InProgress"), (not group.healthy, "Unhealthy"), (group.backoff is not None, "Backoff"))
+        (group.in_progress, "InProgress"),
+        (not group.healthy, "Unhealthy"),
+        (group.backoff is not None, "Backoff"),
+    )
     status = next((word for holds, word in states if holds), "NoActivity")
     if status != "Backoff" or group.backoff is None:
         return status, {}
@@ -139,9 +155,13 @@ def _healthy(*, well: bool) -> str:
 def _health_of(group: GroupVerdict) -> Health:
     counts = group.counts
     return Health(
-        registered=sum(counts.values()), ready=counts.get("ready", 0), unready=counts.get("unready", 0),
-        not_started=counts.get("notStarted", 0), suspended=counts.get("suspended", 0),
-        being_deleted=counts.get("beingDeleted", 0), unregistered=group.unregistered,
+        registered=sum(counts.values()),
+        ready=counts.get("ready", 0),
+        unready=counts.get("unready", 0),
+        not_started=counts.get("notStarted", 0),
+        suspended=counts.get("suspended", 0),
+        being_deleted=counts.get("beingDeleted", 0),
+        unregistered=group.unregistered,
         long_unregistered=group.long_unregistered,
     )
 
@@ -149,7 +169,9 @@ def _health_of(group: GroupVerdict) -> Health:
 def _counts(health: Health) -> Document:
     return {
         "registered": {
-            "total": health.registered, "ready": health.ready, "notStarted": health.not_started,
+            "total": health.registered,
+            "ready": health.ready,
+            "notStarted": health.not_started,
             "suspended": health.suspended,
             **({"beingDeleted": health.being_deleted} if health.being_deleted else {}),
             "unready": {"total": health.unready, "resourceUnready": health.resource_unready},
@@ -189,8 +211,11 @@ def digest(status: Document) -> str:
 
 def _timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _timeless(one) for name, one in value.items()
-                if name not in ("time", "lastProbeTime", "lastTransitionTime")}
+        return {
+            name: _timeless(one)
+            for name, one in value.items()
+            if name not in ("time", "lastProbeTime", "lastTransitionTime")
+        }
     return [_timeless(one) for one in value] if isinstance(value, list) else value
 
 

@@ -48,8 +48,9 @@ def read(text: str, name: str, version: int, deployment: Deployment = STRICT) ->
     from chalicelib.policy.admission import Admission
     from chalicelib.policy.load import load
 
-    policy, _warnings = load(text, place=f"policy {name}, version {version}",
-                             admission=Admission(deployment, cluster=name))
+    policy, _warnings = load(
+        text, place=f"policy {name}, version {version}", admission=Admission(deployment, cluster=name)
+    )
     return msgspec.structs.replace(policy, name=name, version=version)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from chalicelib.model.pass_footprint import Reading
 
 _PROCESS = Path("/proc/self")
-_SET_BACK = "5"         # proc(5), clear_refs: the peak becomes what is resident now
+_SET_BACK = "5"  # proc(5), clear_refs: the peak becomes what is resident now
 _KILOBYTES_PER_MB = 1024
 
 
@@ -26,7 +26,7 @@ class Gauge:
 
     def begin(self) -> None:
         """A pass begins."""
-        with contextlib.suppress(OSError):      # the mark stays, and the reading is less certain
+        with contextlib.suppress(OSError):  # the mark stays, and the reading is less certain
             (self._process / "clear_refs").write_text(_SET_BACK, "ascii")
         self._began = self._read().get("VmRSS", 0)
         self._least_ever = min(self._least_ever or self._began, self._began)
@@ -46,5 +46,8 @@ class Gauge:
         except OSError:
             return {}
         parts = (line.split() for line in lines)
-        return {part[0].rstrip(":"): int(part[1]) for part in parts
-                if len(part) == 3 and part[2] == "kB" and part[1].isdigit()}
+        return {
+            part[0].rstrip(":"): int(part[1])
+            for part in parts
+            if len(part) == 3 and part[2] == "kB" and part[1].isdigit()
+        }

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: What Lambda sets in every function's environment, and nothing else does.
 LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
-MEMORY_SIZE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"     # MB
+MEMORY_SIZE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # MB
 
 #: What the deployment sets where the event source has ReportBatchItemFailures (entry.py).
 BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
@@ -155,10 +155,21 @@ def build(
         def reader(*uses: str) -> ReadSecret:
             return ClusterSecrets(secret, policy.name, uses, deployment)
 
-        means = Means(connect=lambda access: to(access, reader("clusterapi", KUBECONFIG)), sleep=sleep, chance=chance,
-                      pacer=store.paces, shelf=store.shelf, deployment=deployment)
-        return tuple(provider for name, settings in sorted(policy.providers.items()) for provider in for_policy(
-            msgspec.structs.replace(policy, providers={name: settings}), cluster, reader(name), clock, means))
+        means = Means(
+            connect=lambda access: to(access, reader("clusterapi", KUBECONFIG)),
+            sleep=sleep,
+            chance=chance,
+            pacer=store.paces,
+            shelf=store.shelf,
+            deployment=deployment,
+        )
+        return tuple(
+            provider
+            for name, settings in sorted(policy.providers.items())
+            for provider in for_policy(
+                msgspec.structs.replace(policy, providers={name: settings}), cluster, reader(name), clock, means
+            )
+        )
 
     def loaded(text: str, name: str, version: int) -> Policy:
         return read(text, name, version, deployment)
@@ -178,8 +189,9 @@ def build(
         connect=connect or connected,
         providers=providers or registered,
         owner=owner or _new_owner,
-        doors=Doors(webhooks=webhooks, current=current, load=loaded, read_secret=read_secret, clock=clock,
-                    deployment=deployment),
+        doors=Doors(
+            webhooks=webhooks, current=current, load=loaded, read_secret=read_secret, clock=clock, deployment=deployment
+        ),
         deployment=deployment,
     )
 
@@ -195,8 +207,14 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
     sender = SqsSender.from_environment(environment)
     secrets = Secrets(SecretReader(), clock)
     store = Store(table, clock=clock, policy_table=environment.get(POLICY_TABLE, ""))
-    made = build(clock=clock, store=store, sender=sender, read_secret=secrets,
-                 deployment=deployment_of(environment), hosted=bool(environment.get(LAMBDA)))
+    made = build(
+        clock=clock,
+        store=store,
+        sender=sender,
+        read_secret=secrets,
+        deployment=deployment_of(environment),
+        hosted=bool(environment.get(LAMBDA)),
+    )
     return _sized(replace(made, batch_failures_reported=environment.get(BATCH_FAILURES, "") == REPORTED), environment)
 
 

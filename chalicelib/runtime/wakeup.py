@@ -28,7 +28,7 @@ def wake(policy: Policy, cause: Cause, rt: Runtime) -> bool:
             return False
         message = ReconcileMessage(cluster=policy.name, reason=cause.value, at=rt.clock() + window)
         rt.sender.send(RECONCILE, encode(message), whole_delay(window))
-    except OutscalerError:      # no message: an open window would swallow what comes next
+    except OutscalerError:  # no message: an open window would swallow what comes next
         take_back(policy.name, lambda: debounce.forget_wake(policy.name, by=by))
         raise
     return True

@@ -34,7 +34,7 @@ from chalicelib.runtime.log import logger
 from chalicelib.runtime.webhook_secret import Keys, read_keys
 
 KEPT_FOR = 60.0
-APART = 30.0        # seconds between two reads of one cluster's secret for proofs that did not fit
+APART = 30.0  # seconds between two reads of one cluster's secret for proofs that did not fit
 MAX_DOORS = 512
 MAX_POLICIES = 128
 
@@ -156,7 +156,7 @@ class Doors:
             try:
                 keys = self._read_keys(name, webhook, fresh=True)
             except SecretUnavailable:
-                return None     # the keys that are known stay
+                return None  # the keys that are known stay
             self._keys.put(name, webhook.version, now, keys)
             return Door(known=True, keys=keys) if keys != before else None
 

@@ -52,8 +52,11 @@ def read_keys(text: str, place: str) -> Keys:
         document = msgspec.json.decode(text, type=_Document)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "the webhook secret is JSON that cannot be read", _EXAMPLE) from None
-    keys = Keys(hmac=_values(document.hmac, f"{place}: hmac"), bearer=_values(document.bearer, f"{place}: bearer"),
-                body_signatures=document.body_signatures)
+    keys = Keys(
+        hmac=_values(document.hmac, f"{place}: hmac"),
+        bearer=_values(document.bearer, f"{place}: bearer"),
+        body_signatures=document.body_signatures,
+    )
     if not keys.hmac and not keys.bearer:
         raise BadInput(place, "the webhook secret holds neither hmac nor bearer", _EXAMPLE)
     return keys

@@ -39,9 +39,15 @@ def bounded(snapshot: Snapshot, policy: Policy, now: float) -> Snapshot:
     if not here:
         return snapshot
     shared = Counter(group.pool.id for group in snapshot.groups if group.pool is not None)
-    groups = tuple(_bounded(group, here, together=group.pool is not None and shared[group.pool.id] > 1,
-                            own=group.provider in policy.providers)
-                   for group in snapshot.groups)
+    groups = tuple(
+        _bounded(
+            group,
+            here,
+            together=group.pool is not None and shared[group.pool.id] > 1,
+            own=group.provider in policy.providers,
+        )
+        for group in snapshot.groups
+    )
     return msgspec.structs.replace(snapshot, groups=groups)
 
 
@@ -63,9 +69,13 @@ def _applied(policy: Policy, schedule: Schedule) -> Policy:
     if schedule.headroom is not None:
         policy = msgspec.structs.replace(policy, headroom=_replaced(policy.headroom, schedule))
     if schedule.min is not None or schedule.max is not None:
-        policy = msgspec.structs.replace(policy, node_groups=tuple(
-            _with_bounds(each, schedule) if not schedule.groups or each.id in schedule.groups else each
-            for each in policy.node_groups))
+        policy = msgspec.structs.replace(
+            policy,
+            node_groups=tuple(
+                _with_bounds(each, schedule) if not schedule.groups or each.id in schedule.groups else each
+                for each in policy.node_groups
+            ),
+        )
     return policy
 
 
@@ -116,8 +126,7 @@ def _bounded(group: NodeGroup, schedules: Iterable[Schedule], *, together: bool,
             least, most = _range((group.min, group.max), each, (read.min, read.max) if own else None)
             group = msgspec.structs.replace(group, min=least, max=most)
         if each.min is not None:
-            group = msgspec.structs.replace(
-                group, options=msgspec.structs.replace(group.options, enforce_min=True))
+            group = msgspec.structs.replace(group, options=msgspec.structs.replace(group.options, enforce_min=True))
     return group
 
 

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 from cronsim import CronSim, CronSimError
 
-_CHANGE = 3 * 3600.0    # longer than any zone's clock is put back by
-_FEW = 8                # occurrences that may lie behind one that is looked for, where a clock was put back
+_CHANGE = 3 * 3600.0  # longer than any zone's clock is put back by
+_FEW = 8  # occurrences that may lie behind one that is looked for, where a clock was put back
 
 
 class Times(msgspec.Struct, frozen=True):

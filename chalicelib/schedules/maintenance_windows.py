@@ -23,11 +23,11 @@ from chalicelib.model.policy import Window
 from chalicelib.model.reason import Code, Reason
 
 _YEAR = 366 * 86400.0
-_AMBIGUOUS = 3 * 3600.0     # longer than any zone's clock is put back by
-_STEPS = 400                # openings and closings, times windows, that are looked at before "not known"
-_MANY_STEPS = 3000          # the same where nothing waits for the answer
+_AMBIGUOUS = 3 * 3600.0  # longer than any zone's clock is put back by
+_STEPS = 400  # openings and closings, times windows, that are looked at before "not known"
+_MANY_STEPS = 3000  # the same where nothing waits for the answer
 _SAMPLE = 100
-_SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)     # the beginning of a leap year
+_SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)  # the beginning of a leap year
 
 
 def outside(windows: Sequence[Window], now: float) -> Reason | None:
@@ -95,8 +95,11 @@ def check_cron(cron: str) -> None:
         comes = next(CronSim(cron, _SOME_DAY), None)
     except (CronSimError, ValueError, AssertionError) as error:
         detail = str(error)
-        raise BadInput("", f"{cron[:60]!r} is not cron{f' ({detail[:60]})' if detail else ''}",
-                       'write minute, hour, day of the month, month, day of the week, like "0 22 * * 1-5"') from None
+        raise BadInput(
+            "",
+            f"{cron[:60]!r} is not cron{f' ({detail[:60]})' if detail else ''}",
+            'write minute, hour, day of the month, month, day of the week, like "0 22 * * 1-5"',
+        ) from None
     if comes is None:
         raise BadInput("", f"{cron[:60]!r} never comes", 'write a day that exists, like "0 22 * * 1-5"')
 
@@ -105,7 +108,7 @@ def check_zone(name: str) -> None:
     """Raises BadInput, without a place, for a time zone that the zone database does not have."""
     try:
         ZoneInfo(name)
-    except (KeyError, ValueError, OSError):     # OSError: a folder of zones, such as America
+    except (KeyError, ValueError, OSError):  # OSError: a folder of zones, such as America
         raise BadInput("", f"{name[:60]!r} is not a time zone", "write it like Europe/Zurich or UTC") from None
 
 

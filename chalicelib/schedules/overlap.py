@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from cronsim import CronSim
 
-_FIRST = date(2023, 12, 1)      # a month before 2024, a leap year: what is open by then
+_FIRST = date(2023, 12, 1)  # a month before 2024, a leap year: what is open by then
 _LAST = date(2025, 2, 1)
 _DAY = 86400.0
 _STEPS = 2000
@@ -40,11 +40,11 @@ def both_open(one: Span, other: Span) -> float | None:
     rare, dense = sorted((one, other), key=lambda span: len(starts(span.cron, span.time_zone)))
     known, length = starts(dense.cron, dense.time_zone), rare.duration
     many, before = len(known), dense.duration
-    for start in starts(rare.cron, rare.time_zone):     # in one loop: fifty dense crons have a thousand pairs
+    for start in starts(rare.cron, rare.time_zone):  # in one loop: fifty dense crons have a thousand pairs
         found = bisect_right(known, start - before)
         if found < many:
             after = known[found]
-        elif many < _STEPS:     # all of them are known
+        elif many < _STEPS:  # all of them are known
             break
         else:
             after = next(_openings(dense.cron, dense.time_zone, start - before), start + length)

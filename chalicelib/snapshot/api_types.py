@@ -16,14 +16,19 @@ from chalicelib.model.api_integers import Int32, Int64
 Quantity = str | int | float
 
 
-class Annotations(msgspec.Struct, gc=False, frozen=True, rename={
-    "safe_to_evict": "cluster-autoscaler.kubernetes.io/safe-to-evict",
-    "safe_local_volumes": "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
-    "daemonset_pod": "cluster-autoscaler.kubernetes.io/daemonset-pod",
-    "enable_ds_eviction": "cluster-autoscaler.kubernetes.io/enable-ds-eviction",
-    "scale_up_delay": "cluster-autoscaler.kubernetes.io/pod-scale-up-delay",
-    "mirror": "kubernetes.io/config.mirror",
-}):
+class Annotations(
+    msgspec.Struct,
+    gc=False,
+    frozen=True,
+    rename={
+        "safe_to_evict": "cluster-autoscaler.kubernetes.io/safe-to-evict",
+        "safe_local_volumes": "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+        "daemonset_pod": "cluster-autoscaler.kubernetes.io/daemonset-pod",
+        "enable_ds_eviction": "cluster-autoscaler.kubernetes.io/enable-ds-eviction",
+        "scale_up_delay": "cluster-autoscaler.kubernetes.io/pod-scale-up-delay",
+        "mirror": "kubernetes.io/config.mirror",
+    },
+):
     """The annotations of a pod that mean something to an autoscaler."""
 
     safe_to_evict: str = ""

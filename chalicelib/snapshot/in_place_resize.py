@@ -33,7 +33,8 @@ def _with(container: api_types.Container, held: dict[str, int]) -> api_types.Con
     needs = container.resources or api_types.Requirements()
     asked = {**_amounts(needs.limits), **_amounts(needs.requests)}
     requests: dict[str, api_types.Quantity] = {
-        name: f"{amount}m" if name == "cpu" else amount for name, amount in largest(asked, held).items()}
+        name: f"{amount}m" if name == "cpu" else amount for name, amount in largest(asked, held).items()
+    }
     return msgspec.structs.replace(container, resources=api_types.Requirements(requests=requests))
 
 

@@ -50,8 +50,11 @@ class Total(msgspec.Struct, frozen=True):
 
 def _selectors(cls: PodClass) -> list[Selector]:
     terms = (*cls.pod_affinity, *cls.pod_anti_affinity)
-    found = (*(term.selector for term in terms), *(term.namespace_selector for term in terms),
-             *(each.selector for each in (*cls.spread, *cls.preferred_spread)))
+    found = (
+        *(term.selector for term in terms),
+        *(term.namespace_selector for term in terms),
+        *(each.selector for each in (*cls.spread, *cls.preferred_spread)),
+    )
     return [each for each in found if each is not None]
 
 
@@ -87,15 +90,26 @@ PER_POD: tuple[Cap, ...] = (
     Cap("labels", 250, lambda cls: len(cls.labels), ("labels",), bars=True),
     Cap("node selector entries", 100, lambda cls: len(cls.node_selector), ("node_selector",)),
     Cap("node affinity terms", 100, lambda cls: len(_node_terms(cls)), _AFFINITY),
-    Cap("node affinity expressions", 500,
-        lambda cls: sum(len(each.expressions) + len(each.fields) for each in _node_terms(cls)), _AFFINITY),
-    Cap("node affinity values", 5_000,
+    Cap(
+        "node affinity expressions",
+        500,
+        lambda cls: sum(len(each.expressions) + len(each.fields) for each in _node_terms(cls)),
+        _AFFINITY,
+    ),
+    Cap(
+        "node affinity values",
+        5_000,
         lambda cls: sum(len(one.values) for each in _node_terms(cls) for one in (*each.expressions, *each.fields)),
-        _AFFINITY),
+        _AFFINITY,
+    ),
     Cap("pod affinity terms", 20, lambda cls: len(cls.pod_affinity), ("pod_affinity",)),
     Cap("pod anti-affinity terms", 20, lambda cls: len(cls.pod_anti_affinity), ("pod_anti_affinity",), bars=True),
-    Cap("topology spread constraints", 20, lambda cls: len(cls.spread) + len(cls.preferred_spread),
-        ("spread", "preferred_spread")),
+    Cap(
+        "topology spread constraints",
+        20,
+        lambda cls: len(cls.spread) + len(cls.preferred_spread),
+        ("spread", "preferred_spread"),
+    ),
     Cap("label selector expressions", 200, _expressions, _NEIGHBOURS, bars=True),
     Cap("label selector values", 1_000, _values, _NEIGHBOURS, bars=True),
     Cap("tolerations", 250, lambda cls: len(cls.tolerations), ("tolerations",)),
@@ -131,8 +145,12 @@ def _comparisons(classes: Sequence[PodClass]) -> Callable[[Hashable], int]:
         asked = _asked(rule.selector)
         tried = len(classes) if asked is None else sum(having[asked.key, value] for value in asked.values)
         spaces = rule.namespace_selector if isinstance(rule, PodAffinityTerm) else None
-        expressions = sum(1 + len(one.values) // 10 for each in (rule.selector, spaces) if each is not None
-                          for one in each.requirements)
+        expressions = sum(
+            1 + len(one.values) // 10
+            for each in (rule.selector, spaces)
+            if each is not None
+            for one in each.requirements
+        )
         return tried * max(1, expressions)
 
     return weigh
@@ -195,15 +213,20 @@ def _one(_: Hashable) -> int:
 
 
 def _beyond(
-    classes: Sequence[PodClass], uses: Sequence[frozenset[Hashable]], weights: Mapping[Hashable, int], most: int,
+    classes: Sequence[PodClass],
+    uses: Sequence[frozenset[Hashable]],
+    weights: Mapping[Hashable, int],
+    most: int,
 ) -> list[int]:
     """Which classes lose what they use, so that the rest uses no more than `most`."""
     mine: dict[str, list[int]] = {}
     for at, cls in enumerate(classes):
         if uses[at]:
             mine.setdefault(cls.namespace, []).append(at)
-    sums = {name: sum(weights[each] for each in frozenset[Hashable]().union(*(uses[at] for at in own)))
-            for name, own in mine.items()}
+    sums = {
+        name: sum(weights[each] for each in frozenset[Hashable]().union(*(uses[at] for at in own)))
+        for name, own in mine.items()
+    }
     level = _level(sorted(sums.values()), most)
     costs = {at: sum(weights[each] for each in uses[at]) for own in mine.values() for at in own}
     lost: list[int] = []

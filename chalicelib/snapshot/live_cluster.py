@@ -44,39 +44,79 @@ class Resource(msgspec.Struct, frozen=True):
 # pods from the store, because the cache ignores `limit` on many versions (ecosystem.md §4) and they are the many.
 RESOURCES: tuple[Resource, ...] = (
     Resource("Node", "", "nodes", "/api/v1/nodes", {"resourceVersion": "0"}, required=True),
-    Resource("Pod", "", "pods", "/api/v1/pods", {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
-             required=True),
-    Resource("DaemonSet", "apps", "daemonsets", "/apis/apps/v1/daemonsets",
-             weakens=("scale-up: DaemonSet pods on new nodes", *_CONTROLLERS)),
+    Resource(
+        "Pod",
+        "",
+        "pods",
+        "/api/v1/pods",
+        {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
+        required=True,
+    ),
+    Resource(
+        "DaemonSet",
+        "apps",
+        "daemonsets",
+        "/apis/apps/v1/daemonsets",
+        weakens=("scale-up: DaemonSet pods on new nodes", *_CONTROLLERS),
+    ),
     Resource("ReplicaSet", "apps", "replicasets", "/apis/apps/v1/replicasets", weakens=_CONTROLLERS),
     Resource("StatefulSet", "apps", "statefulsets", "/apis/apps/v1/statefulsets", weakens=_CONTROLLERS),
     Resource("Job", "batch", "jobs", "/apis/batch/v1/jobs", weakens=_CONTROLLERS),
-    Resource("ReplicationController", "", "replicationcontrollers", "/api/v1/replicationcontrollers",
-             weakens=_CONTROLLERS),
-    Resource("PodDisruptionBudget", "policy", "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets",
-             weakens=("BlockedByPod NotEnoughPdb",)),
+    Resource(
+        "ReplicationController", "", "replicationcontrollers", "/api/v1/replicationcontrollers", weakens=_CONTROLLERS
+    ),
+    Resource(
+        "PodDisruptionBudget",
+        "policy",
+        "poddisruptionbudgets",
+        "/apis/policy/v1/poddisruptionbudgets",
+        weakens=("BlockedByPod NotEnoughPdb",),
+    ),
     Resource("Namespace", "", "namespaces", "/api/v1/namespaces", weakens=("inter-pod affinity by namespaceSelector",)),
-    Resource("PersistentVolumeClaim", "", "persistentvolumeclaims", "/api/v1/persistentvolumeclaims",
-             weakens=("scale-up: pods with claims on volumes",)),
-    Resource("PersistentVolume", "", "persistentvolumes", "/api/v1/persistentvolumes",
-             weakens=("scale-up: pods with claims on volumes",)),
-    Resource("StorageClass", _STORAGE, "storageclasses", f"/apis/{_STORAGE}/v1/storageclasses",
-             weakens=("scale-up: pods with claims that are not bound yet",)),
+    Resource(
+        "PersistentVolumeClaim",
+        "",
+        "persistentvolumeclaims",
+        "/api/v1/persistentvolumeclaims",
+        weakens=("scale-up: pods with claims on volumes",),
+    ),
+    Resource(
+        "PersistentVolume",
+        "",
+        "persistentvolumes",
+        "/api/v1/persistentvolumes",
+        weakens=("scale-up: pods with claims on volumes",),
+    ),
+    Resource(
+        "StorageClass",
+        _STORAGE,
+        "storageclasses",
+        f"/apis/{_STORAGE}/v1/storageclasses",
+        weakens=("scale-up: pods with claims that are not bound yet",),
+    ),
     Resource("CSINode", _STORAGE, "csinodes", f"/apis/{_STORAGE}/v1/csinodes", weakens=("MaxVolumeCount",)),
     Resource("CSIDriver", _STORAGE, "csidrivers", f"/apis/{_STORAGE}/v1/csidrivers", weakens=("NotEnoughStorage",)),
-    Resource("CSIStorageCapacity", _STORAGE, "csistoragecapacities", f"/apis/{_STORAGE}/v1/csistoragecapacities",
-             weakens=("NotEnoughStorage",)),
+    Resource(
+        "CSIStorageCapacity",
+        _STORAGE,
+        "csistoragecapacities",
+        f"/apis/{_STORAGE}/v1/csistoragecapacities",
+        weakens=("NotEnoughStorage",),
+    ),
 )
 # Read where the policy says so (policy/horizontal.obeyed), in the one namespace that counts.
-RULE_OBJECTS = Resource(KIND, GROUP, PLURAL, horizontal_node_autoscalers.PATH, weakens=horizontal_node_autoscalers.WEAKENS)
+RULE_OBJECTS = Resource(
+    KIND, GROUP, PLURAL, horizontal_node_autoscalers.PATH, weakens=horizontal_node_autoscalers.WEAKENS
+)
 # The one object that is read by name: what the priority expander is told, if anything.
 PRIORITY_CONFIG = f"/api/v1/namespaces/{{}}/configmaps/{PRIORITIES}"
 
 Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[Gap, ...]]]
 
 
-def take(cluster: str, kube: Cluster, observe: Observe, now: float, *, namespace: str = NAMESPACE,
-         rules: bool = False) -> Snapshot:
+def take(
+    cluster: str, kube: Cluster, observe: Observe, now: float, *, namespace: str = NAMESPACE, rules: bool = False
+) -> Snapshot:
     """Read everything in the table and the priority expander's ConfigMap, then the node groups.
 
     rules: HorizontalNodeAutoscalers count, and are read too; else there are none (which is not "not read": the last
@@ -114,7 +154,7 @@ def _fold_rules(pages: Iterable[Page], folder: Folder) -> None:
             if page.first:
                 folder.forget(KIND)
             folder.feed(page.body, RULE_OBJECTS.path, KIND)
-        folder.none_of(KIND)    # no page: nobody wants them, and there are none
+        folder.none_of(KIND)  # no page: nobody wants them, and there are none
     except Missing:
         folder.forget(KIND)
         folder.none_of(KIND)
@@ -131,8 +171,15 @@ def _fold_priorities(reading: Future[bytes], namespace: str, folder: Folder) -> 
     except Missing:
         return
     except Forbidden as refusal:
-        folder.gap(Gap("ConfigMap", refusal.message, name=f"{namespace}/{PRIORITIES}", place=place,
-                       weakens=("expander priority",)))
+        folder.gap(
+            Gap(
+                "ConfigMap",
+                refusal.message,
+                name=f"{namespace}/{PRIORITIES}",
+                place=place,
+                weakens=("expander priority",),
+            )
+        )
     except BadInput as error:
         raise Unavailable(str(error)) from error
 

@@ -48,8 +48,9 @@ def _named(item: Any, kind: str) -> Any:
     return {"kind": kind, **item} if isinstance(item, dict) and kind else item
 
 
-def wanted(objects: Sequence[Mapping[str, Any]], place: str, known: Sequence[PodClass]) -> tuple[
-        tuple[Wanted, ...], tuple[str, ...]]:
+def wanted(
+    objects: Sequence[Mapping[str, Any]], place: str, known: Sequence[PodClass]
+) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
     """What to add, one entry per object, and the kinds that were passed over because they have no pods.
 
     place: the file, for errors. known: the cluster's classes; a priority class that one of them names gets its value.
@@ -106,12 +107,20 @@ def _owned(workload: Mapping[str, Any], controller: str) -> list[dict[str, Any]]
     """As the pods of a workload that does not exist yet would name their controller."""
     meta = _map(workload.get("metadata"))
     name = str(meta.get("name") or meta.get("generateName") or "added").rstrip("-")
-    return [{"apiVersion": str(workload.get("apiVersion", "")), "kind": controller, "name": name, "controller": True,
-             "uid": f"added-{controller}-{meta.get('namespace') or 'default'}-{name}"}]
+    return [
+        {
+            "apiVersion": str(workload.get("apiVersion", "")),
+            "kind": controller,
+            "name": name,
+            "controller": True,
+            "uid": f"added-{controller}-{meta.get('namespace') or 'default'}-{name}",
+        }
+    ]
 
 
-def _made(template: Mapping[str, Any], named: Mapping[str, Any], where: str, priorities: Mapping[str, int],
-          owners: Any) -> Wanted:
+def _made(
+    template: Mapping[str, Any], named: Mapping[str, Any], where: str, priorities: Mapping[str, int], owners: Any
+) -> Wanted:
     """One entry: the spec of `template`, the name and namespace of `named`."""
     meta, names = _map(template.get("metadata")), _map(named.get("metadata"))
     spec = template.get("spec")
@@ -121,10 +130,20 @@ def _made(template: Mapping[str, Any], named: Mapping[str, Any], where: str, pri
     spec.setdefault("priority", priorities.get(str(spec.get("priorityClassName", ""))))
     name = str(names.get("name") or names.get("generateName") or "pod").rstrip("-")
     pod = {
-        "kind": "Pod", "spec": spec, "status": {},
-        "metadata": {key: value for key, value in {
-            "name": name, "namespace": str(names.get("namespace") or "default"), "labels": meta.get("labels"),
-            "annotations": meta.get("annotations"), "ownerReferences": owners}.items() if value is not None},
+        "kind": "Pod",
+        "spec": spec,
+        "status": {},
+        "metadata": {
+            key: value
+            for key, value in {
+                "name": name,
+                "namespace": str(names.get("namespace") or "default"),
+                "labels": meta.get("labels"),
+                "annotations": meta.get("annotations"),
+                "ownerReferences": owners,
+            }.items()
+            if value is not None
+        },
     }
     folder = Folder()
     folder.feed(_encoded(pod, where), where)

@@ -18,7 +18,7 @@ from chalicelib.providers.errors import ProviderError
 
 MOST = 20
 """Contested machines that are told, by their ids: more of them have one cause."""
-_SHOWN = 300    # characters of an unexpected error
+_SHOWN = 300  # characters of an unexpected error
 
 
 def observe(providers: Sequence[Provider], nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[Gap, ...]]:
@@ -29,13 +29,23 @@ def observe(providers: Sequence[Provider], nodes: Sequence[Node]) -> tuple[tuple
         try:
             seen = provider.observe(nodes)
         except ProviderError as error:
-            gaps.append(Gap(kind=f"provider/{provider.name}", detail=f"{error.cls}: {error.message}",
-                            weakens=("all node groups of this provider",)))
+            gaps.append(
+                Gap(
+                    kind=f"provider/{provider.name}",
+                    detail=f"{error.cls}: {error.message}",
+                    weakens=("all node groups of this provider",),
+                )
+            )
             continue
         except MALFORMED as error:
             # Each provider isolates its objects; what slips through must not cost the other providers their pass.
-            gaps.append(Gap(kind=f"provider/{provider.name}", weakens=("all node groups of this provider",),
-                            detail=f"an answer could not be understood: {type(error).__name__}: {str(error)[:_SHOWN]}"))
+            gaps.append(
+                Gap(
+                    kind=f"provider/{provider.name}",
+                    weakens=("all node groups of this provider",),
+                    detail=f"an answer could not be understood: {type(error).__name__}: {str(error)[:_SHOWN]}",
+                )
+            )
             continue
         groups += seen.groups
         gaps += seen.gaps
@@ -48,8 +58,18 @@ def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[G
     owners = {instance.id: group for group in groups for instance in group.instances if instance.id in found}
     for instance, names in sorted(found.items()):
         group = owners[instance]
-        says = (f"the nodes {some(names)} say that they are the machine {instance}" if len(names) > 1 else
-                f"the node {names[0]} says that it is the machine {instance}, and something else as well")
-        yield Gap(kind="Node", name=names[0], place=f"nodeGroups[provider={group.provider}, id={group.id}]", detail=(
-            f"{says}; the machine and the nodes are left alone until one node names it: delete the Node object that is "
-            "wrong, and look at its kubelet"), weakens=("removals of these nodes", "repairs of their node group"))
+        says = (
+            f"the nodes {some(names)} say that they are the machine {instance}"
+            if len(names) > 1
+            else f"the node {names[0]} says that it is the machine {instance}, and something else as well"
+        )
+        yield Gap(
+            kind="Node",
+            name=names[0],
+            place=f"nodeGroups[provider={group.provider}, id={group.id}]",
+            detail=(
+                f"{says}; the machine and the nodes are left alone until one node names it: delete the Node object that is "
+                "wrong, and look at its kubelet"
+            ),
+            weakens=("removals of these nodes", "repairs of their node group"),
+        )

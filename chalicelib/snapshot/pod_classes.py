@@ -38,7 +38,7 @@ _TOKEN_VOLUME = b"kube-api-access-"
 _NAME = b'"nodeName"'
 _BOUND_TO = msgspec.json.Decoder(api_types.BoundTo)
 _POD_LEVEL = ("cpu", "memory")
-_TPU = "cloud-tpus.google.com/"     # asked of a cloud, and of no node (scale-up.md §2)
+_TPU = "cloud-tpus.google.com/"  # asked of a cloud, and of no node (scale-up.md §2)
 
 
 class _Sibling(msgspec.Struct, frozen=True, gc=False):
@@ -61,11 +61,12 @@ class ClassTable:
         self.classes: list[PodClass] = []
         self._by_bytes: dict[tuple[object, ...], int] = {}
         self._by_value: dict[bytes, int] = {}
-        self._last: dict[bytes, _Sibling] = {}      # by the owners' raw JSON
+        self._last: dict[bytes, _Sibling] = {}  # by the owners' raw JSON
         self._nodes: dict[bytes, str] = {}
 
-    def bound(self, namespace: str, spec: bytes, labels: msgspec.Raw, owners: bytes,
-              annotations: api_types.Annotations | None) -> tuple[int, str]:
+    def bound(
+        self, namespace: str, spec: bytes, labels: msgspec.Raw, owners: bytes, annotations: api_types.Annotations | None
+    ) -> tuple[int, str]:
         """The class of a pod with this spec (raw JSON), and the name of the node it is bound to, or empty.
 
         Nearly every pod is the sibling of one before it, and their specs are the same bytes but for the node's name.
@@ -73,8 +74,12 @@ class ClassTable:
         """
         text = _without_token(spec) if _TOKEN_VOLUME in spec else spec
         last = self._last.get(owners)
-        if (last is not None and last.namespace == namespace and last.labels == labels
-                and last.annotations == annotations):
+        if (
+            last is not None
+            and last.namespace == namespace
+            and last.labels == labels
+            and last.annotations == annotations
+        ):
             raw = text[last.starts : text.find(b'"', last.starts)]
             node = self._nodes.get(raw)
             if node is not None and raw not in last.fixed and raw.join(last.pieces) == text:
@@ -91,8 +96,15 @@ class ClassTable:
                 self._last[owners] = _Sibling(cls, namespace, labels.copy(), annotations, pieces, len(pieces[0]), fixed)
         return cls, node
 
-    def intern(self, namespace: str, spec: bytes, labels: bytes, owners: bytes, annotations: api_types.Annotations | None,
-               node: bytes) -> int:
+    def intern(
+        self,
+        namespace: str,
+        spec: bytes,
+        labels: bytes,
+        owners: bytes,
+        annotations: api_types.Annotations | None,
+        node: bytes,
+    ) -> int:
         """The index of the class of a pod with this spec (raw JSON). node: the raw name it is bound to, or empty.
 
         Raises msgspec.ValidationError or BadInput for a spec that is not one.
@@ -101,8 +113,18 @@ class ClassTable:
             spec = _without_node(spec, node, daemon=b'"DaemonSet"' in owners)
         spec = _without_token(spec)
         notes = annotations or _NO_ANNOTATIONS
-        key = (namespace, spec, labels, owners, notes.safe_to_evict, notes.safe_local_volumes, notes.daemonset_pod,
-               notes.enable_ds_eviction, notes.scale_up_delay, notes.mirror)
+        key = (
+            namespace,
+            spec,
+            labels,
+            owners,
+            notes.safe_to_evict,
+            notes.safe_local_volumes,
+            notes.daemonset_pod,
+            notes.enable_ds_eviction,
+            notes.scale_up_delay,
+            notes.mirror,
+        )
         found = self._by_bytes.get(key)
         if found is None:
             decoded = _SPEC.decode(spec)
@@ -172,8 +194,9 @@ def _labels(raw: bytes) -> dict[str, str]:
     return (_LABELS.decode(raw) or {}) if raw else {}
 
 
-def make_class(namespace: str, spec: api_types.PodSpec, labels: dict[str, str], owners: bytes,
-               notes: api_types.Annotations) -> PodClass:
+def make_class(
+    namespace: str, spec: api_types.PodSpec, labels: dict[str, str], owners: bytes, notes: api_types.Annotations
+) -> PodClass:
     """A PodClass from a decoded spec; raises BadInput for a malformed quantity."""
     affinity = spec.affinity or api_types.Affinity()
     nodes = affinity.node_affinity or api_types.NodeAffinity()
@@ -265,16 +288,27 @@ def _preferred(raw: api_types.NodeAffinity) -> tuple[PreferredTerm, ...]:
 
 def _pod_terms(raw: api_types.PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
     terms = (raw.required_during_scheduling_ignored_during_execution if raw else None) or ()
-    return tuple(PodAffinityTerm(t.topology_key, selector(t.label_selector), tuple(t.namespaces or ()),
-                                 selector(t.namespace_selector)) for t in terms)
+    return tuple(
+        PodAffinityTerm(
+            t.topology_key, selector(t.label_selector), tuple(t.namespaces or ()), selector(t.namespace_selector)
+        )
+        for t in terms
+    )
 
 
 def _spread(raw: Iterable[api_types.SpreadObject], when: str) -> tuple[SpreadConstraint, ...]:
     return tuple(
-        SpreadConstraint(c.topology_key, c.max_skew, selector(c.label_selector), c.min_domains or 1,
-                         tuple(c.match_label_keys or ()), c.node_affinity_policy or "Honor",
-                         c.node_taints_policy or "Ignore")
-        for c in raw if c.when_unsatisfiable == when
+        SpreadConstraint(
+            c.topology_key,
+            c.max_skew,
+            selector(c.label_selector),
+            c.min_domains or 1,
+            tuple(c.match_label_keys or ()),
+            c.node_affinity_policy or "Honor",
+            c.node_taints_policy or "Ignore",
+        )
+        for c in raw
+        if c.when_unsatisfiable == when
     )
 
 
@@ -282,5 +316,7 @@ def _ports(spec: api_types.PodSpec) -> tuple[HostPort, ...]:
     sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
     return tuple(
         HostPort(p.host_port, p.protocol or "TCP", p.host_ip or ANY_ADDRESS)
-        for container in [*spec.containers, *sidecars] for p in container.ports or () if p.host_port > 0
+        for container in [*spec.containers, *sidecars]
+        for p in container.ports or ()
+        if p.host_port > 0
     )

@@ -63,8 +63,9 @@ class _Manifest(msgspec.Struct):
     nodeGroups: list[msgspec.Raw]  # noqa: N815 - the document's own word
 
 
-def read(directory: Path, *, node_groups: Path | None, cluster: str, taken_at: float,
-         namespace: str = NAMESPACE) -> Snapshot:
+def read(
+    directory: Path, *, node_groups: Path | None, cluster: str, taken_at: float, namespace: str = NAMESPACE
+) -> Snapshot:
     """The snapshot saved in a directory; raises BadInput naming the file and place. namespace: options.namespace."""
     manifest = node_groups or directory / "manifest.json"
     folder = Folder(namespace)
@@ -82,29 +83,44 @@ def _what_is_missing(folder: Folder, directory: Path, documents: Sequence[Path])
             continue
         if not weakens:
             raise BadInput(str(directory), f"holds no {kind}", "save them too: kubectl get nodes,pods -A -o json")
-        folder.gap(Gap(kind=kind, detail="no file holds any: either there are none, or they were not saved",
-                       weakens=weakens))
+        folder.gap(
+            Gap(kind=kind, detail="no file holds any: either there are none, or they were not saved", weakens=weakens)
+        )
     _what_claims_need(folder, documents)
 
 
 def _what_claims_need(folder: Folder, documents: Sequence[Path]) -> None:
     """Storage matters where a pod has a claim on a volume, and only there; one gap for all that was not saved of it."""
-    absent = [kind for kind, words in _CLAIMED if kind not in folder.kinds
-              and not any(word in path.name.lower() for path in documents for word in words)]
+    absent = [
+        kind
+        for kind, words in _CLAIMED
+        if kind not in folder.kinds and not any(word in path.name.lower() for path in documents for word in words)
+    ]
     if absent and folder.claims:
         kinds = " or ".join(absent)
-        folder.gap(Gap(kind=absent[0], weakens=("scale-up: pods with claims on volumes",),
-                       detail=f"no file holds any {kinds}: either there are none, or they were not saved"))
+        folder.gap(
+            Gap(
+                kind=absent[0],
+                weakens=("scale-up: pods with claims on volumes",),
+                detail=f"no file holds any {kinds}: either there are none, or they were not saved",
+            )
+        )
 
 
 def _documents(directory: Path, manifest: Path) -> list[Path]:
     if not directory.is_dir():
         raise BadInput(str(directory), "is not a directory", "give the folder that holds nodes.json, pods.json …")
-    found = [path for path in sorted(directory.iterdir())
-             if path.name.endswith((".json", ".json.gz")) and path.is_file() and path.resolve() != manifest.resolve()]
+    found = [
+        path
+        for path in sorted(directory.iterdir())
+        if path.name.endswith((".json", ".json.gz")) and path.is_file() and path.resolve() != manifest.resolve()
+    ]
     if not found:
-        raise BadInput(str(directory), "holds no *.json or *.json.gz",
-                       "save the cluster into it: kubectl get nodes,pods,… -A -o json")
+        raise BadInput(
+            str(directory),
+            "holds no *.json or *.json.gz",
+            "save the cluster into it: kubectl get nodes,pods,… -A -o json",
+        )
     return [p for p in found if p.name != "manifest.json"]
 
 
@@ -122,9 +138,12 @@ def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
     try:
         raws = msgspec.json.decode(_load(path), type=_Manifest).nodeGroups
     except msgspec.ValidationError as error:
-        raise BadInput(path.name, f"is not a manifest of node groups ({error})",
-                       'write {"nodeGroups": [{"id": …, "min": …, "max": …, "size": …, "template": Node}]}') from None
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:      # ValueError: an endless number
+        raise BadInput(
+            path.name,
+            f"is not a manifest of node groups ({error})",
+            'write {"nodeGroups": [{"id": …, "min": …, "max": …, "size": …, "template": Node}]}',
+        ) from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: an endless number
         why = "nested too deeply" if isinstance(error, RecursionError) else error
         raise BadInput(path.name, f"is not complete JSON ({why})", "fetch it again") from None
     members: dict[str, list[Node]] = {}
@@ -177,15 +196,25 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
     mine = [node for nodes in members.values() for node in nodes if _is_member(node, spec)]
     if spec.size < 0 or (spec.size > 0 and not mine):
         known = ", ".join(sorted(name for name in members if name)) or "none"
-        raise BadInput(f"{place}.id", f"{spec.id!r} has size {spec.size}, but no node's providerID names it",
-                       f"groups that nodes name: {known}; a group without nodes has size 0")
+        raise BadInput(
+            f"{place}.id",
+            f"{spec.id!r} has size {spec.size}, but no node's providerID names it",
+            f"groups that nodes name: {known}; a group without nodes has size 0",
+        )
     try:
         template = _template(spec.template) if spec.template else None
     except BadInput as error:
         raise BadInput(f"{place}.template.{error.place}", error.problem, error.remedy) from None
     return NodeGroup(
-        id=spec.id, provider=spec.provider, min=spec.min, max=spec.max, target=spec.size, priority=spec.priority,
+        id=spec.id,
+        provider=spec.provider,
+        min=spec.min,
+        max=spec.max,
+        target=spec.size,
+        priority=spec.priority,
         instances=tuple(Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in mine),
-        template=template, template_error="" if template else "the manifest gives no template",
-        options=GroupOptions(zero_or_max=spec.zeroOrMax), price=spec.price,
+        template=template,
+        template_error="" if template else "the manifest gives no template",
+        options=GroupOptions(zero_or_max=spec.zeroOrMax),
+        price=spec.price,
     )

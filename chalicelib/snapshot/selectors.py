@@ -22,8 +22,10 @@ def selector(raw: api_types.LabelSelector | None) -> Selector | None:
 def bounded(raw: api_types.LabelSelector | None) -> Selector | None:
     """The same for objects other than pods; raises BadInput for one that is larger than any that is in use."""
     found = selector(raw)
-    if found is not None and (len(found.requirements) > MOST_REQUIREMENTS
-                              or sum(len(each.values) for each in found.requirements) > MOST_VALUES):
+    if found is not None and (
+        len(found.requirements) > MOST_REQUIREMENTS
+        or sum(len(each.values) for each in found.requirements) > MOST_VALUES
+    ):
         raise BadInput("selector", f"has more than {MOST_REQUIREMENTS} requirements or {MOST_VALUES} values", "")
     return found
 

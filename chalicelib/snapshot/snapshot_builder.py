@@ -39,8 +39,8 @@ _CONDITIONS = msgspec.json.Decoder(list[api_types.PodCondition] | None)
 _NO_CONDITION = api_types.PodCondition()
 _NULL = b"null"
 _FOREIGN = "of another API group"
-_RESIZED = b'"PodResize'      # how the conditions of a pod begin whose resources are being changed
-_LONGEST_NAME, _LONGEST_DETAIL = 300, 500       # characters of a bad object's name, and of what is wrong, that are kept
+_RESIZED = b'"PodResize'  # how the conditions of a pod begin whose resources are being changed
+_LONGEST_NAME, _LONGEST_DETAIL = 300, 500  # characters of a bad object's name, and of what is wrong, that are kept
 
 
 @contextmanager
@@ -65,7 +65,7 @@ class Folder:
         self._table = ClassTable()
         self._storage = StorageFolder(namespace)
         self._nodes: dict[str, Node] = {}
-        self._pods: dict[str, Pod] = {}         # by namespace and name, with what sorts before all others between
+        self._pods: dict[str, Pod] = {}  # by namespace and name, with what sorts before all others between
         self._budgets: list[Budget] = []
         self._controllers: list[Controller] = []
         self._daemonsets: list[DaemonSet] = []
@@ -145,8 +145,11 @@ class Folder:
                 for at, item in enumerate(_RAWS.decode(head.items)):
                     self._one(item, kind, f"{place}: items[{at}]")
             except msgspec.ValidationError as error:
-                raise BadInput(place, f"is not a Kubernetes object or List ({error})",
-                               "save it with: kubectl get nodes,pods -A -o json") from None
+                raise BadInput(
+                    place,
+                    f"is not a Kubernetes object or List ({error})",
+                    "save it with: kubectl get nodes,pods -A -o json",
+                ) from None
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise BadInput(place, f"is not complete JSON ({error})", "fetch it again; nothing was used") from None
 
@@ -158,13 +161,13 @@ class Folder:
         try:
             listing = decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return False        # whatever it is, is found out item by item
+            return False  # whatever it is, is found out item by item
         named = listing.kind.removesuffix("List") if listing.kind.endswith("List") else ""
         if not kind and named and named != likely:
             return self._listing(body, named, named, place)
         kind = kind or named
         if is_foreign(kind, listing.api_version):
-            return True         # a list of another group's objects: there is nothing of ours in it
+            return True  # a list of another group's objects: there is nothing of ours in it
         if not listing.items or not (kind or all(item.kind == likely for item in listing.items)):
             return False
         self._listed.add(kind)
@@ -209,8 +212,9 @@ class Folder:
         if kind == "Node" and (node := unreadable_objects.node(left)) is not None:
             self._nodes.setdefault(node.name, node)
         node_name = left.node if kind == "Pod" else left.name if kind == "Node" else ""
-        self._gaps.append(Gap(kind=kind, name=left.key[:_LONGEST_NAME], place=place, node=node_name,
-                              detail=detail[:_LONGEST_DETAIL]))
+        self._gaps.append(
+            Gap(kind=kind, name=left.key[:_LONGEST_NAME], place=place, node=node_name, detail=detail[:_LONGEST_DETAIL])
+        )
 
     def snapshot(self, cluster: str, taken_at: float, groups: tuple[NodeGroup, ...] = ()) -> Snapshot:
         """Everything folded so far, in an order that does not depend on the order of reading."""
@@ -260,10 +264,19 @@ class Folder:
             cls = self._table.at_least(cls, held_requests(spec, status.container_statuses))
         grace = meta.deletion_grace_period_seconds
         self._pods[f"{namespace}\0{meta.name}"] = Pod(
-            namespace, meta.name, meta.uid, cls, node, status.nominated_node_name, status.phase,
+            namespace,
+            meta.name,
+            meta.uid,
+            cls,
+            node,
+            status.nominated_node_name,
+            status.phase,
             parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
             parse_time(meta.deletion_timestamp) if meta.deletion_timestamp else 0.0,
-            30.0 if grace is None else float(grace), condition.status, condition.reason, condition.message,
+            30.0 if grace is None else float(grace),
+            condition.status,
+            condition.reason,
+            condition.message,
             bool(node) and _unready(bytes(status.conditions)),
         )
 
@@ -272,10 +285,16 @@ class Folder:
 
     def _budget(self, item: api_types.BudgetObject) -> None:
         status = item.status
-        self._budgets.append(Budget(
-            item.metadata.namespace, item.metadata.name, bounded(item.spec.selector), status.disruptions_allowed,
-            item.spec.unhealthy_pod_eviction_policy or "",
-            whole=status.current_healthy >= status.desired_healthy > 0))
+        self._budgets.append(
+            Budget(
+                item.metadata.namespace,
+                item.metadata.name,
+                bounded(item.spec.selector),
+                status.disruptions_allowed,
+                item.spec.unhealthy_pod_eviction_policy or "",
+                whole=status.current_healthy >= status.desired_healthy > 0,
+            )
+        )
 
     def _namespace(self, item: api_types.NamespaceObject) -> None:
         self._namespaces[item.metadata.name] = item.metadata.labels or {}
@@ -288,10 +307,17 @@ class Folder:
 
     def _daemonset(self, item: api_types.ControllerObject) -> None:
         meta, template = item.metadata, item.spec.template
-        owner = msgspec.json.encode([{"kind": "DaemonSet", "name": meta.name, "uid": meta.uid, "apiVersion": "apps/v1",
-                                      "controller": True}])
-        cls = self._table.intern(meta.namespace, bytes(template.spec) or b"{}", bytes(template.metadata.labels), owner,
-                                 template.metadata.annotations, b"")
+        owner = msgspec.json.encode(
+            [{"kind": "DaemonSet", "name": meta.name, "uid": meta.uid, "apiVersion": "apps/v1", "controller": True}]
+        )
+        cls = self._table.intern(
+            meta.namespace,
+            bytes(template.spec) or b"{}",
+            bytes(template.metadata.labels),
+            owner,
+            template.metadata.annotations,
+            b"",
+        )
         self._daemonsets.append(DaemonSet(meta.namespace, meta.name, meta.uid, cls))
         self._controllers.append(Controller("DaemonSet", meta.namespace, meta.name, meta.uid))
 
@@ -304,7 +330,6 @@ def _unready(conditions: bytes) -> bool:
     if b'"False"' not in conditions:
         return False
     return any(each.type == "Ready" and each.status == "False" for each in _CONDITIONS.decode(conditions) or ())
-
 
 
 def _controller_fold(kind: str) -> _Fold:
@@ -320,19 +345,25 @@ _FOLDS: dict[str, tuple[msgspec.json.Decoder[Any], _Fold]] = {
     "Node": (msgspec.json.Decoder(api_types.Listing[api_types.NodeObject]), Folder._node),
     "PodDisruptionBudget": (msgspec.json.Decoder(api_types.Listing[api_types.BudgetObject]), Folder._budget),
     "Namespace": (msgspec.json.Decoder(api_types.Listing[api_types.NamespaceObject]), Folder._namespace),
-    **{kind: (msgspec.json.Decoder(api_types.Listing[wired]), _storage_fold(kind))  # type: ignore[valid-type]
-       for kind, (wired, _) in FOLDS.items()},
+    **{
+        kind: (msgspec.json.Decoder(api_types.Listing[wired]), _storage_fold(kind))  # type: ignore[valid-type]
+        for kind, (wired, _) in FOLDS.items()
+    },
     "DaemonSet": (msgspec.json.Decoder(api_types.Listing[api_types.ControllerObject]), Folder._daemonset),
-    **{kind: (msgspec.json.Decoder(api_types.Listing[api_types.ControllerObject]), _controller_fold(kind))
-       for kind in ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")},
+    **{
+        kind: (msgspec.json.Decoder(api_types.Listing[api_types.ControllerObject]), _controller_fold(kind))
+        for kind in ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")
+    },
 }
 _ONE: dict[str, msgspec.json.Decoder[Any]] = {
     "Pod": msgspec.json.Decoder(api_types.PodObject),
     "Node": msgspec.json.Decoder(api_types.NodeObject),
     "PodDisruptionBudget": msgspec.json.Decoder(api_types.BudgetObject),
     "Namespace": msgspec.json.Decoder(api_types.NamespaceObject),
-    **{kind: msgspec.json.Decoder(api_types.ControllerObject)
-       for kind in ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet", "Job")},
+    **{
+        kind: msgspec.json.Decoder(api_types.ControllerObject)
+        for kind in ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet", "Job")
+    },
     **{kind: msgspec.json.Decoder(wired) for kind, (wired, _) in FOLDS.items()},
 }
 

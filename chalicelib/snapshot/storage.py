@@ -68,12 +68,18 @@ class StorageFolder:
 
     def storage(self) -> Storage:
         """All of it, ordered by name."""
+
         def of(kind: str) -> tuple[Any, ...]:
             return tuple(value for _, value in sorted(self._held[kind].items()))
 
-        return Storage(claims=of(CLAIMS), volumes=of("PersistentVolume"), classes=of("StorageClass"),
-                       csi_nodes=of("CSINode"), capacities=of("CSIStorageCapacity"),
-                       publishing=tuple(name for name in of("CSIDriver") if name))
+        return Storage(
+            claims=of(CLAIMS),
+            volumes=of("PersistentVolume"),
+            classes=of("StorageClass"),
+            csi_nodes=of("CSINode"),
+            capacities=of("CSIStorageCapacity"),
+            publishing=tuple(name for name in of("CSIDriver") if name),
+        )
 
     @property
     def priorities(self) -> PriorityConfig | None:
@@ -86,6 +92,7 @@ class StorageFolder:
         A claim made from the template and still waiting is what every sibling has, so they stay one class. One that is
         bound, promised to a node, going or missing is the pod's own: its volume then names it (`<pod>-<volume>`).
         """
+
         def settled(volume: Volume) -> Volume:
             if volume.template is None:
                 return volume
@@ -112,19 +119,31 @@ def _claim(item: wire.ClaimObject) -> Claim:
     # A claim that names a volume is bound once the volume controller says so; saved by hand, it may say nothing at all.
     bound = bool(spec.volume_name) and (notes.bind_completed is not None or item.status.phase in {"Bound", "Lost", ""})
     return msgspec.structs.replace(
-        claim_from_spec(spec), namespace=meta.namespace or "default", name=meta.name,
-        storage_class=_class_name(spec.storage_class_name, notes), volume=spec.volume_name,
-        selected_node=notes.selected_node, deleted=bool(meta.deletion_timestamp),
-        unsettled=bool(spec.volume_name) and not bound, any_class=False)
+        claim_from_spec(spec),
+        namespace=meta.namespace or "default",
+        name=meta.name,
+        storage_class=_class_name(spec.storage_class_name, notes),
+        volume=spec.volume_name,
+        selected_node=notes.selected_node,
+        deleted=bool(meta.deletion_timestamp),
+        unsettled=bool(spec.volume_name) and not bound,
+        any_class=False,
+    )
 
 
 def claim_from_spec(spec: wire.ClaimSpec) -> Claim:
     """A nameless, unbound claim as a template describes it; raises BadInput for a malformed quantity."""
     asked = spec.resources.requests.storage if spec.resources and spec.resources.requests else None
     return Claim(
-        namespace="", name="", storage_class=spec.storage_class_name or "", any_class=spec.storage_class_name is None,
-        access_modes=tuple(sorted(spec.access_modes or ())), request=_bytes(asked) or 0,
-        volume_mode=spec.volume_mode or "Filesystem", selector=bounded(spec.selector))
+        namespace="",
+        name="",
+        storage_class=spec.storage_class_name or "",
+        any_class=spec.storage_class_name is None,
+        access_modes=tuple(sorted(spec.access_modes or ())),
+        request=_bytes(asked) or 0,
+        volume_mode=spec.volume_mode or "Filesystem",
+        selector=bounded(spec.selector),
+    )
 
 
 def _volume(item: wire.VolumeObject) -> PersistentVolume:
@@ -132,11 +151,19 @@ def _volume(item: wire.VolumeObject) -> PersistentVolume:
     terms = node_terms(spec.node_affinity.required if spec.node_affinity else None)
     driver, handle = _attached_by(spec)
     return PersistentVolume(
-        name=meta.name, labels=meta.labels or {}, storage_class=_class_name(spec.storage_class_name, meta.annotations),
+        name=meta.name,
+        labels=meta.labels or {},
+        storage_class=_class_name(spec.storage_class_name, meta.annotations),
         capacity=(_bytes(spec.capacity.storage) if spec.capacity else None) or 0,
-        access_modes=tuple(sorted(spec.access_modes or ())), volume_mode=spec.volume_mode or "Filesystem",
-        node_terms=terms, claim=f"{spec.claim_ref.namespace}/{spec.claim_ref.name}" if spec.claim_ref else "",
-        phase=item.status.phase, driver=driver, handle=handle, deleted=bool(meta.deletion_timestamp))
+        access_modes=tuple(sorted(spec.access_modes or ())),
+        volume_mode=spec.volume_mode or "Filesystem",
+        node_terms=terms,
+        claim=f"{spec.claim_ref.namespace}/{spec.claim_ref.name}" if spec.claim_ref else "",
+        phase=item.status.phase,
+        driver=driver,
+        handle=handle,
+        deleted=bool(meta.deletion_timestamp),
+    )
 
 
 def _attached_by(spec: wire.VolumeSpec) -> tuple[str, str]:
@@ -144,8 +171,11 @@ def _attached_by(spec: wire.VolumeSpec) -> tuple[str, str]:
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
     in_tree = {
-        "awsElasticBlockStore": spec.aws_elastic_block_store, "gcePersistentDisk": spec.gce_persistent_disk,
-        "azureDisk": spec.azure_disk, "cinder": spec.cinder, "vsphereVolume": spec.vsphere_volume,
+        "awsElasticBlockStore": spec.aws_elastic_block_store,
+        "gcePersistentDisk": spec.gce_persistent_disk,
+        "azureDisk": spec.azure_disk,
+        "cinder": spec.cinder,
+        "vsphereVolume": spec.vsphere_volume,
         "portworxVolume": spec.portworx_volume,
     }
     found = ((_DRIVER_OF_KIND[kind], source.name) for kind, source in in_tree.items() if source is not None)
@@ -156,22 +186,33 @@ def _class(item: wire.ClassObject) -> StorageClass:
     meta, notes = item.metadata, item.metadata.annotations or _NO_NOTES
     topologies = tuple(
         NodeTerm(tuple(Requirement(e.key, "In", tuple(e.values or ())) for e in term.match_label_expressions or ()))
-        for term in item.allowed_topologies or ())
+        for term in item.allowed_topologies or ()
+    )
     return StorageClass(
-        name=meta.name, provisioner=_DRIVER_OF_PLUGIN.get(item.provisioner, item.provisioner),
-        waits=item.volume_binding_mode == "WaitForFirstConsumer", topologies=topologies or None,
+        name=meta.name,
+        provisioner=_DRIVER_OF_PLUGIN.get(item.provisioner, item.provisioner),
+        waits=item.volume_binding_mode == "WaitForFirstConsumer",
+        topologies=topologies or None,
         is_default="true" in {notes.is_default, notes.was_default},
-        created=parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0)
+        created=parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
+    )
 
 
 def _csi_node(item: wire.CsiNodeObject) -> CSINode:
-    return CSINode(item.metadata.name, {driver.name: driver.allocatable.count for driver in item.spec.drivers or ()
-                                        if driver.allocatable is not None and driver.allocatable.count is not None})
+    return CSINode(
+        item.metadata.name,
+        {
+            driver.name: driver.allocatable.count
+            for driver in item.spec.drivers or ()
+            if driver.allocatable is not None and driver.allocatable.count is not None
+        },
+    )
 
 
 def _capacity(item: wire.CapacityObject) -> StorageCapacity:
-    return StorageCapacity(item.storage_class_name, bounded(item.node_topology), _bytes(item.capacity),
-                           _bytes(item.maximum_volume_size))
+    return StorageCapacity(
+        item.storage_class_name, bounded(item.node_topology), _bytes(item.capacity), _bytes(item.maximum_volume_size)
+    )
 
 
 def _publishing(item: wire.CsiDriverObject) -> str:
@@ -203,8 +244,13 @@ def _text(source: Mapping[str, Any], *keys: str) -> str:
 
 # What says which disk an in-tree volume is: the keys of its source, each with the API server's default behind `=`.
 _DISKS = {
-    "gcePersistentDisk": ("pdName",), "awsElasticBlockStore": ("volumeID",), "iscsi": ("iqn",),
-    "rbd": ("pool=rbd", "image"), "azureDisk": ("diskURI",), "cinder": ("volumeID",), "vsphereVolume": ("volumePath",),
+    "gcePersistentDisk": ("pdName",),
+    "awsElasticBlockStore": ("volumeID",),
+    "iscsi": ("iqn",),
+    "rbd": ("pool=rbd", "image"),
+    "azureDisk": ("diskURI",),
+    "cinder": ("volumeID",),
+    "vsphereVolume": ("volumePath",),
     "portworxVolume": ("volumeID",),
 }
 
@@ -223,7 +269,12 @@ def pod_volume(raw: Mapping[str, Any]) -> Volume:
     if kind == "csi":
         return Volume(name, kind, driver=str(details.get("driver", "")))
     if kind in _DISKS:
-        return Volume(name, kind, disk=_text(details, *_DISKS[kind]), read_only=bool(details.get("readOnly")),
-                      monitors=tuple(sorted(map(str, details.get("monitors") or ()))),
-                      driver=_DRIVER_OF_KIND.get(kind, ""))
+        return Volume(
+            name,
+            kind,
+            disk=_text(details, *_DISKS[kind]),
+            read_only=bool(details.get("readOnly")),
+            monitors=tuple(sorted(map(str, details.get("monitors") or ()))),
+            driver=_DRIVER_OF_KIND.get(kind, ""),
+        )
     return Volume(name, "emptyDirMemory" if kind == "emptyDir" and details.get("medium") == "Memory" else kind)

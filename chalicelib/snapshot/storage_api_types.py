@@ -12,13 +12,18 @@ from chalicelib.model.api_integers import Int32
 from chalicelib.snapshot.api_types import LabelSelector, NodeSelector, Quantity
 
 
-class Notes(msgspec.Struct, gc=False, frozen=True, rename={
-    "selected_node": "volume.kubernetes.io/selected-node",
-    "bind_completed": "pv.kubernetes.io/bind-completed",
-    "old_class": "volume.beta.kubernetes.io/storage-class",
-    "is_default": "storageclass.kubernetes.io/is-default-class",
-    "was_default": "storageclass.beta.kubernetes.io/is-default-class",
-}):
+class Notes(
+    msgspec.Struct,
+    gc=False,
+    frozen=True,
+    rename={
+        "selected_node": "volume.kubernetes.io/selected-node",
+        "bind_completed": "pv.kubernetes.io/bind-completed",
+        "old_class": "volume.beta.kubernetes.io/storage-class",
+        "is_default": "storageclass.kubernetes.io/is-default-class",
+        "was_default": "storageclass.beta.kubernetes.io/is-default-class",
+    },
+):
     """The annotations that mean something: of a claim the first three, of a volume the third, of a class the rest."""
 
     selected_node: str = ""
@@ -110,8 +115,12 @@ class CsiSource(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     volume_handle: str = ""
 
 
-class DiskSource(msgspec.Struct, gc=False, frozen=True, rename={
-    "volume_id": "volumeID", "pd_name": "pdName", "disk_uri": "diskURI", "volume_path": "volumePath"}):
+class DiskSource(
+    msgspec.Struct,
+    gc=False,
+    frozen=True,
+    rename={"volume_id": "volumeID", "pd_name": "pdName", "disk_uri": "diskURI", "volume_path": "volumePath"},
+):
     """A disk of an in-tree plugin that a CSI driver has taken over; each vendor names it by a field of its own."""
 
     volume_id: str = ""

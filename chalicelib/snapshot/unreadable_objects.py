@@ -16,7 +16,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.timestamps import parse_time
 
 _NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]{1,253})"')
-_LONGEST = 253      # characters of a name in Kubernetes
+_LONGEST = 253  # characters of a name in Kubernetes
 
 
 class Wreck(msgspec.Struct, frozen=True):
@@ -53,9 +53,14 @@ def node(left: Wreck) -> Node | None:
         return None
     meta, spec = _part(left.body.get("metadata")), _part(left.body.get("spec"))
     provider_id = spec.get("providerID")
-    return Node(name=left.name, labels={}, allocatable={}, uid=_text(meta.get("uid")),
-                provider_id=provider_id if isinstance(provider_id, str) else "",
-                created=_instant(meta.get("creationTimestamp")))
+    return Node(
+        name=left.name,
+        labels={},
+        allocatable={},
+        uid=_text(meta.get("uid")),
+        provider_id=provider_id if isinstance(provider_id, str) else "",
+        created=_instant(meta.get("creationTimestamp")),
+    )
 
 
 def _part(value: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from chalicelib.store.table_client import Table
 from chalicelib.store.tables import RELEASE, ReleaseRow
 
-TIDY_AFTER = 86400   # seconds after its end that the row may be deleted by DynamoDB
+TIDY_AFTER = 86400  # seconds after its end that the row may be deleted by DynamoDB
 
 
 class Releases:
@@ -20,5 +20,6 @@ class Releases:
 
     def release(self, cluster: str, until: float) -> None:
         """The brake is let go until that instant (epoch seconds); the last word counts, also if it is the shorter."""
-        self._table.write(self._table.put(
-            ReleaseRow(cluster, RELEASE, until=until, expires_at=int(until) + TIDY_AFTER)))
+        self._table.write(
+            self._table.put(ReleaseRow(cluster, RELEASE, until=until, expires_at=int(until) + TIDY_AFTER))
+        )

@@ -19,9 +19,9 @@ from chalicelib.store.rate_limits import DIFFERENCE
 from chalicelib.store.table_client import Table
 from chalicelib.store.tables import SHELF, ShelfRow
 
-LARGEST = 8 * 2**20         # bytes before compression; what is larger is no table of instance types
-TIDY_AFTER = 3600           # seconds after its end that DynamoDB may delete a row
-_LONGEST_KEY = 900          # bytes; DynamoDB allows 1,024
+LARGEST = 8 * 2**20  # bytes before compression; what is larger is no table of instance types
+TIDY_AFTER = 3600  # seconds after its end that DynamoDB may delete a row
+_LONGEST_KEY = 900  # bytes; DynamoDB allows 1,024
 
 
 class Shelf:
@@ -48,8 +48,9 @@ class Shelf:
         if len(blob) > PIECE:
             return
         now = self._clock()
-        row = ShelfRow(SHELF, _item(key), blob=blob, since=now, until=now + seconds,
-                       expires_at=int(now + seconds) + TIDY_AFTER)
+        row = ShelfRow(
+            SHELF, _item(key), blob=blob, since=now, until=now + seconds, expires_at=int(now + seconds) + TIDY_AFTER
+        )
         with suppress(StoreError):
             self._table.write(self._table.put(row))
 

@@ -20,7 +20,7 @@ LARGEST_INSIDE = 512
 """Bytes of `left` in the lease's row. Its keys and its other attributes are 400 bytes at most while passes succeed, so
 that the row stays within 1 KB."""
 
-_JOINED = b"\x02"         # no other form of what is left begins with it
+_JOINED = b"\x02"  # no other form of what is left begins with it
 _DIGITS = 2
 
 
@@ -35,7 +35,7 @@ def parts(left: bytes) -> tuple[bytes, bytes] | None:
     if not left.startswith(_JOINED):
         return None
     start = len(_JOINED) + _DIGITS
-    end = start + int.from_bytes(left[len(_JOINED):start], "big")
+    end = start + int.from_bytes(left[len(_JOINED) : start], "big")
     return left[start:end], left[end:]
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 T = TypeVar("T")
 
-PIECE = 300_000      # bytes of one compressed piece; DynamoDB's limit for an item is 400 KB
+PIECE = 300_000  # bytes of one compressed piece; DynamoDB's limit for an item is 400 KB
 
 
 def encode(value: Any) -> bytes:

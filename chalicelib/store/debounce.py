@@ -25,9 +25,9 @@ from chalicelib.store.table_client import Refused, Table
 from chalicelib.store.tables import SEEN, WEB, SeenRow
 
 SIGNATURE, WAKE = "signature", "wake"
-LONGEST_WINDOW = 60.0       # seconds; the policy allows no longer one
-DIFFERENCE = 60.0           # seconds by which two honest clocks differ at most
-TIDY_AFTER = 3600   # seconds after its end that a row may be deleted by DynamoDB
+LONGEST_WINDOW = 60.0  # seconds; the policy allows no longer one
+DIFFERENCE = 60.0  # seconds by which two honest clocks differ at most
+TIDY_AFTER = 3600  # seconds after its end that a row may be deleted by DynamoDB
 
 
 class Debounce:
@@ -68,8 +68,9 @@ class Debounce:
         if kind == WAKE:
             it_is_rubbish = SeenRow.until > now + _furthest(kind)
             use_is_forgotten = use_is_forgotten | it_is_rubbish
-        row = SeenRow(*_row_key(kind, cluster, key), until=now + ttl, expires_at=int(now + ttl) + TIDY_AFTER,
-                      by=by or None)
+        row = SeenRow(
+            *_row_key(kind, cluster, key), until=now + ttl, expires_at=int(now + ttl) + TIDY_AFTER, by=by or None
+        )
         try:
             self._table.write(self._table.put(row, never_used | use_is_forgotten))
         except Refused as refused:

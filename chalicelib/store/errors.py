@@ -138,8 +138,10 @@ class NewerSchema(StoreError):
         self.schema, self.release, self.known = schema, release, known
 
     def __str__(self) -> str:
-        return (f"the table was written by a newer release (schema {self.schema}, release {self.release}); this code "
-                f"knows schema {self.known}; deploy that release again")
+        return (
+            f"the table was written by a newer release (schema {self.schema}, release {self.release}); this code "
+            f"knows schema {self.known}; deploy that release again"
+        )
 
 
 class StoreThrottled(StoreError):

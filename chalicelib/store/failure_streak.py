@@ -40,18 +40,35 @@ def read(row: LeaseRow) -> PassFailure | None:
     """What a row says; None where the last pass succeeded, and in rows of earlier versions."""
     if not row.failing_since:
         return None
-    return PassFailure(row.error_class or "", row.error_text or "", float(row.failing_since),
-                       float(row.error_at or row.failing_since), int(row.failures or 1))
+    return PassFailure(
+        row.error_class or "",
+        row.error_text or "",
+        float(row.failing_since),
+        float(row.error_at or row.failing_since),
+        int(row.failures or 1),
+    )
 
 
 def writes(failure: PassFailure) -> Sequence[Action]:
     """The row's attributes while passes fail."""
-    return (LeaseRow.failing_since.set(failure.since), LeaseRow.error_at.set(failure.at),
-            LeaseRow.error_class.set(failure.cls), LeaseRow.error_text.set(failure.message),
-            LeaseRow.failures.set(failure.count))
+    return (
+        LeaseRow.failing_since.set(failure.since),
+        LeaseRow.error_at.set(failure.at),
+        LeaseRow.error_class.set(failure.cls),
+        LeaseRow.error_text.set(failure.message),
+        LeaseRow.failures.set(failure.count),
+    )
 
 
 def clears() -> Sequence[Action]:
     """The same attributes once a pass has succeeded."""
-    return tuple(attribute.remove() for attribute in (
-        LeaseRow.failing_since, LeaseRow.error_at, LeaseRow.error_class, LeaseRow.error_text, LeaseRow.failures))
+    return tuple(
+        attribute.remove()
+        for attribute in (
+            LeaseRow.failing_since,
+            LeaseRow.error_at,
+            LeaseRow.error_class,
+            LeaseRow.error_text,
+            LeaseRow.failures,
+        )
+    )

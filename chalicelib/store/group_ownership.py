@@ -26,7 +26,7 @@ from chalicelib.store.staged_saves import Staging
 from chalicelib.store.table_client import Cancelled, Refused, Table, Write
 from chalicelib.store.tables import CLAIMS, LEASE, OPEN, ClaimRow, LeaseRow
 
-Group = tuple[str, str]     # (provider, the group's key there)
+Group = tuple[str, str]  # (provider, the group's key there)
 
 EXPIRES = 7 * 86400.0
 """Seconds without a pass of its cluster after which a claim may be taken over."""
@@ -58,12 +58,20 @@ class Claims:
     """Who owns which node group. has_policy: whether a cluster has a policy in force."""
 
     def __init__(
-        self, table: Table, clock: Callable[[], float], staging: Staging, has_policy: Callable[[str], bool],
+        self,
+        table: Table,
+        clock: Callable[[], float],
+        staging: Staging,
+        has_policy: Callable[[str], bool],
     ) -> None:
         self._table, self._clock, self._staging, self._has_policy = table, clock, staging, has_policy
 
     def claim_groups(
-        self, cluster: str, groups: Iterable[Group], *, discovered: Collection[Group] = (),
+        self,
+        cluster: str,
+        groups: Iterable[Group],
+        *,
+        discovered: Collection[Group] = (),
         taken: Callable[[Group, str], None] | None = None,
     ) -> dict[Group, str]:
         """Claim them all; those that belong to another cluster come back with its name and are not to be touched.
@@ -113,16 +121,30 @@ class Claims:
     def all(self) -> tuple[Claim, ...]:
         """Every claim, by provider and key; for people."""
         rows = [ClaimRow.from_raw_data(raw) for raw in self._table.query(CLAIMS, "")]
-        return tuple(Claim(row.item.partition("#")[0], row.item.partition("#")[2], row.owner, row.since,
-                           _is_named(row) is not False, self._ended(row)) for row in rows)
+        return tuple(
+            Claim(
+                row.item.partition("#")[0],
+                row.item.partition("#")[2],
+                row.owner,
+                row.since,
+                _is_named(row) is not False,
+                self._ended(row),
+            )
+            for row in rows
+        )
 
     def open_operations(self, cluster: str, group: Group) -> tuple[str, ...]:
         """Ids of a cluster's operations that are open on a group and may still be carried on."""
         provider, key = group
         now = self._clock()
-        return tuple(each.id for each in to_operations(self._staging.view(cluster, OPEN))
-                     if each.is_open and each.provider == provider and key.endswith(f"#{each.group}")
-                     and now < max(each.deadline, each.created_at) + STUCK)
+        return tuple(
+            each.id
+            for each in to_operations(self._staging.view(cluster, OPEN))
+            if each.is_open
+            and each.provider == provider
+            and key.endswith(f"#{each.group}")
+            and now < max(each.deadline, each.created_at) + STUCK
+        )
 
     def _claim(self, cluster: str, item: str, *, named: bool) -> ClaimRow:
         """Whose it is after the attempt."""
@@ -143,14 +165,14 @@ class Claims:
         try:
             self._table.write(self._table.update(CLAIMS, row.item, [ClaimRow.named.set(int(named))], it_is_ours))
         except Refused:
-            return      # released or taken over since it was read: the next operation finds out
+            return  # released or taken over since it was read: the next operation finds out
 
     def _take_over(self, row: ClaimRow, cluster: str, *, named: bool) -> bool:
         """Whether the group is the cluster's now.
 
-            the other's lease, read         its open operations, read        one transaction
-            ──┬───────────────────────────────┬────────────────────────────────┬──────────►
-              │ held: not now                 │ any on the group: not now      │ refused if a pass of the other began
+        the other's lease, read         its open operations, read        one transaction
+        ──┬───────────────────────────────┬────────────────────────────────┬──────────►
+          │ held: not now                 │ any on the group: not now      │ refused if a pass of the other began
         """
         lease = self._table.get(LeaseRow, row.owner, LEASE)
         weaker = named and _is_named(row) is False
@@ -158,8 +180,11 @@ class Claims:
             return False
         it_is_the_claim_that_was_read = (ClaimRow.owner == row.owner) & (ClaimRow.since == row.since)
         change = self._table.update(
-            CLAIMS, row.item, [ClaimRow.owner.set(cluster), ClaimRow.since.set(self._clock()),
-                               ClaimRow.named.set(int(named))], it_is_the_claim_that_was_read)
+            CLAIMS,
+            row.item,
+            [ClaimRow.owner.set(cluster), ClaimRow.since.set(self._clock()), ClaimRow.named.set(int(named))],
+            it_is_the_claim_that_was_read,
+        )
         return not self._between_passes(row, lease, change)
 
     def _between_passes(self, row: ClaimRow, lease: LeaseRow | None, change: Write) -> str:
@@ -172,8 +197,11 @@ class Claims:
             return f"{', '.join(waiting)} of {row.owner} is open on it"
         no_pass_has_begun = LeaseRow.token.does_not_exist() if lease is None else LeaseRow.token == lease.token
         end_older_passes = self._table.update(
-            row.owner, LEASE, [LeaseRow.token.add(1), LeaseRow.owner.remove(), LeaseRow.until.remove()],
-            no_pass_has_begun)
+            row.owner,
+            LEASE,
+            [LeaseRow.token.add(1), LeaseRow.owner.remove(), LeaseRow.until.remove()],
+            no_pass_has_begun,
+        )
         try:
             self._table.transact([end_older_passes, change])
         except Cancelled:

@@ -17,8 +17,8 @@ from chalicelib.store.codec import PIECE, decode, encode, fingerprint, pack, unp
 from chalicelib.store.table_client import Raw, Refused, Table
 from chalicelib.store.tables import JOURNAL, LEDGER, JournalRow, LedgerRow
 
-KEPT = 14 * 86400.0    # seconds, unless the store is told otherwise
-COUNT = "n "           # attributes of the ledger that begin with this are counters
+KEPT = 14 * 86400.0  # seconds, unless the store is told otherwise
+COUNT = "n "  # attributes of the ledger that begin with this are counters
 
 
 class Ledger(msgspec.Struct, frozen=True):
@@ -60,9 +60,9 @@ class Journal:
             data = encode(msgspec.structs.replace(entry, facts=facts, body=""))
             pieces = pack(data)
         item = f"{_first_at(entry.at)}#{fingerprint(data)}"
-        self._table.write(self._table.put(
-            JournalRow(cluster, item, blob=pieces[0], expires_at=int(entry.at + self._kept))
-        ))
+        self._table.write(
+            self._table.put(JournalRow(cluster, item, blob=pieces[0], expires_at=int(entry.at + self._kept)))
+        )
 
     def recent(self, cluster: str, limit: int = 50, *, before: float | None = None) -> tuple[JournalEntry, ...]:
         """The newest entries, newest first, without those whose time is up.
@@ -71,8 +71,10 @@ class Journal:
         """
         below = "" if before is None else _first_at(max(before, 0.0))
         oldest = self._clock() - self._kept
-        rows = (JournalRow.from_raw_data(raw)
-                for raw in self._table.query(cluster, JOURNAL, newest_first=True, limit=limit, below=below))
+        rows = (
+            JournalRow.from_raw_data(raw)
+            for raw in self._table.query(cluster, JOURNAL, newest_first=True, limit=limit, below=below)
+        )
         entries = (decode(unpack((row.blob,)), JournalEntry) for row in rows)
         return tuple(entry for entry in entries if entry.at > oldest)
 
@@ -114,8 +116,11 @@ def _adding(counts: Mapping[str, float]) -> list[Action]:
 
 def _ledger(raw: Raw) -> Ledger:
     row = LedgerRow.from_raw_data(raw)
-    counts = {name.removeprefix(COUNT): float(value["N"]) for name, value in raw.items()
-              if name.startswith(COUNT) and "N" in value}
+    counts = {
+        name.removeprefix(COUNT): float(value["N"])
+        for name, value in raw.items()
+        if name.startswith(COUNT) and "N" in value
+    }
     return Ledger(counts, row.told or b"", row.version or "")
 
 

@@ -73,9 +73,15 @@ class Leases:
         # Somebody has it, but did not renew in time: died, or sleeps.
         time_is_up = LeaseRow.until < now
         take = self._table.update(
-            cluster, LEASE,
-            [LeaseRow.owner.set(owner), LeaseRow.until.set(now + ttl), LeaseRow.token.add(1),
-             LeaseRow.queued_until.remove(), pass_footprint.begins()],
+            cluster,
+            LEASE,
+            [
+                LeaseRow.owner.set(owner),
+                LeaseRow.until.set(now + ttl),
+                LeaseRow.token.add(1),
+                LeaseRow.queued_until.remove(),
+                pass_footprint.begins(),
+            ],
             nobody_has_it | time_is_up,
         )
         try:
@@ -87,8 +93,17 @@ class Leases:
             # Our own name: the first try got through and only its answer was lost.
         inside = row.left or b""
         apart = carry_over_rows.read(self._table, cluster) if carry_over_rows.needs_both(inside) else None
-        return Lease(cluster, owner, int(row.token), float(row.until or 0.0), row.decision or "",
-                     carry_over_rows.whole(inside, apart or b""), failure_streak.read(row), apart, pass_footprint.read(row))
+        return Lease(
+            cluster,
+            owner,
+            int(row.token),
+            float(row.until or 0.0),
+            row.decision or "",
+            carry_over_rows.whole(inside, apart or b""),
+            failure_streak.read(row),
+            apart,
+            pass_footprint.read(row),
+        )
 
     def renew(self, lease: Lease, ttl: float) -> Lease:
         """Hold it for ttl seconds from now; raises Fenced if somebody else has taken it over."""
@@ -100,9 +115,18 @@ class Leases:
             raise Fenced(lease.cluster, lease.token) from None
         return msgspec.structs.replace(lease, until=until)
 
-    def release(self, lease: Lease, *, passed_at: float | None = None, decision: str | None = None,
-                left: bytes | None = None, succeeded: bool = False, failure: PassFailure | None = None,
-                memory: PassMemory | None = None, ended: bool = True) -> bool:
+    def release(
+        self,
+        lease: Lease,
+        *,
+        passed_at: float | None = None,
+        decision: str | None = None,
+        left: bytes | None = None,
+        succeeded: bool = False,
+        failure: PassFailure | None = None,
+        memory: PassMemory | None = None,
+        ended: bool = True,
+    ) -> bool:
         """Give it back; False, and nothing done, if it was taken over meanwhile.
 
         passed_at: the instant of the pass that was completed under it, stored with the same write (schedule.py).
@@ -132,7 +156,6 @@ class Leases:
             return False
         return True
 
-
     def _leave(self, lease: Lease, left: bytes) -> list[Action]:
         """Write into the row of its own what lies there and has changed; what is to be done in this one."""
         inside, apart = carry_over_rows.stored(left)
@@ -140,7 +163,7 @@ class Leases:
             try:
                 carry_over_rows.write(self._table, lease.cluster, apart, lease.token)
             except StoreError:
-                return []       # nothing is decided by what is left, and the lease must be given back all the same
+                return []  # nothing is decided by what is left, and the lease must be given back all the same
         if inside:
             return [LeaseRow.left.set(inside)]
         # A lease whose left came from the other row alone has none in this one.

@@ -62,9 +62,7 @@ class Memories:
                 raise _unreadable(cluster, error) from error
         raise StoreError(f"{cluster}: memory changes faster than it can be read")
 
-    def save(
-        self, cluster: str, before: Memory, after: Memory, operations: Sequence[Operation], lease: Lease
-    ) -> None:
+    def save(self, cluster: str, before: Memory, after: Memory, operations: Sequence[Operation], lease: Lease) -> None:
         """Write the difference and make the new operations visible.
 
         before: as loaded under this lease. operations: the new ones; one that exists already is left as it is, so the
@@ -87,8 +85,11 @@ class Memories:
         rests_on = _untouched_groups(before, fresh, todo)
         writes = [
             fence(self._table, lease),
-            *(self._table.check(cluster, item, condition) for item, version in rests_on.items()
-              if (condition := is_version(version)) is not None),
+            *(
+                self._table.check(cluster, item, condition)
+                for item, version in rests_on.items()
+                if (condition := is_version(version)) is not None
+            ),
             *(change_write(self._table, cluster, change) for change in todo),
             *(write for operation in fresh for write in create(self._table, operation, check_over=False)),
         ]
@@ -122,7 +123,8 @@ class Memories:
         by_id = {operation.id: operation for operation in operations}
         known = self._table.get_many([(cluster, prefix + name) for name in by_id for prefix in (OPEN, OVER)])
         return tuple(
-            operation for name, operation in by_id.items()
+            operation
+            for name, operation in by_id.items()
             if (cluster, OPEN + name) not in known and (cluster, OVER + name) not in known
         )
 
@@ -133,8 +135,10 @@ def _is_timers_only(todo: Sequence[Change]) -> bool:
 
 
 def _unreadable(cluster: str, error: Exception) -> StoreError:
-    return StoreError(f"{cluster}: what is remembered cannot be read ({error}); run the release that wrote it, or "
-                      "delete the cluster's rows of memory and start anew")
+    return StoreError(
+        f"{cluster}: what is remembered cannot be read ({error}); run the release that wrote it, or "
+        "delete the cluster's rows of memory and start anew"
+    )
 
 
 def _untouched_groups(before: Memory, fresh: Sequence[Operation], todo: Sequence[Change]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from chalicelib.store.codec import canonical, fingerprint, pack
 from chalicelib.store.tables import BRAKE, GROUPS, HEAD, NODES, RULE_OBJECTS, RULES, TEMPLATES, UNREGISTERED
 
 ABSENT = ""
-ANY = "*"                       # whatever is there; only for the further pieces of a value whose first piece is checked
+ANY = "*"  # whatever is there; only for the further pieces of a value whose first piece is checked
 
 
 class Times(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -31,7 +31,11 @@ class Patches:
         self._table, self._staging = table, staging
 
     def write(
-        self, cluster: str, group: str, writes: Sequence[Write], group_patch: GroupPatch | None,
+        self,
+        cluster: str,
+        group: str,
+        writes: Sequence[Write],
+        group_patch: GroupPatch | None,
         memory_patch: MemoryPatch | None,
     ) -> None:
         """Raises Cancelled if one of `writes` is refused, Stale if memory would not hold still."""
@@ -43,7 +47,7 @@ class Patches:
             except Cancelled as cancelled:
                 if any(at < len(writes) for at in cancelled.refused):
                     raise
-                continue     # memory moved: read it again and patch what is there now
+                continue  # memory moved: read it again and patch what is there now
             return
         raise Stale(cluster, (GROUPS + group, HEAD))
 
@@ -52,7 +56,7 @@ class Patches:
             self._table.transact(writes)
             return
         try:
-            self._table.write(writes[0])     # half the price of a transaction
+            self._table.write(writes[0])  # half the price of a transaction
         except Refused as refused:
             raise Cancelled({0: refused.old}) from None
 

@@ -36,7 +36,7 @@ from chalicelib.store.tables import (
     ReleaseRow,
 )
 
-_KINDS: tuple[tuple[str, str, Any], ...] = (     # prefix, field of Memory, type of the value
+_KINDS: tuple[tuple[str, str, Any], ...] = (  # prefix, field of Memory, type of the value
     (GROUPS, "groups", GroupMemory),
     (TEMPLATES, "templates", LearntTemplate),
 )
@@ -100,7 +100,8 @@ def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
     for prefix, field, kind in _KINDS:
         values[field] = {
             item.removeprefix(prefix): _value(raw, kind, adoptions)
-            for item, raw in by_item.items() if item.startswith(prefix)
+            for item, raw in by_item.items()
+            if item.startswith(prefix)
         }
     for prefix, field, kind in _BLOBS:
         values[field] = _joined(prefix, by_item, kind, adoptions)
@@ -158,4 +159,4 @@ def adopt(table: Table, cluster: str, adoption: Adoption) -> None:
     try:
         table.transact(writes)
     except Cancelled:
-        return      # written anew meanwhile, so there is nothing to adopt
+        return  # written anew meanwhile, so there is nothing to adopt

@@ -13,15 +13,28 @@ from chalicelib.store.codec import decode, encode
 from chalicelib.store.table_client import Raw
 from chalicelib.store.tables import OPEN, OVER, OperationRow
 
-KEPT = 14 * 86400.0      # seconds that an operation is kept after it has ended
+KEPT = 14 * 86400.0  # seconds that an operation is kept after it has ended
 
 # What executors change. Everything else is fixed when the operation is planned.
 PROGRESS = (
-    "state", "step", "data", "attempt", "due_at", "claimed_by", "claimed_until", "sent_at", "updated_at", "outcome",
-    "error_class", "error_code",
+    "state",
+    "step",
+    "data",
+    "attempt",
+    "due_at",
+    "claimed_by",
+    "claimed_until",
+    "sent_at",
+    "updated_at",
+    "outcome",
+    "error_class",
+    "error_code",
 )
-_FRESH = {field.name: field.default if field.default is not msgspec.NODEFAULT else {}
-          for field in msgspec.structs.fields(Operation) if field.name in PROGRESS}
+_FRESH = {
+    field.name: field.default if field.default is not msgspec.NODEFAULT else {}
+    for field in msgspec.structs.fields(Operation)
+    if field.name in PROGRESS
+}
 
 
 def intent(operation: Operation) -> Operation:
@@ -42,9 +55,18 @@ def to_operation(raw: Raw | OperationRow) -> Operation:
     """The operation that a row holds."""
     row = OperationRow.from_raw_data(raw) if isinstance(raw, dict) else raw
     return msgspec.structs.replace(
-        decode(row.text, Operation), state=State(row.state), step=row.step, data=decode(row.data, dict[str, str]),
-        attempt=int(row.attempt), due_at=row.due_at, claimed_by=row.claimed_by, claimed_until=row.claimed_until,
-        sent_at=row.sent_at, updated_at=row.updated_at, outcome=row.outcome, error_class=row.error_class,
+        decode(row.text, Operation),
+        state=State(row.state),
+        step=row.step,
+        data=decode(row.data, dict[str, str]),
+        attempt=int(row.attempt),
+        due_at=row.due_at,
+        claimed_by=row.claimed_by,
+        claimed_until=row.claimed_until,
+        sent_at=row.sent_at,
+        updated_at=row.updated_at,
+        outcome=row.outcome,
+        error_class=row.error_class,
         error_code=row.error_code,
     )
 

@@ -73,9 +73,15 @@ class Operations:
         somebody_was_at_it = OperationRow.state == State.RUNNING.value
         and_did_not_finish_in_time = OperationRow.claimed_until < now
         claim = self._table.update(
-            cluster, OPEN + operation,
-            [OperationRow.state.set(State.RUNNING.value), OperationRow.claimed_by.set(owner),
-             OperationRow.claimed_until.set(now + ttl), OperationRow.updated_at.set(now), OperationRow.attempt.add(1)],
+            cluster,
+            OPEN + operation,
+            [
+                OperationRow.state.set(State.RUNNING.value),
+                OperationRow.claimed_by.set(owner),
+                OperationRow.claimed_until.set(now + ttl),
+                OperationRow.updated_at.set(now),
+                OperationRow.attempt.add(1),
+            ],
             (nobody_is_at_it & its_time_has_come) | (somebody_was_at_it & and_did_not_finish_in_time),
         )
         try:
@@ -85,11 +91,15 @@ class Operations:
                 return self._claim_elsewhere(cluster, operation, owner, ttl)
             found = to_operation(refused.old)
             if found.state is State.RUNNING and found.claimed_by == owner:
-                return found     # the first try got through and only its answer was lost
+                return found  # the first try got through and only its answer was lost
             raise _in_the_way(found) from None
 
     def advance(
-        self, before: Operation, after: Operation, owner: str, group_patch: GroupPatch | None = None,
+        self,
+        before: Operation,
+        after: Operation,
+        owner: str,
+        group_patch: GroupPatch | None = None,
         memory_patch: MemoryPatch | None = None,
     ) -> Operation:
         """Write down what a step came to; the operation as stored. before: as claimed. after: waiting or over.
@@ -124,8 +134,7 @@ class Operations:
         """Note that a message was sent for it; False if it is over already."""
         it_is_open = OperationRow.state.exists()
         try:
-            self._table.write(self._table.update(
-                cluster, OPEN + operation, [OperationRow.sent_at.set(at)], it_is_open))
+            self._table.write(self._table.update(cluster, OPEN + operation, [OperationRow.sent_at.set(at)], it_is_open))
         except Refused:
             return False
         return True

@@ -30,8 +30,11 @@ def ends(before: PassMemory, after: PassMemory | None) -> Sequence[Action]:
     actions: list[Action] = [LeaseRow.unended.remove()]
     if after is None:
         return actions
-    for attribute, old, new in ((LeaseRow.peak, before.peak, after.peak), (LeaseRow.size, before.size, after.size),
-                                (LeaseRow.large_until, before.large_until, after.large_until)):
+    for attribute, old, new in (
+        (LeaseRow.peak, before.peak, after.peak),
+        (LeaseRow.size, before.size, after.size),
+        (LeaseRow.large_until, before.large_until, after.large_until),
+    ):
         if new != old:
             actions.append(attribute.set(new) if new else attribute.remove())
     return actions

@@ -43,8 +43,9 @@ class Policies:
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
-    def put(self, name: str, text: str, digest: str, expected_version: int | None, *,
-            webhook: str | None = None) -> int:
+    def put(
+        self, name: str, text: str, digest: str, expected_version: int | None, *, webhook: str | None = None
+    ) -> int:
         """Store the next version and put it in force; its number. webhook: see StoredWebhook.secret.
 
         expected_version: the one in force, None: there is none. Raises PolicyChanged, and stores nothing, if that is
@@ -54,18 +55,26 @@ class Policies:
             raise BadInput("metadata.name", f"{name!r} is not a name", "use lower-case letters, digits and hyphens")
         version = (expected_version or 0) + 1
         values: dict[str, Any] = {
-            "name": name, "version": version, "text": text, "digest": digest, "stored_at": self._clock()
+            "name": name,
+            "version": version,
+            "text": text,
+            "digest": digest,
+            "stored_at": self._clock(),
         }
         none_is_in_force = PolicyRow.version.does_not_exist()
         the_expected_is_in_force = PolicyRow.version == expected_version
         version_is_new = PolicyRow.version.does_not_exist()
         try:
-            self._table.transact([
-                self._table.put(PolicyRow(POLICIES, name, **values),
-                                none_is_in_force if expected_version is None else the_expected_is_in_force),
-                self._table.put(PolicyRow(name, _item(version), **values), version_is_new),
-                self._table.put(WebhookRow(WEBHOOKS, name, version=version, secret=webhook)),
-            ])
+            self._table.transact(
+                [
+                    self._table.put(
+                        PolicyRow(POLICIES, name, **values),
+                        none_is_in_force if expected_version is None else the_expected_is_in_force,
+                    ),
+                    self._table.put(PolicyRow(name, _item(version), **values), version_is_new),
+                    self._table.put(WebhookRow(WEBHOOKS, name, version=version, secret=webhook)),
+                ]
+            )
         except Cancelled as cancelled:
             in_force = next((row for row in cancelled.refused.values() if row), None)
             raise PolicyChanged(expected_version, stored(in_force).version if in_force else None) from None

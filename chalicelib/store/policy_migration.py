@@ -20,7 +20,7 @@ from chalicelib.store.policies import StoredPolicy, stored
 from chalicelib.store.table_client import Cancelled, Refused, Table
 from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
 
-SHOWN = 10      # names in a sentence
+SHOWN = 10  # names in a sentence
 
 
 def not_used(names: Sequence[str]) -> str:
@@ -57,8 +57,7 @@ class Moving:
 
     def waits_for_move(self, name: str) -> bool:
         """Whether the cluster has no policy in force, and one in the old place."""
-        return (self._new.get(PolicyRow, POLICIES, name) is None
-                and self._old.get(PolicyRow, POLICIES, name) is not None)
+        return self._new.get(PolicyRow, POLICIES, name) is None and self._old.get(PolicyRow, POLICIES, name) is not None
 
     def copy(self, name: str, webhook: Callable[[str], str | None]) -> Moved:
         """Copy one cluster's policies, unless it has one in force. webhook: a document's text -> StoredWebhook.secret.
@@ -107,10 +106,12 @@ class Moving:
         name, version = old.item, int(old.version)
         none_is_in_force = PolicyRow.version.does_not_exist()
         try:
-            self._new.transact([
-                self._new.put(_copy(old, POLICIES, name), none_is_in_force),
-                self._new.put(WebhookRow(WEBHOOKS, name, version=version, secret=webhook)),
-            ])
+            self._new.transact(
+                [
+                    self._new.put(_copy(old, POLICIES, name), none_is_in_force),
+                    self._new.put(WebhookRow(WEBHOOKS, name, version=version, secret=webhook)),
+                ]
+            )
         except Cancelled as cancelled:
             there = next((PolicyRow.from_raw_data(row) for row in cancelled.refused.values() if row), None)
             return msgspec.structs.replace(_left_alone(name, old, there), copied=copied)
@@ -137,5 +138,12 @@ def _differs(version: int) -> str:
 
 
 def _copy(row: PolicyRow, cluster: str, item: str) -> PolicyRow:
-    return PolicyRow(cluster, item, name=row.name, version=int(row.version), text=row.text, digest=row.digest,
-                     stored_at=row.stored_at)
+    return PolicyRow(
+        cluster,
+        item,
+        name=row.name,
+        version=int(row.version),
+        text=row.text,
+        digest=row.digest,
+        stored_at=row.stored_at,
+    )

@@ -33,13 +33,13 @@ from chalicelib.store.errors import StoreError
 from chalicelib.store.table_client import Raw, Refused, Table, Write
 from chalicelib.store.tables import PACES, PaceRow
 
-DIFFERENCE = 60.0           # seconds by which two honest clocks differ at most
+DIFFERENCE = 60.0  # seconds by which two honest clocks differ at most
 LONGEST_HOLD = 3600.0
-TIDY_AFTER = 3600           # seconds after its end that DynamoDB may delete a budget that nobody draws from
-_SLOWEST = 1e-5             # calls per second; what is slower is a mistake and no pace
+TIDY_AFTER = 3600  # seconds after its end that DynamoDB may delete a budget that nobody draws from
+_SLOWEST = 1e-5  # calls per second; what is slower is a mistake and no pace
 _SHORTEST_WAIT = 0.001
-_TRIES = 4                  # writes for one lot: two at contention, more only if others are as quick every time
-_LONGEST_KEY = 900          # bytes; DynamoDB allows 1,024
+_TRIES = 4  # writes for one lot: two at contention, more only if others are as quick every time
+_LONGEST_KEY = 900  # bytes; DynamoDB allows 1,024
 
 
 class Pace(Protocol):
@@ -83,7 +83,7 @@ class Paces:
         until = now + min(seconds, LONGEST_HOLD)
         ahead = pace.burst / pace.rate if pace.rate >= _SLOWEST else 0.0
         actions = [PaceRow.held_until.set(until), PaceRow.expires_at.set(int(until + ahead) + TIDY_AFTER)]
-        with suppress(StoreError):      # Refused among them: another's pause is longer
+        with suppress(StoreError):  # Refused among them: another's pause is longer
             self._table.write(self._table.update(PACES, _item(pace), actions, _is_not_held(until, now)))
 
 
@@ -93,7 +93,7 @@ class _Booking:
     def __init__(self, table: Table, pace: Pace, calls: int, now: float) -> None:
         self._table, self._item, self._now = table, _item(pace), now
         self._cost = _in_microseconds(calls / pace.rate)
-        self._full = max(self._cost, _in_microseconds(pace.burst / pace.rate))   # how far ahead may be booked
+        self._full = max(self._cost, _in_microseconds(pace.burst / pace.rate))  # how far ahead may be booked
 
     def run(self) -> float:
         """See Paces.take. Raises StoreError."""
@@ -113,7 +113,7 @@ class _Booking:
                 write = self._of_one_in_use() if arrival > self._now else self._of_an_idle_one()
             else:
                 return 0.0
-        return self._cost       # others are quicker each time: their calls count
+        return self._cost  # others are quicker each time: their calls count
 
     def _of_an_idle_one(self) -> Write:
         nobody_draws = PaceRow.arrival.does_not_exist() | (PaceRow.arrival <= self._now)
@@ -130,7 +130,7 @@ class _Booking:
         """The wait, after a row that no honest clock wrote was replaced by an empty bucket of this clock."""
         it_is_still_there = PaceRow.arrival == arrival
         actions = [PaceRow.arrival.set(self._now + self._full), PaceRow.expires_at.set(self._tidy_at())]
-        with suppress(Refused):     # somebody else has put it right
+        with suppress(Refused):  # somebody else has put it right
             self._table.write(self._table.update(PACES, self._item, actions, it_is_still_there))
         return self._cost
 

@@ -61,8 +61,14 @@ class Schedule:
         row = self._table.get(LeaseRow, cluster, LEASE)
         if row is None:
             return Pace()
-        return Pace(row.last_pass or 0.0, row.queued_until or 0.0, row.until or 0.0, row.last_success or 0.0,
-                    failure_streak.read(row), pass_footprint.read(row))
+        return Pace(
+            row.last_pass or 0.0,
+            row.queued_until or 0.0,
+            row.until or 0.0,
+            row.last_success or 0.0,
+            failure_streak.read(row),
+            pass_footprint.read(row),
+        )
 
     def passed_by(self, clusters: Sequence[str]) -> dict[str, Passed]:
         """The last pass of each of these clusters; two reads for a hundred of them at most. Those never looked at are
@@ -70,9 +76,13 @@ class Schedule:
         raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
         rows = {cluster: LeaseRow.from_raw_data(raw) for (cluster, _), raw in raws.items()}
         inside = {cluster: row.left or b"" for cluster, row in rows.items()}
-        apart = carry_over_rows.read_many(self._table, [one for one, left in inside.items() if carry_over_rows.needs_both(left)])
-        return {cluster: Passed(row.last_pass or 0.0, carry_over_rows.whole(inside[cluster], apart.get(cluster, b"")))
-                for cluster, row in rows.items()}
+        apart = carry_over_rows.read_many(
+            self._table, [one for one, left in inside.items() if carry_over_rows.needs_both(left)]
+        )
+        return {
+            cluster: Passed(row.last_pass or 0.0, carry_over_rows.whole(inside[cluster], apart.get(cluster, b"")))
+            for cluster, row in rows.items()
+        }
 
     def mark_queued(self, cluster: str, until: float) -> bool:
         """Announce a message. True: send it. False: one is on its way already, and counts until its own time is up."""

@@ -33,7 +33,7 @@ CHECKED_FOR = 60.0
 """Seconds for which an answer is used."""
 
 _NO_VERSION = re.compile(r"[^A-Za-z0-9.+_-]")
-_LONGEST_RELEASE = 40       # characters of another release's name that an error shows
+_LONGEST_RELEASE = 40  # characters of another release's name that an error shows
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class Schemas:
         if self._written is not None and self._checked <= now < self._checked + CHECKED_FOR:
             return self._written
         try:
-            self._written = self._read(consistent=False)    # half the price, and at most a second old
+            self._written = self._read(consistent=False)  # half the price, and at most a second old
         except StoreUnavailable:
             if self._written is None:
                 raise
@@ -99,8 +99,10 @@ class Schemas:
                 return Written()
             return Written(int(row.schema), _shown(row.release or ""))
         except (AttributeDeserializationError, AttributeError, TypeError, ValueError) as error:
-            raise StoreError("the row that says which release wrote the table cannot be read; deploy the release that "
-                             f"wrote it ({type(error).__name__})") from None
+            raise StoreError(
+                "the row that says which release wrote the table cannot be read; deploy the release that "
+                f"wrote it ({type(error).__name__})"
+            ) from None
 
 
 def _shown(release: str) -> str:

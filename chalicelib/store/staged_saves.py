@@ -31,7 +31,7 @@ from chalicelib.store.table_client import Cancelled, Raw, Table, Write
 from chalicelib.store.tables import HEAD, MEMORY, OPEN, OVER, STAGED, BlobRow, HeadRow, OperationRow
 
 TRIES = 12
-STAGED_FOR = 86400     # seconds after which parts that were never decided may be deleted
+STAGED_FOR = 86400  # seconds after which parts that were never decided may be deleted
 MOST_PARTS = 90
 
 
@@ -64,7 +64,7 @@ class Staging:
                 before = self._table.get(HeadRow, cluster, HEAD)
                 rows = tuple(self._table.query(cluster, prefix))
             else:
-                rows = tuple(self._table.query(cluster, prefix))   # the head is the first of them
+                rows = tuple(self._table.query(cluster, prefix))  # the head is the first of them
                 before = HeadRow.from_raw_data(rows[0]) if rows and rows[0]["item"]["S"] == HEAD else None
             after = self._table.get(HeadRow, cluster, HEAD)
             if is_closed(before) or is_closed(after):
@@ -95,8 +95,13 @@ class Staging:
     # --- saving
 
     def save(
-        self, cluster: str, changes: Sequence[Change], operations: Sequence[Operation], seen: dict[str, str],
-        lease: Lease, now: float,
+        self,
+        cluster: str,
+        changes: Sequence[Change],
+        operations: Sequence[Operation],
+        seen: dict[str, str],
+        lease: Lease,
+        now: float,
     ) -> None:
         """Write all of it or nothing. seen: version by row, of every row that the decision rests on.
 
@@ -126,9 +131,18 @@ class Staging:
             raise StoreError(f"{cluster}: a save of {len(data)} bytes is too large")
         save = f"{lease.token:010d}-{fingerprint(data)}"
         for at, piece in enumerate(pieces):
-            self._table.write(self._table.put(BlobRow(
-                cluster, _part(save, at), blob=piece, version=save, parts=len(pieces), expires_at=int(now) + STAGED_FOR
-            )))
+            self._table.write(
+                self._table.put(
+                    BlobRow(
+                        cluster,
+                        _part(save, at),
+                        blob=piece,
+                        version=save,
+                        parts=len(pieces),
+                        expires_at=int(now) + STAGED_FOR,
+                    )
+                )
+            )
         return save, len(pieces)
 
     def _decide(
@@ -148,12 +162,16 @@ class Staging:
                 condition = condition & unchanged if unchanged is not None else condition
         part_is_there = BlobRow.version == save
         try:
-            self._table.transact([
-                fence(self._table, lease),
-                self._table.update(cluster, HEAD, actions, condition),
-                *(self._table.update(cluster, _part(save, at), [BlobRow.expires_at.remove()], part_is_there)
-                  for at in range(pieces)),
-            ])
+            self._table.transact(
+                [
+                    fence(self._table, lease),
+                    self._table.update(cluster, HEAD, actions, condition),
+                    *(
+                        self._table.update(cluster, _part(save, at), [BlobRow.expires_at.remove()], part_is_there)
+                        for at in range(pieces)
+                    ),
+                ]
+            )
         except Cancelled as cancelled:
             if 0 in cancelled.refused:
                 raise Fenced(cluster, lease.token) from None
@@ -169,12 +187,12 @@ class Staging:
                 return tried > 0
             staged = self._read(cluster, head.pending, int(head.parts or 0))
             if staged is None:
-                continue    # somebody else has just finished it
+                continue  # somebody else has just finished it
             try:
                 self._apply(cluster, head.pending, staged)
                 self._open(cluster, head.pending, int(head.parts or 0))
             except Cancelled:
-                continue    # somebody else was faster with a part of it; look again what is left
+                continue  # somebody else was faster with a part of it; look again what is left
             return True
         raise StoreError(f"{cluster}: a large save could not be carried out")
 
@@ -218,10 +236,14 @@ class Staging:
 
     def _open(self, cluster: str, save: str, parts: int) -> None:
         it_is_still_pending = HeadRow.pending == save
-        self._table.transact([
-            self._table.update(cluster, HEAD, [HeadRow.pending.remove(), HeadRow.parts.remove()], it_is_still_pending),
-            *(self._table.delete(cluster, _part(save, at)) for at in range(parts)),
-        ])
+        self._table.transact(
+            [
+                self._table.update(
+                    cluster, HEAD, [HeadRow.pending.remove(), HeadRow.parts.remove()], it_is_still_pending
+                ),
+                *(self._table.delete(cluster, _part(save, at)) for at in range(parts)),
+            ]
+        )
 
 
 def create(table: Table, operation: Operation, *, check_over: bool) -> list[Write]:

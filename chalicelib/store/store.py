@@ -38,17 +38,30 @@ class Store:
     """
 
     def __init__(
-        self, table_name: str, *, clock: Callable[[], float], policy_table: str = "", region: str | None = None,
-        endpoint: str | None = None, sleep: Callable[[float], None] = time.sleep,
-        chance: Callable[[], float] = random.random, client: Any = None,
-        wrap: Callable[[Any], Any] = lambda client: client, journal_kept: float = KEPT,
+        self,
+        table_name: str,
+        *,
+        clock: Callable[[], float],
+        policy_table: str = "",
+        region: str | None = None,
+        endpoint: str | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random,
+        client: Any = None,
+        wrap: Callable[[Any], Any] = lambda client: client,
+        journal_kept: float = KEPT,
     ) -> None:
         self.table = Table(
             table_name, region=region, endpoint=endpoint, sleep=sleep, chance=chance, client=client, wrap=wrap
         )
         self.policy_table = Table(
-            policy_table or policy_table_of(table_name), region=region, endpoint=endpoint, sleep=sleep, chance=chance,
-            client=self.table.client, wrap=wrap,
+            policy_table or policy_table_of(table_name),
+            region=region,
+            endpoint=endpoint,
+            sleep=sleep,
+            chance=chance,
+            client=self.table.client,
+            wrap=wrap,
         )
         staging = Staging(self.table)
         self.leases = Leases(self.table, clock)

@@ -23,19 +23,26 @@ from chalicelib.store.errors import StoreError, StoreThrottled, StoreUnavailable
 from chalicelib.store.tables import PARTITION_KEY, SORT_KEY, Row, definition
 
 R = TypeVar("R", bound=Row)
-Raw = dict[str, Any]                     # an item as DynamoDB sends it: {"owner": {"S": "…"}}
+Raw = dict[str, Any]  # an item as DynamoDB sends it: {"owner": {"S": "…"}}
 
 CONNECT_SECONDS, READ_SECONDS = 2, 5
-ATTEMPTS = 6                             # of ours, each of which botocore repeats once on network trouble
-FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0     # seconds; the wait is chosen evenly between 0 and the bound
-ITEMS_PER_READ = 100                     # BatchGetItem's limit
+ATTEMPTS = 6  # of ours, each of which botocore repeats once on network trouble
+FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0  # seconds; the wait is chosen evenly between 0 and the bound
+ITEMS_PER_READ = 100  # BatchGetItem's limit
 ITEMS_PER_TRANSACTION = 100
-BYTES_PER_TRANSACTION = 3_500_000        # DynamoDB's limit is 4 MB
+BYTES_PER_TRANSACTION = 3_500_000  # DynamoDB's limit is 4 MB
 
-_BUSY = frozenset({
-    "TransactionConflictException", "TransactionInProgressException", "ThrottlingException", "Throttling",
-    "ProvisionedThroughputExceededException", "RequestLimitExceeded", "LimitExceededException",
-})
+_BUSY = frozenset(
+    {
+        "TransactionConflictException",
+        "TransactionInProgressException",
+        "ThrottlingException",
+        "Throttling",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "LimitExceededException",
+    }
+)
 _BUSY_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 _METHODS = {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}
 
@@ -79,17 +86,27 @@ class Table:
     """
 
     def __init__(
-        self, name: str, *, region: str | None, endpoint: str | None, sleep: Callable[[float], None],
-        chance: Callable[[], float], client: Any = None,
+        self,
+        name: str,
+        *,
+        region: str | None,
+        endpoint: str | None,
+        sleep: Callable[[float], None],
+        chance: Callable[[], float],
+        client: Any = None,
         wrap: Callable[[Any], Any] = lambda client: client,
     ) -> None:
         self.name = name
         self._connection = TableConnection(name, meta_table=MetaTable(definition(name)))
         try:
             self.client = client or session.client(
-                "dynamodb", region=region, endpoint=endpoint, connect_timeout=CONNECT_SECONDS,
-                read_timeout=READ_SECONDS, retries={"mode": "standard", "total_max_attempts": 2},
-                parameter_validation=False,     # PynamoDB makes the requests; validating each costs time
+                "dynamodb",
+                region=region,
+                endpoint=endpoint,
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=READ_SECONDS,
+                retries={"mode": "standard", "total_max_attempts": 2},
+                parameter_validation=False,  # PynamoDB makes the requests; validating each costs time
             )
         except BotoCoreError as error:
             raise StoreUnavailable(str(error)) from error
@@ -123,7 +140,13 @@ class Table:
         return found
 
     def query(
-        self, cluster: str, prefix: str, *, newest_first: bool = False, limit: int | None = None, below: str = "",
+        self,
+        cluster: str,
+        prefix: str,
+        *,
+        newest_first: bool = False,
+        limit: int | None = None,
+        below: str = "",
         consistent: bool = True,
     ) -> Iterator[Raw]:
         """Rows of the cluster whose item begins with prefix, in the order of items.
@@ -131,7 +154,9 @@ class Table:
         below: begins with prefix too; what comes after it is neither read nor paid for.
         """
         request: dict[str, Any] = {
-            "TableName": self.name, "ConsistentRead": consistent, "ScanIndexForward": not newest_first,
+            "TableName": self.name,
+            "ConsistentRead": consistent,
+            "ScanIndexForward": not newest_first,
             **_key_condition(cluster, prefix, below),
         }
         while True:
@@ -150,13 +175,16 @@ class Table:
         """The whole row."""
         values = row.serialize()
         cluster, item = values.pop(PARTITION_KEY)["S"], values.pop(SORT_KEY)["S"]
-        return Write("Put", self._connection.get_operation_kwargs(
-            cluster, item, key="Item", attributes=values, condition=condition))
+        return Write(
+            "Put",
+            self._connection.get_operation_kwargs(cluster, item, key="Item", attributes=values, condition=condition),
+        )
 
     def update(self, cluster: str, item: str, actions: Sequence[Action], condition: Condition | None = None) -> Write:
         """Some attributes of a row, which is made if it is not there."""
-        return Write("Update", self._connection.get_operation_kwargs(
-            cluster, item, actions=list(actions), condition=condition))
+        return Write(
+            "Update", self._connection.get_operation_kwargs(cluster, item, actions=list(actions), condition=condition)
+        )
 
     def delete(self, cluster: str, item: str, condition: Condition | None = None) -> Write:
         """Take a row away."""
@@ -178,11 +206,22 @@ class Table:
 
     def transact(self, writes: Sequence[Write]) -> None:
         """All of them or none. Raises Cancelled with the rows that were in the way."""
-        self._send("transact_write_items", {"TransactItems": [
-            {write.kind: write.arguments
-             | ({"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if "ConditionExpression" in write.arguments else {})}
-            for write in writes
-        ]})
+        self._send(
+            "transact_write_items",
+            {
+                "TransactItems": [
+                    {
+                        write.kind: write.arguments
+                        | (
+                            {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+                            if "ConditionExpression" in write.arguments
+                            else {}
+                        )
+                    }
+                    for write in writes
+                ]
+            },
+        )
 
     def fits(self, writes: Sequence[Write]) -> bool:
         """Whether they go into one transaction."""

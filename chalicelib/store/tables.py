@@ -61,7 +61,11 @@ WEBHOOKS, WEB = "!webhooks", "!web"
 SCHEMA_PARTITION, SCHEMA_ITEM = "!schema", "schema"
 LEASE, HEAD, MEMORY = "lease", "memory", "memory"
 GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
-    "memory#group#", "memory#nodes#", "memory#operation#", "memory#template#", "memory#unregistered#"
+    "memory#group#",
+    "memory#nodes#",
+    "memory#operation#",
+    "memory#template#",
+    "memory#unregistered#",
 )
 RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 BRAKE, RELEASE = "memory#brake", "memory#release"

@@ -54,7 +54,10 @@ def compile_tree(tree: Path) -> None:
         relative = source.relative_to(tree).as_posix()
         cached = source.parent / "__pycache__" / f"{source.stem}.{sys.implementation.cache_tag}.pyc"
         py_compile.compile(
-            str(source), cfile=str(cached), dfile=f"{_TASK}/{relative}", quiet=2,
+            str(source),
+            cfile=str(cached),
+            dfile=f"{_TASK}/{relative}",
+            quiet=2,
             invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
         )
 

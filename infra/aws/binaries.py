@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _MAGIC = b"\x7fELF"
-_HEAD = 20          # bytes: identity, type, machine
+_HEAD = 20  # bytes: identity, type, machine
 _CLASS_64, _LITTLE_ENDIAN = 2, 1
 #: e_machine of an ELF file, by Lambda's name of the processor.
 _MACHINE = {"x86_64": 62, "arm64": 183}

@@ -17,12 +17,12 @@ from chalicelib.runtime.log import logger
 from infra.aws.cost_count import NODES, PODS, Counts, count
 from infra.aws.cost_prices import AS_OF, LIST
 
-MONTH = 2_628_000           # seconds
+MONTH = 2_628_000  # seconds
 PASSES = MONTH / 60
 QUEUES, QUEUES_IN_USE = 6, 2
-POLLS = MONTH / 20 * 5      # requests with which Lambda polls one queue: five at a time, each for 20 seconds
+POLLS = MONTH / 20 * 5  # requests with which Lambda polls one queue: five at a time, each for 20 seconds
 LIMIT_SECRET, LIMIT_PARAMETER, LIMIT_DEPLOYMENT = 1.30, 0.90, 0.70
-_PLATFORM = 310             # bytes that Lambda itself logs of an invocation
+_PLATFORM = 310  # bytes that Lambda itself logs of an invocation
 _TICK_SECONDS, _TICK_GB = 0.3, 0.5
 
 
@@ -47,8 +47,21 @@ class Way(msgspec.Struct, frozen=True):
 def ways(counts: Counts, *, memory: float = 0.5, seconds: float = 1.0) -> tuple[Way, ...]:
     """Each with one change more. memory, seconds: of a pass, in the end. The first is the release before, as it was
     counted then: 28 series, 13 units written and 10 read, two secrets that are read every minute."""
-    steps = [Way("the release before, x86-64, 1.73 GB", arm=False, memory=1.73, seconds=2.0, series=28, log=7305,
-                 reads=10, writes=13, secrets=2, secret_reads=20, queues=QUEUES)]
+    steps = [
+        Way(
+            "the release before, x86-64, 1.73 GB",
+            arm=False,
+            memory=1.73,
+            seconds=2.0,
+            series=28,
+            log=7305,
+            reads=10,
+            writes=13,
+            secrets=2,
+            secret_reads=20,
+            queues=QUEUES,
+        )
+    ]
 
     def change(words: str, **changed: object) -> None:
         steps.append(msgspec.structs.replace(steps[-1], change=words, **changed))
@@ -68,8 +81,9 @@ def per_cluster(way: Way) -> dict[str, float]:
     """Dollars a month by part, of a cluster at 60 s."""
     second = LIST.second_arm if way.arm else LIST.second_x86
     secret_reads = PASSES / 10 * way.secret_reads
-    secrets = (secret_reads * LIST.decrypt if way.parameters
-               else way.secrets * LIST.secret + secret_reads * LIST.secret_read)
+    secrets = (
+        secret_reads * LIST.decrypt if way.parameters else way.secrets * LIST.secret + secret_reads * LIST.secret_read
+    )
     return {
         "Lambda: passes": PASSES * (way.seconds * way.memory * second + LIST.call),
         "DynamoDB": PASSES * (way.reads * LIST.read + way.writes * LIST.write),
@@ -97,10 +111,25 @@ def page(counts: Counts) -> str:
 
 def _lines(counts: Counts) -> Iterator[str]:
     steps = ways(counts)
-    yield from (_HEAD.format(limit=LIMIT_SECRET, parameter=LIMIT_PARAMETER, deployment=LIMIT_DEPLOYMENT, as_of=AS_OF,
-                             nodes=NODES, pods=PODS).splitlines())
-    yield from ("", "## What each change saves", "", "Each row has all changes above it.", "",
-                "| | per cluster | per deployment |", "|---|---|---|")
+    yield from (
+        _HEAD.format(
+            limit=LIMIT_SECRET,
+            parameter=LIMIT_PARAMETER,
+            deployment=LIMIT_DEPLOYMENT,
+            as_of=AS_OF,
+            nodes=NODES,
+            pods=PODS,
+        ).splitlines()
+    )
+    yield from (
+        "",
+        "## What each change saves",
+        "",
+        "Each row has all changes above it.",
+        "",
+        "| | per cluster | per deployment |",
+        "|---|---|---|",
+    )
     for way in steps:
         yield f"| {way.change} | {sum(per_cluster(way).values()):.2f} | {sum(per_deployment(way).values()):.2f} |"
     for way, words in ((steps[-2], "with Secrets Manager"), (steps[-1], "with SSM")):
@@ -111,16 +140,26 @@ def _lines(counts: Counts) -> Iterator[str]:
     yield from ("", "## What was counted", "", "| In a minute | |", "|---|---|")
     yield from (f"| {words} | {value} |" for words, value in _counted(counts))
     plain, packed = counts.lists * PASSES / 1e9, counts.packed * PASSES / 1e9
-    yield from ("", *_EGRESS.format(
-        plain=plain, packed=packed, plain_cost=plain * LIST.egress, packed_cost=packed * LIST.egress,
-        each=counts.lists / 1e6, ratio=counts.lists / counts.packed).splitlines())
+    yield from (
+        "",
+        *_EGRESS.format(
+            plain=plain,
+            packed=packed,
+            plain_cost=plain * LIST.egress,
+            packed_cost=packed * LIST.egress,
+            each=counts.lists / 1e6,
+            ratio=counts.lists / counts.packed,
+        ).splitlines(),
+    )
 
 
 def _counted(counts: Counts) -> Iterator[tuple[str, str]]:
     yield "calls of functions", ", ".join(f"{name} {each}" for name, each in sorted(counts.calls.items()))
     yield "units read from the tables", f"{counts.reads:g}"
-    yield "units written", f"{counts.writes:g}: " + ", ".join(
-        f"{units} for `{row}`" for row, units in counts.written.items())
+    yield (
+        "units written",
+        f"{counts.writes:g}: " + ", ".join(f"{units} for `{row}`" for row, units in counts.written.items()),
+    )
     yield "messages sent", str(counts.sent)
     yield "bytes logged, Lambda's own lines aside", str(counts.log)
     yield "series in CloudWatch", str(counts.series)
@@ -165,7 +204,7 @@ The emulated pods are copies of each other and compress {ratio:.0f} times; of po
 
 def main() -> int:
     """Print the page."""
-    for handler in logger.handlers:     # what the functions log is no part of the page
+    for handler in logger.handlers:  # what the functions log is no part of the page
         if isinstance(handler, logging.StreamHandler):
             handler.setStream(sys.stderr)
     sys.stdout.write(page(count()))

@@ -23,7 +23,7 @@ from infra.emulators.dynamodb.units import Metered
 from infra.emulators.local_world import LocalWorld
 
 NODES, PODS, MINUTES = 100, 1500, 10
-_GZIP_FROM = 128 * 1024     # bytes from which an API server compresses
+_GZIP_FROM = 128 * 1024  # bytes from which an API server compresses
 _ENV = [{"name": "SETTINGS", "value": "".join(f"{number * 7919 % 65_536:04x}" for number in range(750))}]
 
 
@@ -59,20 +59,29 @@ def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False) -> Co
         calls: dict[str, int] = {}
         for made in world.invocations[begun:]:
             calls[made.function] = calls.get(made.function, 0) + 1
-        series = {(tuple(sorted(item for item in line.items() if item[0] in directive["Dimensions"][0])), each["Name"])
-                  for line in world.metrics[said:] for directive in line["_aws"]["CloudWatchMetrics"]
-                  for each in directive["Metrics"]}
+        series = {
+            (tuple(sorted(item for item in line.items() if item[0] in directive["Dimensions"][0])), each["Name"])
+            for line in world.metrics[said:]
+            for directive in line["_aws"]["CloudWatchMetrics"]
+            for each in directive["Metrics"]
+        }
         metric_bytes = sum(len(json.dumps(line, separators=(",", ":"))) + 1 for line in world.metrics[said:])
         assert isinstance(world.services, QuickServices)
         asked = [*world.services.secrets.asked, *world.services.parameters.asked]
         assert world.memory().nodes, "no timer runs"
         assert not world.operations()
         return Counts(
-            calls={name: each // MINUTES for name, each in calls.items()}, reads=meter.reads / MINUTES,
-            writes=meter.writes / MINUTES, sent=(len(world.queues.sent) - sent) // MINUTES,
-            log=(sum(map(len, lines)) + metric_bytes) // MINUTES, series=len(series),
-            secret_reads=-(-len(asked) * 10 // MINUTES), lists=bodies.plain // MINUTES, packed=bodies.packed // MINUTES,
-            written={row: units // MINUTES for row, units in sorted(meter.written.items()) if units >= MINUTES})
+            calls={name: each // MINUTES for name, each in calls.items()},
+            reads=meter.reads / MINUTES,
+            writes=meter.writes / MINUTES,
+            sent=(len(world.queues.sent) - sent) // MINUTES,
+            log=(sum(map(len, lines)) + metric_bytes) // MINUTES,
+            series=len(series),
+            secret_reads=-(-len(asked) * 10 // MINUTES),
+            lists=bodies.plain // MINUTES,
+            packed=bodies.packed // MINUTES,
+            written={row: units // MINUTES for row, units in sorted(meter.written.items()) if units >= MINUTES},
+        )
 
 
 @contextmanager
@@ -81,21 +90,36 @@ def _quiet_cluster(metrics: Metrics, *, parameters: bool) -> Iterator[tuple[Loca
     world = LocalWorld(quick=True, grain=60.0)
     assert isinstance(world.services, QuickServices)
     meter = Metered(world.services.dynamodb)
-    world.services.dynamodb = meter     # type: ignore[assignment]  # it has the same methods
+    world.services.dynamodb = meter  # type: ignore[assignment]  # it has the same methods
     secret = f"{PARAMETER if parameters else ''}outscaler/{world.name}/kubeconfig"
     with world:
         world.put_secret(secret, world.server.kubeconfig())
         world.seed(objects.machine_deployment("workers", NODES, 1, 2 * NODES))
         world.step(120.0)
-        container = {"name": "main", "image": "registry.example/web:1.0", "env": _ENV,
-                     "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
+        container = {
+            "name": "main",
+            "image": "registry.example/web:1.0",
+            "env": _ENV,
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+        }
         world.seed(objects.deployment("web", replicas=PODS, containers=[container]))
         world.step(60.0)
-        world.apply_policy(json.dumps({
-            "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": world.name},
-            "spec": {"mode": "active", "metrics": metrics.value, "providers": {"clusterapi": {}},
-                     "options": {"scaleDownUnneededTime": "24h"},
-                     "kubernetes": {"kubeconfigSecret": secret}}}))
+        world.apply_policy(
+            json.dumps(
+                {
+                    "apiVersion": "outscaler.dev/v1",
+                    "kind": "Cluster",
+                    "metadata": {"name": world.name},
+                    "spec": {
+                        "mode": "active",
+                        "metrics": metrics.value,
+                        "providers": {"clusterapi": {}},
+                        "options": {"scaleDownUnneededTime": "24h"},
+                        "kubernetes": {"kubeconfigSecret": secret},
+                    },
+                }
+            )
+        )
         world.step(600.0)
         world.services.secrets.asked.clear()
         world.services.parameters.asked.clear()

@@ -52,16 +52,19 @@ def package(stage: str, out: Path, architecture: str = "") -> dict[str, Any]:
     rewrite(archive)
     if misfits := list(foreign(archive, architecture, runtime())):
         archive.unlink()
-        raise PackagingFailed(f"{len(misfits)} files cannot run in Lambda; pin other versions of what they come from:\n"
-                              + "\n".join(misfits[:10]))
+        raise PackagingFailed(
+            f"{len(misfits)} files cannot run in Lambda; pin other versions of what they come from:\n"
+            + "\n".join(misfits[:10])
+        )
     return made
 
 
 def configured_architecture(stage: str) -> str:
     """The processor that .chalice/config.json names for a stage. Raises PackagingFailed without such a stage."""
     config = _config(stage)
-    return str(config["stages"][stage].get("lambda_architecture")
-               or config.get("lambda_architecture") or _CHALICES_DEFAULT)
+    return str(
+        config["stages"][stage].get("lambda_architecture") or config.get("lambda_architecture") or _CHALICES_DEFAULT
+    )
 
 
 def _config(stage: str) -> dict[str, Any]:
@@ -114,16 +117,30 @@ def _generated_names() -> dict[str, Any]:
     """The configuration without what the template's parameters say, names above all: CloudFormation generates them."""
     config: dict[str, Any] = json.loads((ROOT / ".chalice" / "config.json").read_text())
     for name, stage in config["stages"].items():
-        stage["environment_variables"] = {key: value for key, value in stage["environment_variables"].items()
-                                          if not key.startswith("OUTSCALER_") or key == "OUTSCALER_READ_AUTH"}
+        stage["environment_variables"] = {
+            key: value
+            for key, value in stage["environment_variables"].items()
+            if not key.startswith("OUTSCALER_") or key == "OUTSCALER_READ_AUTH"
+        }
         for function in stage["lambda_functions"].values():
             function["iam_policy_file"] = function["iam_policy_file"].replace(f"policy-{name}-", "policy-")
     return config
 
 
 def _run_chalice(project: Path, stage: str, merge: Path, out: Path) -> None:
-    command = [sys.executable, "-c", _CHALICE, "--project-dir", str(project.resolve()), "package", "--stage", stage,
-               "--merge-template", str(merge.resolve()), str(out.resolve())]
+    command = [
+        sys.executable,
+        "-c",
+        _CHALICE,
+        "--project-dir",
+        str(project.resolve()),
+        "package",
+        "--stage",
+        stage,
+        "--merge-template",
+        str(merge.resolve()),
+        str(out.resolve()),
+    ]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PIP_NO_INDEX": "1", "PIP_REQUIRE_HASHES": "1"}
     environment.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=project)
@@ -135,8 +152,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m infra.aws.package", description="build what is deployed")
     parser.add_argument("--stage", default="dev", help="a stage of .chalice/config.json (dev)")
-    parser.add_argument("--architecture", choices=sorted(MACHINES), default="",
-                        help="the functions' processor (the stage's lambda_architecture)")
+    parser.add_argument(
+        "--architecture",
+        choices=sorted(MACHINES),
+        default="",
+        help="the functions' processor (the stage's lambda_architecture)",
+    )
     parser.add_argument("--out", default="build", type=Path, help="where to put them (build)")
     given = parser.parse_args(arguments)
     try:

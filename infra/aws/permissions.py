@@ -15,10 +15,18 @@ Json = dict[str, Any]
 
 _ARN = "arn:${AWS::Partition}"
 _HERE = "${AWS::Region}:${AWS::AccountId}"
-_NETWORK_WRITES = ["ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses",
-                   "ec2:UnassignPrivateIpAddresses"]
-_NETWORK_READS = ["ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:DescribeSecurityGroups",
-                  "ec2:DescribeVpcs"]
+_NETWORK_WRITES = [
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+]
+_NETWORK_READS = [
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeVpcs",
+]
 _KEY_USERS = ("dynamodb", "lambda", "secretsmanager", "sqs", "ssm")
 
 
@@ -28,28 +36,39 @@ def own_log(function: str, role: str, log_group: str) -> Resources:
     A resource beside the role: it names the log group, the log group the function, and the function the role.
     """
     statement = _allow("WriteOwnLog", ["logs:CreateLogStream", "logs:PutLogEvents"], {"Fn::GetAtt": [log_group, "Arn"]})
-    return {f"{function}LogPolicy": {"Type": "AWS::IAM::Policy", "Properties": {
-        **_policy("WriteOwnLog", [statement]), "Roles": [{"Ref": role}]}}}
+    return {
+        f"{function}LogPolicy": {
+            "Type": "AWS::IAM::Policy",
+            "Properties": {**_policy("WriteOwnLog", [statement]), "Roles": [{"Ref": role}]},
+        }
+    }
 
 
 def tick_dead_letters_policy() -> Json:
     """An inline policy: Lambda leaves a tick that failed in the queue of its dead letters, with the function's role."""
-    return _policy("LeaveFailedTicks", [
-        _allow("LeaveFailedTicks", ["sqs:SendMessage"], {"Fn::GetAtt": ["TickDeadLetters", "Arn"]})])
+    return _policy(
+        "LeaveFailedTicks",
+        [_allow("LeaveFailedTicks", ["sqs:SendMessage"], {"Fn::GetAtt": ["TickDeadLetters", "Arn"]})],
+    )
 
 
 def large_dead_letters_policy() -> Json:
     """An inline policy: Lambda leaves a pass that failed for good in the dead letters of the queue it came from, with
     the role of the large function."""
-    return _policy("LeaveFailedPasses", [
-        _allow("LeaveFailedPasses", ["sqs:SendMessage"], {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]})])
+    return _policy(
+        "LeaveFailedPasses",
+        [_allow("LeaveFailedPasses", ["sqs:SendMessage"], {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]})],
+    )
 
 
 def conditional_policies() -> list[Json]:
     """Inline policies of every role: what a VPC, a key of one's own, and tracing need, each under its condition."""
     traces = _allow("SendTraces", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*")
-    made = (("WithVpc", _policy("UseVpc", _vpc())), ("WithKmsKey", _policy("UseKmsKey", [_key()])),
-            ("WithTracing", _policy("SendTraces", [traces])))
+    made = (
+        ("WithVpc", _policy("UseVpc", _vpc())),
+        ("WithKmsKey", _policy("UseKmsKey", [_key()])),
+        ("WithTracing", _policy("SendTraces", [traces])),
+    )
     return [{"Fn::If": [condition, policy, {"Ref": "AWS::NoValue"}]} for condition, policy in made]
 
 
@@ -65,8 +84,13 @@ def _vpc() -> list[Json]:
     return [
         _allow("AttachToVpc", _NETWORK_WRITES, [mine, shared]),
         _allow("LookIntoVpc", _NETWORK_READS, "*"),
-        {"Sid": "NotByCode", "Effect": "Deny", "Action": _NETWORK_WRITES + _NETWORK_READS, "Resource": "*",
-         "Condition": code},
+        {
+            "Sid": "NotByCode",
+            "Effect": "Deny",
+            "Action": _NETWORK_WRITES + _NETWORK_READS,
+            "Resource": "*",
+            "Condition": code,
+        },
     ]
 
 
@@ -74,7 +98,8 @@ def _key() -> Json:
     """The key may be used by way of the services that keep something under it, and not directly."""
     services = [{"Fn::Sub": f"{service}.${{AWS::Region}}.${{AWS::URLSuffix}}"} for service in _KEY_USERS]
     return _allow("UseKmsKey", ["kms:Decrypt", "kms:GenerateDataKey"], {"Ref": "KmsKeyArn"}) | {
-        "Condition": {"StringEquals": {"kms:ViaService": services}}}
+        "Condition": {"StringEquals": {"kms:ViaService": services}}
+    }
 
 
 def _allow(sid: str, actions: Sequence[str], resource: Any) -> Json:

@@ -25,25 +25,33 @@ Json = dict[str, Any]
 
 _PARAMETERS: Json = {
     "CodeBucket": {
-        "Type": "String", "AllowedPattern": "[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]",
+        "Type": "String",
+        "AllowedPattern": "[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]",
         "Description": "Bucket with the functions' zip, in the region of the stack",
     },
     "CodePrefix": {
-        "Type": "String", "Default": "", "AllowedPattern": "([A-Za-z0-9!_.*'()-]+/)*",
+        "Type": "String",
+        "Default": "",
+        "AllowedPattern": "([A-Za-z0-9!_.*'()-]+/)*",
         "Description": "Folder of the zips, ending in a slash; another for each release, or the code stays as it was",
     },
     "CodeKey": {
-        "Type": "String", "Default": "", "AllowedPattern": "[A-Za-z0-9!_.*'()/-]*",
+        "Type": "String",
+        "Default": "",
+        "AllowedPattern": "[A-Za-z0-9!_.*'()/-]*",
         "Description": "Key of the zip; empty for deployment-ARCHITECTURE.zip in CodePrefix",
     },
     "Architecture": {
-        "Type": "String", "Default": ARCHITECTURES[0], "AllowedValues": list(ARCHITECTURES),
+        "Type": "String",
+        "Default": ARCHITECTURES[0],
+        "AllowedValues": list(ARCHITECTURES),
         "Description": "Processor of the functions; the zip must be built for it",
     },
 }
 _CONDITIONS: Json = {"CodeKeyByArchitecture": {"Fn::Equals": [{"Ref": "CodeKey"}, ""]}}
-_KEY: Json = {"Fn::If": ["CodeKeyByArchitecture", {"Fn::Sub": "${CodePrefix}deployment-${Architecture}.zip"},
-                         {"Ref": "CodeKey"}]}
+_KEY: Json = {
+    "Fn::If": ["CodeKeyByArchitecture", {"Fn::Sub": "${CodePrefix}deployment-${Architecture}.zip"}, {"Ref": "CodeKey"}]
+}
 
 
 class NotPublishable(Exception):
@@ -60,10 +68,14 @@ def published(sam: Json) -> Json:
     template = translate(sam)
     for one in template["Resources"].values():
         if one["Type"] == "AWS::Lambda::Function":
-            one["Properties"] |= {"Code": {"S3Bucket": {"Ref": "CodeBucket"}, "S3Key": _KEY},
-                                  "Architectures": [{"Ref": "Architecture"}]}
-    return template | {"Parameters": _PARAMETERS | template["Parameters"],
-                       "Conditions": _CONDITIONS | template["Conditions"]}
+            one["Properties"] |= {
+                "Code": {"S3Bucket": {"Ref": "CodeBucket"}, "S3Key": _KEY},
+                "Architectures": [{"Ref": "Architecture"}],
+            }
+    return template | {
+        "Parameters": _PARAMETERS | template["Parameters"],
+        "Conditions": _CONDITIONS | template["Conditions"],
+    }
 
 
 def publish(sam: Path, out: Path) -> int:

@@ -64,12 +64,17 @@ def queues(prefix: str = "") -> Resources:
     made: Resources = {}
     for name, settings in QUEUES.items():
         dead = f"{logical_id(name)}DeadLetters"
-        made[f"{logical_id(name)}Queue"] = _queue(queue_name(prefix, name) if prefix else "", {
-            "VisibilityTimeout": settings.visibility,
-            "MessageRetentionPeriod": settings.retention,
-            "RedrivePolicy": {"deadLetterTargetArn": {"Fn::GetAtt": [dead, "Arn"]},
-                              "maxReceiveCount": settings.max_receives},
-        })
+        made[f"{logical_id(name)}Queue"] = _queue(
+            queue_name(prefix, name) if prefix else "",
+            {
+                "VisibilityTimeout": settings.visibility,
+                "MessageRetentionPeriod": settings.retention,
+                "RedrivePolicy": {
+                    "deadLetterTargetArn": {"Fn::GetAtt": [dead, "Arn"]},
+                    "maxReceiveCount": settings.max_receives,
+                },
+            },
+        )
         made[dead] = _dead_letters(prefix, name)
     return made | {"TickDeadLetters": _dead_letters(prefix, "tick")}
 
@@ -78,13 +83,22 @@ def tick_dead_letters_policy(rule: Any) -> Resources:
     """The right of EventBridge to leave ticks that it could not deliver. rule: the ARN of the schedule's rule."""
     queue = {"Fn::GetAtt": ["TickDeadLetters", "Arn"]}
     statement = {
-        "Sid": "TakeUndeliveredTicks", "Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"},
-        "Action": "sqs:SendMessage", "Resource": queue, "Condition": {"ArnEquals": {"aws:SourceArn": rule}},
+        "Sid": "TakeUndeliveredTicks",
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": queue,
+        "Condition": {"ArnEquals": {"aws:SourceArn": rule}},
     }
-    return {"TickDeadLettersPolicy": {"Type": "AWS::SQS::QueuePolicy", "Properties": {
-        "Queues": [{"Ref": "TickDeadLetters"}],
-        "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]},
-    }}}
+    return {
+        "TickDeadLettersPolicy": {
+            "Type": "AWS::SQS::QueuePolicy",
+            "Properties": {
+                "Queues": [{"Ref": "TickDeadLetters"}],
+                "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]},
+            },
+        }
+    }
 
 
 def resources(rule: Any, prefix: str = "") -> Resources:
@@ -94,24 +108,36 @@ def resources(rule: Any, prefix: str = "") -> Resources:
 
 def dead_letter_alarms(topic: Any) -> Resources:
     """An alarm for each dead-letter queue that is not empty. topic: the ARN of the SNS topic that is notified."""
-    return {f"{logical_id(name)}DeadLettersAlarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": {
-        "AlarmDescription": f"Messages of {name} failed for good and lie in its dead-letter queue",
-        "Namespace": "AWS/SQS",
-        "MetricName": "ApproximateNumberOfMessagesVisible",
-        "Dimensions": [{"Name": "QueueName", "Value": {"Fn::GetAtt": [f"{logical_id(name)}DeadLetters", "QueueName"]}}],
-        "Statistic": "Maximum",
-        "Period": 300,
-        "EvaluationPeriods": 1,
-        "Threshold": 0,
-        "ComparisonOperator": "GreaterThanThreshold",
-        "TreatMissingData": "notBreaching",
-        "AlarmActions": [topic],
-    }} for name in ("tick", *QUEUES)}
+    return {
+        f"{logical_id(name)}DeadLettersAlarm": {
+            "Type": "AWS::CloudWatch::Alarm",
+            "Properties": {
+                "AlarmDescription": f"Messages of {name} failed for good and lie in its dead-letter queue",
+                "Namespace": "AWS/SQS",
+                "MetricName": "ApproximateNumberOfMessagesVisible",
+                "Dimensions": [
+                    {"Name": "QueueName", "Value": {"Fn::GetAtt": [f"{logical_id(name)}DeadLetters", "QueueName"]}}
+                ],
+                "Statistic": "Maximum",
+                "Period": 300,
+                "EvaluationPeriods": 1,
+                "Threshold": 0,
+                "ComparisonOperator": "GreaterThanThreshold",
+                "TreatMissingData": "notBreaching",
+                "AlarmActions": [topic],
+            },
+        }
+        for name in ("tick", *QUEUES)
+    }
 
 
 def _table(name: Any, more: dict[str, Any]) -> dict[str, Any]:
-    properties = definition("any") | {"TableName": name} | more | {
-        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}, "DeletionProtectionEnabled": True}
+    properties = (
+        definition("any")
+        | {"TableName": name}
+        | more
+        | {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}, "DeletionProtectionEnabled": True}
+    )
     if not name:
         del properties["TableName"]
     return {"Type": "AWS::DynamoDB::Table", **_KEEP, "Properties": properties}
@@ -123,5 +149,8 @@ def _dead_letters(prefix: str, name: str) -> dict[str, Any]:
 
 
 def _queue(name: str, properties: dict[str, Any]) -> dict[str, Any]:
-    return {"Type": "AWS::SQS::Queue", **_DELETE,
-            "Properties": ({"QueueName": name} if name else {}) | properties | {"SqsManagedSseEnabled": True}}
+    return {
+        "Type": "AWS::SQS::Queue",
+        **_DELETE,
+        "Properties": ({"QueueName": name} if name else {}) | properties | {"SqsManagedSseEnabled": True},
+    }

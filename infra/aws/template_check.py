@@ -65,7 +65,9 @@ def lint(template: dict[str, Any], regions: Sequence[str] = REGIONS) -> list[str
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command: findings on standard output, exit 1 if there are any."""
-    parser = argparse.ArgumentParser(prog="python -m infra.aws.template_check", description="translate and lint a SAM template")
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.aws.template_check", description="translate and lint a SAM template"
+    )
     parser.add_argument("template", type=Path, help="what infra.aws.package wrote: build/sam.json")
     findings = lint(translate(json.loads(parser.parse_args(arguments).template.read_text())))
     sys.stdout.write("".join(f"{finding}\n" for finding in findings))

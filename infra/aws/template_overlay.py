@@ -51,10 +51,15 @@ def merge_template(stage: Json) -> Json:
     merged: Json = json.loads((HERE / "template.json").read_text("utf-8"))
     merged["Parameters"]["Stage"]["Default"] = stage["tags"]["stage"]
     merged["Parameters"]["LogRetention"]["Default"] = stage["log_retention_in_days"]
-    merged["Parameters"] |= {_use(provider): {
-        "Type": "String", "Default": "on", "AllowedValues": ["on", "off"],
-        "Description": f"Whether operations of the provider {provider} are carried out; its idle queue costs a little",
-    } for provider in PROVIDERS}
+    merged["Parameters"] |= {
+        _use(provider): {
+            "Type": "String",
+            "Default": "on",
+            "AllowedValues": ["on", "off"],
+            "Description": f"Whether operations of the provider {provider} are carried out; its idle queue costs a little",
+        }
+        for provider in PROVIDERS
+    }
     merged["Conditions"] |= {_use(provider): {"Fn::Equals": [{"Ref": _use(provider)}, "on"]} for provider in PROVIDERS}
     merged["Globals"]["Function"]["Environment"]["Variables"] |= _queue_variables()
     merged["Resources"] = _laid_over(merged["Resources"], _all_resources())
@@ -92,10 +97,13 @@ def encrypted(made: Resources) -> Resources:
     """Tables, queues and log groups under the key of the parameter KmsKeyArn, where that is given."""
     key = {"Ref": "KmsKeyArn"}
     under: Json = {
-        "AWS::DynamoDB::Table": {"SSESpecification": _with_key(
-            {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key})},
-        "AWS::SQS::Queue": {"KmsMasterKeyId": _with_key(key),
-                            "SqsManagedSseEnabled": {"Fn::If": ["WithKmsKey", _NOTHING, True]}},
+        "AWS::DynamoDB::Table": {
+            "SSESpecification": _with_key({"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key})
+        },
+        "AWS::SQS::Queue": {
+            "KmsMasterKeyId": _with_key(key),
+            "SqsManagedSseEnabled": {"Fn::If": ["WithKmsKey", _NOTHING, True]},
+        },
         "AWS::Logs::LogGroup": {"KmsKeyId": _with_key(key)},
     }
     return {name: one | {"Properties": one["Properties"] | under.get(one["Type"], {})} for name, one in made.items()}
@@ -105,8 +113,10 @@ def tagged(made: Resources, stage: Any) -> Resources:
     """Tables, queues and log groups with the tags that Chalice gives functions. stage: a text or a reference."""
     tags = {"Tags": [{"Key": "app", "Value": "outscaler"}, {"Key": "stage", "Value": stage}]}
     kinds = ("AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup")
-    return {name: one | {"Properties": one["Properties"] | tags} if one["Type"] in kinds else one
-            for name, one in made.items()}
+    return {
+        name: one | {"Properties": one["Properties"] | tags} if one["Type"] in kinds else one
+        for name, one in made.items()
+    }
 
 
 def _all_resources() -> Resources:
@@ -116,23 +126,34 @@ def _all_resources() -> Resources:
         rights |= own_log(function_id(each.name), f"{logical_id(each.name)}Role", f"{logical_id(each.name)}LogGroup")
     alarms = dead_letter_alarms({"Ref": "AlarmTopicArn"})
     conditional = {name: {"Condition": "WithAlarms"} | one for name, one in alarms.items()}
-    return tagged(encrypted(shared), _STAGE) | rights | conditional | {
-        function_id(each.name): _function(each) for each in FUNCTIONS}
+    return (
+        tagged(encrypted(shared), _STAGE)
+        | rights
+        | conditional
+        | {function_id(each.name): _function(each) for each in FUNCTIONS}
+    )
 
 
 def _log_groups() -> Resources:
     """Chalice makes those of the functions; the type is repeated so that they get what every log group gets."""
     names = [f"{logical_id(each.name)}LogGroup" for each in FUNCTIONS] + ["ApiAccessLog"]
-    return {name: {"Type": "AWS::Logs::LogGroup", "Properties": {"RetentionInDays": {"Ref": "LogRetention"}}}
-            for name in names}
+    return {
+        name: {"Type": "AWS::Logs::LogGroup", "Properties": {"RetentionInDays": {"Ref": "LogRetention"}}}
+        for name in names
+    }
 
 
 def _function(each: Function) -> Json:
     properties: Json = {
         "Tags": {"stage": _STAGE},
         "Tracing": {"Fn::If": ["WithTracing", "Active", "PassThrough"]},
-        "VpcConfig": {"Fn::If": ["WithVpc", {"SubnetIds": {"Ref": "SubnetIds"},
-                                             "SecurityGroupIds": {"Ref": "SecurityGroupIds"}}, _NOTHING]},
+        "VpcConfig": {
+            "Fn::If": [
+                "WithVpc",
+                {"SubnetIds": {"Ref": "SubnetIds"}, "SecurityGroupIds": {"Ref": "SecurityGroupIds"}},
+                _NOTHING,
+            ]
+        },
         "KmsKeyArn": _with_key({"Ref": "KmsKeyArn"}),
         "ReservedConcurrentExecutions": {"Fn::If": ["WithReserve", each.reserved, _NOTHING]},
     }
@@ -148,19 +169,27 @@ def _function(each: Function) -> Json:
 
 def _queue_function(each: Function) -> Json:
     """The real queue in place of the placeholder, and failures reported one by one."""
-    source: Json = {"Queue": {"Fn::GetAtt": [f"{logical_id(each.name)}Queue", "Arn"]},
-                    "FunctionResponseTypes": ["ReportBatchItemFailures"]}
+    source: Json = {
+        "Queue": {"Fn::GetAtt": [f"{logical_id(each.name)}Queue", "Arn"]},
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+    }
     if each.provider:
         source["Enabled"] = {"Fn::If": [_use(each.provider), True, False]}
-    return {"Environment": {"Variables": {"OUTSCALER_BATCH_FAILURES": "reported"}},
-            "Events": {f"{logical_id(each.name)}SqsEventSource": {"Properties": source}}}
+    return {
+        "Environment": {"Variables": {"OUTSCALER_BATCH_FAILURES": "reported"}},
+        "Events": {f"{logical_id(each.name)}SqsEventSource": {"Properties": source}},
+    }
 
 
 def _invoked_function(dead_letters: str) -> Json:
     """How asynchronous invocations are repeated, and where Lambda leaves its record of those that failed for good."""
-    return {"EventInvokeConfig": {
-        "MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300,
-        "DestinationConfig": {"OnFailure": {"Type": "SQS", "Destination": {"Fn::GetAtt": [dead_letters, "Arn"]}}}}}
+    return {
+        "EventInvokeConfig": {
+            "MaximumRetryAttempts": 2,
+            "MaximumEventAgeInSeconds": 300,
+            "DestinationConfig": {"OnFailure": {"Type": "SQS", "Destination": {"Fn::GetAtt": [dead_letters, "Arn"]}}},
+        }
+    }
 
 
 def _queue_variables() -> Json:

@@ -14,32 +14,40 @@ from pathlib import Path
 _METADATA = r"\.dist-info/(?!(licenses/|LICEN[CS]E|NOTICE|COPYING|AUTHORS|METADATA$))"
 
 #: Powertools is loaded for its logger, whose package also imports metrics and tracing.
-_POWERTOOLS = (r"^aws_lambda_powertools/(event_handler|middleware_factory)/",
-               r"^aws_lambda_powertools/metrics/provider/datadog/",
-               r"^aws_lambda_powertools/utilities/(?!jmespath_utils/|__init__\.)")
+_POWERTOOLS = (
+    r"^aws_lambda_powertools/(event_handler|middleware_factory)/",
+    r"^aws_lambda_powertools/metrics/provider/datadog/",
+    r"^aws_lambda_powertools/utilities/(?!jmespath_utils/|__init__\.)",
+)
 
 #: numpy imports these when they are asked for, and neither the planner nor the solver asks. numpy.random stays: the
 #: expander least-cost uses it. numpy.ma stays: from numpy 2.3 on `unique`, and what is built on it, import it.
-_NUMPY = (r"^numpy/(f2py|distutils|_pyinstaller|doc|fft|polynomial|testing)/",
-          r"^numpy/(ctypeslib|matlib|conftest|_configtool)\.py$",
-          r"^numpy/_core/(_simd|_\w+_tests)\.[^/]*so$",
-          r"^numpy/random/(_examples|lib)/")
+_NUMPY = (
+    r"^numpy/(f2py|distutils|_pyinstaller|doc|fft|polynomial|testing)/",
+    r"^numpy/(ctypeslib|matlib|conftest|_configtool)\.py$",
+    r"^numpy/_core/(_simd|_\w+_tests)\.[^/]*so$",
+    r"^numpy/random/(_examples|lib)/",
+)
 
-LEFT_OUT = re.compile("|".join((
-    r"(^|/)__pycache__/",
-    r"(^|/)tests?/",
-    r"_test\.py$",
-    r"\.(pyi|pyc|pxd|pyx|h|c|a)$",
-    r"^bin/",
-    r"\.data/",                             # scripts of a wheel
-    _METADATA,
-    *_POWERTOOLS,
-    *_NUMPY,
-    r"^charset_normalizer/",                # requests guesses encodings with it; only bytes are read here
-    r"^botocore/cacert\.pem$",              # the authorities come from certifi
-    r"^dateutil/zoneinfo/.*\.tar\.gz$",     # the time zones come from tzdata
-    r"^urllib3/contrib/emscripten/",
-)))
+LEFT_OUT = re.compile(
+    "|".join(
+        (
+            r"(^|/)__pycache__/",
+            r"(^|/)tests?/",
+            r"_test\.py$",
+            r"\.(pyi|pyc|pxd|pyx|h|c|a)$",
+            r"^bin/",
+            r"\.data/",  # scripts of a wheel
+            _METADATA,
+            *_POWERTOOLS,
+            *_NUMPY,
+            r"^charset_normalizer/",  # requests guesses encodings with it; only bytes are read here
+            r"^botocore/cacert\.pem$",  # the authorities come from certifi
+            r"^dateutil/zoneinfo/.*\.tar\.gz$",  # the time zones come from tzdata
+            r"^urllib3/contrib/emscripten/",
+        )
+    )
+)
 
 
 def is_left_out(name: str) -> bool:

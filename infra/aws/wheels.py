@@ -25,8 +25,8 @@ import msgspec
 MACHINES = {"arm64": "aarch64", "x86_64": "x86_64"}
 #: Python -> the minor version of glibc 2 in Lambda's runtime: Amazon Linux 2, then Amazon Linux 2023.
 _GLIBC = {(3, 11): 26, (3, 12): 34, (3, 13): 34}
-_OLDEST_GLIBC = 5           # manylinux1
-_PIPS_OWN = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")     # what pip notes of the installation
+_OLDEST_GLIBC = 5  # manylinux1
+_PIPS_OWN = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")  # what pip notes of the installation
 
 
 class PackagingFailed(Exception):
@@ -54,8 +54,7 @@ def host_architecture() -> str:
 
 
 def runtime() -> str:
-    """Lambda's name of the running Python, which is the one that builds. Raises PackagingFailed without such a runtime.
-    """
+    """Lambda's name of the running Python, which is the one that builds. Raises PackagingFailed without such a runtime."""
     version = sys.version_info[:2]
     if version not in _GLIBC:
         known = ", ".join(f"{major}.{minor}" for major, minor in _GLIBC)
@@ -67,16 +66,34 @@ def install(requirements: Path, target: Path, architecture: str) -> list[Wheel]:
     """Unpack the wheels of a lock with hashes into `target`; what was taken, by name. Raises PackagingFailed."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.json"
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
-                   "--require-hashes", "--only-binary=:all:", "--no-compile", "--target", str(target),
-                   "--implementation", "cp", *_platforms(architecture), "--report", str(report),
-                   "-r", str(requirements)]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--require-hashes",
+            "--only-binary=:all:",
+            "--no-compile",
+            "--target",
+            str(target),
+            "--implementation",
+            "cp",
+            *_platforms(architecture),
+            "--report",
+            str(report),
+            "-r",
+            str(requirements),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PackagingFailed(
                 f"pip found no wheel for {architecture} and {runtime()} of something in {requirements.name}, or its "
                 f"hash is not there; pin versions with wheels for Lambda's glibc (2.{_GLIBC[sys.version_info[:2]]}), "
-                f"and see that the index can be reached:\n{done.stderr}")
+                f"and see that the index can be reached:\n{done.stderr}"
+            )
         taken = json.loads(report.read_text())["install"]
     for left in (file for name in _PIPS_OWN for file in target.glob(f"*.dist-info/{name}")):
         left.unlink()
@@ -93,8 +110,13 @@ def _platforms(architecture: str) -> list[str]:
 def _wheel(taken: Mapping[str, Any]) -> Wheel:
     about, download = taken["metadata"], taken["download_info"]
     file = unquote(urlsplit(download["url"]).path).rpartition("/")[2]
-    return Wheel(about["name"].lower().replace("_", "-"), about["version"], file,
-                 download["archive_info"]["hashes"]["sha256"], _licence(about))
+    return Wheel(
+        about["name"].lower().replace("_", "-"),
+        about["version"],
+        file,
+        download["archive_info"]["hashes"]["sha256"],
+        _licence(about),
+    )
 
 
 def _licence(about: Mapping[str, Any]) -> str:

@@ -59,8 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.ERROR)
     warnings.simplefilter("ignore")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-    setting = Setting(fixture.CLUSTER, fixture.start(args.speed), args.speed, args.place,
-                      warm=("tick", "reconcile", ACT, ACT_BURST, ACT_SKS, ACT_METAL, ACT_CCE, "api_handler"))
+    setting = Setting(
+        fixture.CLUSTER,
+        fixture.start(args.speed),
+        args.speed,
+        args.place,
+        warm=("tick", "reconcile", ACT, ACT_BURST, ACT_SKS, ACT_METAL, ACT_CCE, "api_handler"),
+    )
     try:
         return tell(console, setting, kills=args.kill_act, stay=args.stay)
     except KeyboardInterrupt:
@@ -80,12 +85,27 @@ class _Parser(argparse.ArgumentParser):
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _Parser(prog="make run", description="The main job on the local emulation, told live.")
     parser.add_argument("--stay", action="store_true", help="keep everything up afterwards, until Ctrl-C")
-    parser.add_argument("--speed", type=_speed, default=SPEED, metavar="N",
-                        help=f"virtual seconds per second, 1 to {FASTEST:g} (default {SPEED:g})")
-    parser.add_argument("--kill-act", type=_kills, default=KILLS, metavar="N",
-                        help=f"how often the act function is killed in mid-purchase, 0 to {KILLS} (default {KILLS})")
-    parser.add_argument("--place", type=Path, default=PLACE, metavar="DIR",
-                        help="where the log and, while it runs, a kubeconfig go (default .local)")
+    parser.add_argument(
+        "--speed",
+        type=_speed,
+        default=SPEED,
+        metavar="N",
+        help=f"virtual seconds per second, 1 to {FASTEST:g} (default {SPEED:g})",
+    )
+    parser.add_argument(
+        "--kill-act",
+        type=_kills,
+        default=KILLS,
+        metavar="N",
+        help=f"how often the act function is killed in mid-purchase, 0 to {KILLS} (default {KILLS})",
+    )
+    parser.add_argument(
+        "--place",
+        type=Path,
+        default=PLACE,
+        metavar="DIR",
+        help="where the log and, while it runs, a kubeconfig go (default .local)",
+    )
     return parser.parse_args(argv)
 
 
@@ -107,12 +127,19 @@ def _within(text: str, least: float, most: float) -> float:
     return value
 
 
-def tell(console: Console, setting: Setting, *, kills: int = KILLS, stay: bool = False,
-         wall: Callable[[], float] = time.monotonic) -> int:
+def tell(
+    console: Console,
+    setting: Setting,
+    *,
+    kills: int = KILLS,
+    stay: bool = False,
+    wall: Callable[[], float] = time.monotonic,
+) -> int:
     """The whole run; the exit code."""
     began = wall()
-    console.print(f"Starting the emulation. Time in it runs {setting.speed:g} times as fast as on the wall; every line "
-                  "has both.")
+    console.print(
+        f"Starting the emulation. Time in it runs {setting.speed:g} times as fast as on the wall; every line has both."
+    )
     ledger, relay = Ledger(), _Relay()
     # Where the purchase itself is not interrupted, its time is over in the pass that finds the broken server, and the
     # group backs off for longer than the story lasts.
@@ -126,15 +153,25 @@ def tell(console: Console, setting: Setting, *, kills: int = KILLS, stay: bool =
             return emulation.clock() - since, wall() - began
 
         with Screen(console, elapsed) as screen:
-            narrator = Narrator(setting.cluster, emulation.store, emulation.clock, ledger, screen.say,
-                                groups)
+            narrator = Narrator(setting.cluster, emulation.store, emulation.clock, ledger, screen.say, groups)
             relay.to = narrator.heard
-            watcher = Watcher(emulation.kube, emulation.server, ledger, screen.say, elapsed,
-                              narrator.look_at_operations)
+            watcher = Watcher(
+                emulation.kube, emulation.server, ledger, screen.say, elapsed, narrator.look_at_operations
+            )
             watcher.sides = clouds.sides(ledger, screen.say, narrator.look_at_operations, watcher.answered)
             passes = Passes(emulation.functions)
-            stage = Stage(emulation, screen, ledger, watcher, narrator, elapsed, kills,
-                          wall_limit=WALL_LIMIT * max(1.0, SPEED / setting.speed), clouds=clouds, passes=passes)
+            stage = Stage(
+                emulation,
+                screen,
+                ledger,
+                watcher,
+                narrator,
+                elapsed,
+                kills,
+                wall_limit=WALL_LIMIT * max(1.0, SPEED / setting.speed),
+                clouds=clouds,
+                passes=passes,
+            )
             try:
                 play(stage, chapters(kills, ledger.broken))
             finally:
@@ -173,18 +210,26 @@ def _take_stock(stage: Stage) -> None:
 
 def _say_verdict(console: Console, code: int, emulation: Emulation) -> None:
     log = f"What the functions logged: {_relative(emulation.log_path)}"
-    console.print("", f"[bold green]Everything happened as it should.[/] {log}" if code == 0
-                  else f"[bold red]Not everything happened as it should, see NO above.[/] {log}", sep="\n")
+    console.print(
+        "",
+        f"[bold green]Everything happened as it should.[/] {log}"
+        if code == 0
+        else f"[bold red]Not everything happened as it should, see NO above.[/] {log}",
+        sep="\n",
+    )
 
 
 def _stay(console: Console, emulation: Emulation) -> None:
-    console.print(f"""
+    console.print(
+        f"""
 Everything stays up; Ctrl-C ends it.
   the cluster     kubectl --kubeconfig {_relative(emulation.kubeconfig_path)} get nodes,pods -A
   its API         {emulation.server.url}
   AWS             AWS_ENDPOINT_URL={emulation.aws.endpoint}, any credentials; table {TABLE}
   Outscaler       curl -H 'x-api-key: {emulation.front.api_key}' {emulation.front.url}/clusters/{fixture.CLUSTER}""",
-                  soft_wrap=True, markup=False)
+        soft_wrap=True,
+        markup=False,
+    )
     try:
         threading.Event().wait()
     except KeyboardInterrupt:

@@ -18,8 +18,15 @@ class BurstWatcher:
     """look() tells what is new. groups: scaling group id -> name; first: called before a call at the provider is told;
     answered: called when something is bought."""
 
-    def __init__(self, cloud: Cloud, groups: Mapping[str, str], ledger: Ledger, say: Say, first: Callable[[], None],
-                 answered: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        groups: Mapping[str, str],
+        ledger: Ledger,
+        say: Say,
+        first: Callable[[], None],
+        answered: Callable[[], None],
+    ) -> None:
         self._cloud, self._groups, self._ledger, self._say = cloud, groups, ledger, say
         self._first, self._answered = first, answered
         self._begun: set[str] = set()
@@ -28,8 +35,9 @@ class BurstWatcher:
     def look(self) -> None:
         """Activities that began and ended since the last look."""
         with self._cloud.lock:
-            found = [(self._groups[group.id], each) for group in self._cloud.groups.values()
-                     for each in group.activities]
+            found = [
+                (self._groups[group.id], each) for group in self._cloud.groups.values() for each in group.activities
+            ]
         for name, activity in found:
             if activity.id not in self._begun:
                 self._begun.add(activity.id)
@@ -49,8 +57,11 @@ class BurstWatcher:
             self._ledger.asked.append((name, 0, activity.wanted))
             self._answered()
         what = "for" if activity.grows else "to remove"
-        self._say("provider", f"Alibaba Cloud was asked {what} {count(activity.wanted, 'instance')} of {name}: "
-                              f"activity {activity.id} begins")
+        self._say(
+            "provider",
+            f"Alibaba Cloud was asked {what} {count(activity.wanted, 'instance')} of {name}: "
+            f"activity {activity.id} begins",
+        )
 
     def _tell_end(self, name: str, activity: Activity) -> None:
         made = len(activity.machines)
@@ -64,5 +75,6 @@ class BurstWatcher:
             code = activity.problems[0].code if activity.problems else "no reason"
             self._ledger.refused[name] += missing
             self._ledger.why[name] = code
-            self._say("provider", f"activity {activity.id} {activity.status.lower()}: {missing} of {name} not made, "
-                                  f"{code}")
+            self._say(
+                "provider", f"activity {activity.id} {activity.status.lower()}: {missing} of {name} not made, {code}"
+            )

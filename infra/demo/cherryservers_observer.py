@@ -17,8 +17,9 @@ _ORDERED_BY = "outscaler-operation"
 class MetalWatcher:
     """look() tells what is new. first, answered: as in bursting.py."""
 
-    def __init__(self, cloud: Cloud, ledger: Ledger, say: Say, first: Callable[[], None],
-                 answered: Callable[[], None]) -> None:
+    def __init__(
+        self, cloud: Cloud, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]
+    ) -> None:
         self._cloud, self._ledger, self._say = cloud, ledger, say
         self._first, self._answered = first, answered
         self._known: set[int] = set()
@@ -58,5 +59,8 @@ class MetalWatcher:
                 self._ledger.asked.append((METAL, 0, len(servers)))
             self._ledger.bought[METAL] += len(servers)
             self._answered()
-            self._say("provider", f"Cherry Servers was asked for {count(len(servers), 'server')} of {METAL}: "
-                                  f"{', '.join(each.hostname for each in servers)}")
+            self._say(
+                "provider",
+                f"Cherry Servers was asked for {count(len(servers), 'server')} of {METAL}: "
+                f"{', '.join(each.hostname for each in servers)}",
+            )

@@ -53,8 +53,14 @@ echo 'KUBELET_EXTRA_ARGS=--node-labels=pool={{.NodeGroup}}' > /etc/default/kubel
 kubeadm join --discovery-token-unsafe-skip-ca-verification \\
   --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}} # {{.NodeGroup}}
 """
-_METAL = {"projectId": PROJECT, "region": "LT-Siauliai", "plan": "amd-ryzen-9950x", "os": "ubuntu_24_04_64bit",
-          "apiServerEndpoint": "203.0.113.10:6443", "cloudInit": _SCRIPT}
+_METAL = {
+    "projectId": PROJECT,
+    "region": "LT-Siauliai",
+    "plan": "amd-ryzen-9950x",
+    "os": "ubuntu_24_04_64bit",
+    "apiServerEndpoint": "203.0.113.10:6443",
+    "cloudInit": _SCRIPT,
+}
 _STAY = 10
 """Minutes that a new node of Huawei Cloud's pools may not be removed, as the pools say."""
 _PATIENCE = "3m"
@@ -72,8 +78,9 @@ class Clouds:
         self._alicloud = AlicloudAccount()
         self._exoscale = ExoscaleAccount()
         self._cherry = CherryAccount(times=MetalTimes(deploy=60.0), ways=Ways(cluster=CLUSTER), create_tokens=True)
-        self._huawei = HuaweiAccount(times=CceTimes(order=10.0, build=20.0, install=20.0, delete=20.0),
-                                     ways=CceWays(boot=5.0, taint=5.0))
+        self._huawei = HuaweiAccount(
+            times=CceTimes(order=10.0, build=20.0, install=20.0, delete=20.0), ways=CceWays(boot=5.0, taint=5.0)
+        )
         self._scaling: dict[str, str] = {}
         self._pools: dict[str, str] = {}
         self._flavours: dict[str, str] = {}
@@ -93,34 +100,52 @@ class Clouds:
 
     def policy(self) -> str:
         """The policy's document."""
-        scaling = [{"provider": "alicloud", "id": id_, "min": 0, "max": 3, "priority": 20 if name == BURST else 10}
-                   for id_, name in self._scaling.items()]
-        renders = [{"provider": "exoscale", "id": self._nodepool, "min": 0, "max": 3, "priority": 20},
-                   {"provider": "cherryservers", "id": METAL, "min": 0, "max": 3, "priority": 10}]
+        scaling = [
+            {"provider": "alicloud", "id": id_, "min": 0, "max": 3, "priority": 20 if name == BURST else 10}
+            for id_, name in self._scaling.items()
+        ]
+        renders = [
+            {"provider": "exoscale", "id": self._nodepool, "min": 0, "max": 3, "priority": 20},
+            {"provider": "cherryservers", "id": METAL, "min": 0, "max": 3, "priority": 10},
+        ]
         whole = self._cherry.settings()
-        metal = {**{key: whole[key] for key in ("credentialsSecret", "endpoint")},
-                 "clusterName": CLUSTER, "createBootstrapTokens": True, "maxNodeProvisionTime": _PATIENCE,
-                 "nodeGroupDefs": {"default": _METAL}}
-        sections = {"clusterapi": {"namespace": "default", "clusterName": "local"},
-                    "alicloud": self._alicloud.settings(), "exoscale": self._exoscale.settings(),
-                    "cherryservers": metal, "huaweicloud": self._huawei.settings()}
+        metal = {
+            **{key: whole[key] for key in ("credentialsSecret", "endpoint")},
+            "clusterName": CLUSTER,
+            "createBootstrapTokens": True,
+            "maxNodeProvisionTime": _PATIENCE,
+            "nodeGroupDefs": {"default": _METAL},
+        }
+        sections = {
+            "clusterapi": {"namespace": "default", "clusterName": "local"},
+            "alicloud": self._alicloud.settings(),
+            "exoscale": self._exoscale.settings(),
+            "cherryservers": metal,
+            "huaweicloud": self._huawei.settings(),
+        }
         return policy(json.dumps(sections), json.dumps(scaling + renders))
 
-    def sides(self, ledger: Ledger, say: Say, first: Callable[[], None],
-              answered: Callable[[], None]) -> Sequence[Side]:
+    def sides(
+        self, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]
+    ) -> Sequence[Side]:
         """Who watches them."""
-        return (BurstWatcher(self._alicloud.cloud, self._scaling, ledger, say, first, answered),
-                SksWatcher(self._exoscale, self._nodepool, ledger, say, first, answered),
-                MetalWatcher(self._cherry.cloud, ledger, say, first, answered),
-                CceWatcher(self._huawei, self._flavours, ledger, say, first, answered))
+        return (
+            BurstWatcher(self._alicloud.cloud, self._scaling, ledger, say, first, answered),
+            SksWatcher(self._exoscale, self._nodepool, ledger, say, first, answered),
+            MetalWatcher(self._cherry.cloud, ledger, say, first, answered),
+            CceWatcher(self._huawei, self._flavours, ledger, say, first, answered),
+        )
 
     def _bursts(self) -> None:
         cloud = self._alicloud.cloud
         kinds = {BURST: MachineType("ecs.g7.2xlarge", 8, 32.0), SPARE: MachineType("ecs.c7.2xlarge", 8, 16.0)}
         for name, kind in kinds.items():
             cloud.types[kind.id] = kind
-            tags = {f"{_TAGS}label/pool": name, f"{_TAGS}label/tier": "burst",
-                    f"{_TAGS}taint/dedicated": "burst:NoSchedule"}
+            tags = {
+                f"{_TAGS}label/pool": name,
+                f"{_TAGS}label/tier": "burst",
+                f"{_TAGS}taint/dedicated": "burst:NoSchedule",
+            }
             self._scaling[cloud.add_group(name, most=3, types=(kind.id,), machine_tags=tags).id] = name
         cloud.spoil(next(iter(self._scaling)), NO_STOCK, times=100)
 
@@ -138,15 +163,26 @@ class Clouds:
         has brought stay for a while, needed or not: else the rate would rise again, and the rule with it."""
         cloud, cluster = self._huawei.cloud, self._huawei.cluster
         with cloud.lock:
-            night = Pool(NIGHT_UID, NIGHT, cluster.uid, cloud.clock(), least=1, most=4, utilization=0.3,
-                         cooldown=_STAY, labels={"pool": NIGHT})
+            night = Pool(
+                NIGHT_UID,
+                NIGHT,
+                cluster.uid,
+                cloud.clock(),
+                least=1,
+                most=4,
+                utilization=0.3,
+                cooldown=_STAY,
+                labels={"pool": NIGHT},
+            )
             night.groups[DEFAULT] = ScaleGroup(DEFAULT, cloud.number("group"), "c7.xlarge.2", cloud.zone(), 1)
             cluster.pools[NIGHT_UID] = night
             cloud.add_nodes(NIGHT_UID, 1)
             cloud.add_group(NIGHT_UID, "m7", flavor="m7.xlarge.8", priority=5)
             cloud.sell_out("m7.xlarge.8", cloud.zone("b"))
-            day = cloud.add_pool(cluster.uid, DAY, size=2, least=2, most=6, cooldown=_STAY,
-                                 labels={"pool": DAY})
+            day = cloud.add_pool(cluster.uid, DAY, size=2, least=2, most=6, cooldown=_STAY, labels={"pool": DAY})
         self._pools = {NIGHT_UID: NIGHT, day.uid: DAY}
-        self._flavours = {f"{NIGHT_UID}/{DEFAULT}": NIGHT_SECOND, f"{NIGHT_UID}/m7": NIGHT_FIRST,
-                          f"{day.uid}/{DEFAULT}": DAY}
+        self._flavours = {
+            f"{NIGHT_UID}/{DEFAULT}": NIGHT_SECOND,
+            f"{NIGHT_UID}/m7": NIGHT_FIRST,
+            f"{day.uid}/{DEFAULT}": DAY,
+        }

@@ -40,8 +40,15 @@ class Watcher:
     led to it is told before. sides: the other clouds. counting: machines and nodes are put
     into the ledger; guarding: budgets are watched."""
 
-    def __init__(self, kube: ObjectStore, server: ApiServer, ledger: Ledger, say: Say, elapsed: Elapsed,
-                 first: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        kube: ObjectStore,
+        server: ApiServer,
+        ledger: Ledger,
+        say: Say,
+        elapsed: Elapsed,
+        first: Callable[[], None],
+    ) -> None:
         self._kube, self._server, self._ledger, self._say, self._elapsed = kube, server, ledger, say, elapsed
         self._first = first
         self.sides: Sequence[Side] = ()
@@ -132,13 +139,13 @@ class Watcher:
         self._requests += len(fresh)
         for request in fresh:
             if "watch=1" in request.path or request.path.startswith("/api/v1/events?"):
-                continue    # the exporter's
+                continue  # the exporter's
             self._ledger.kube_requests["reads" if request.method == "GET" else "writes"] += 1
             if request.path.partition("?")[0].endswith("/eviction"):
                 self._evicted(request.path.split("/")[-2], request.status)
 
     def _evicted(self, pod: str, status: int) -> None:
-        if pod.startswith(AGENT):   # of a DaemonSet: it goes with its node
+        if pod.startswith(AGENT):  # of a DaemonSet: it goes with its node
             return
         if status < 300:
             self._ledger.evicted += 1
@@ -177,10 +184,13 @@ class Watcher:
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Group -> (size asked for, ready nodes), of all providers."""
-        ready = Counter(group_name(node["metadata"]["labels"]) for node in self._kube.list("nodes")
-                        if is_true(node, "Ready"))
-        asked = {group["metadata"]["name"]: group["spec"]["replicas"]
-                 for group in self._kube.list("machinedeployments", group=fields.GROUP)}
+        ready = Counter(
+            group_name(node["metadata"]["labels"]) for node in self._kube.list("nodes") if is_true(node, "Ready")
+        )
+        asked = {
+            group["metadata"]["name"]: group["spec"]["replicas"]
+            for group in self._kube.list("machinedeployments", group=fields.GROUP)
+        }
         for side in self.sides:
             asked |= side.sizes()
         return {name: (size, ready[name]) for name, size in asked.items()}

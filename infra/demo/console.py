@@ -13,8 +13,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-STYLES = {"cluster": "cyan", "outscaler": "green", "provider": "yellow", "you": "bold white", "killed": "bold red",
-          "time": "magenta"}
+STYLES = {
+    "cluster": "cyan",
+    "outscaler": "green",
+    "provider": "yellow",
+    "you": "bold white",
+    "killed": "bold red",
+    "time": "magenta",
+}
 
 
 class Account(Protocol):
@@ -83,7 +89,7 @@ class Screen:
         """See Account."""
         virtual, wall = self._elapsed()
         head = Text.assemble((f"{span(virtual)} ", "bold"), (f"{wall:5.1f}s ", "dim"), (f"{who:>9}", STYLES[who]))
-        if self._console.is_terminal:       # long lines go on under their own words
+        if self._console.is_terminal:  # long lines go on under their own words
             line = Table.grid(padding=(0, 1))
             line.add_row(head, words)
             self._console.print(line)

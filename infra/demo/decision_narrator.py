@@ -24,7 +24,7 @@ from infra.demo.rule_narrator import Rulings
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Result
 
-TIMERS_EVERY = 60.0     # virtual seconds between two lines about timers
+TIMERS_EVERY = 60.0  # virtual seconds between two lines about timers
 _RECENT = 30
 
 
@@ -37,8 +37,15 @@ class Narrator:
     """look() tells what is new since the last look; heard() takes results from any thread. groups: names of those whose
     ids say nothing to a person."""
 
-    def __init__(self, cluster: str, store: Store, clock: Callable[[], float], ledger: Ledger, say: Say,
-                 groups: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        store: Store,
+        clock: Callable[[], float],
+        ledger: Ledger,
+        say: Say,
+        groups: Mapping[str, str],
+    ) -> None:
         self._cluster, self._store, self._clock, self._ledger, self._say = cluster, store, clock, ledger, say
         self._groups = groups
         self._results: queue.SimpleQueue[tuple[Result, Json]] = queue.SimpleQueue()
@@ -78,7 +85,7 @@ class Narrator:
         """New ones; they are in memory before anybody acts on them."""
         try:
             self.memory = self._store.memory.load(self._cluster)
-        except StoreError:      # the next look sees it
+        except StoreError:  # the next look sees it
             return
         for operation in self.memory.operations:
             self._meet(operation)
@@ -125,16 +132,20 @@ class Narrator:
         where = f" for {self.short(operation.group)}" if operation else ""
         self._interrupted |= {operation.id} if operation else set()
         self._ledger.killed.append(result.function)
-        self._say("killed", f"{result.function} was killed after its call to the provider{where}, before it could "
-                            "record it")
+        self._say(
+            "killed", f"{result.function} was killed after its call to the provider{where}, before it could record it"
+        )
 
     def _tell_tick(self, result: Result) -> None:
         swept = result.answer.get("swept", ()) if isinstance(result.answer, dict) else ()
         if swept:
             self._ledger.swept += len(swept)
             groups = names(self.short(self._known[each].group) for each in swept if each in self._known)
-            self._say("outscaler", f"tick: {count(len(swept), 'operation')} ({groups}) nobody is at any more, "
-                                   "the claim ran out: sent again")
+            self._say(
+                "outscaler",
+                f"tick: {count(len(swept), 'operation')} ({groups}) nobody is at any more, "
+                "the claim ran out: sent again",
+            )
 
     def _tell_webhook(self, result: Result, event: Json) -> None:
         if event.get("httpMethod") != "POST" or not isinstance(result.answer, dict):
@@ -145,8 +156,11 @@ class Narrator:
         self._ledger.woken += 1
         if not self._woken_told:
             self._woken_told = True
-            self._say("outscaler", f"webhook: {count(body['accepted'], 'event')}, {body['matched']} of them matter: "
-                                   "one pass, in 2 seconds")
+            self._say(
+                "outscaler",
+                f"webhook: {count(body['accepted'], 'event')}, {body['matched']} of them matter: "
+                "one pass, in 2 seconds",
+            )
 
     # -- decisions
 
@@ -160,11 +174,16 @@ class Narrator:
         group = self.short(operation.group)
         if operation.kind is Kind.GROW:
             self._ledger.planned[group] += operation.to_size - operation.from_size
-            self._say("outscaler", f"plan: grow {group} from {operation.from_size} to {operation.to_size} "
-                                   f"for {count(len(operation.pods), 'pod') if operation.pods else 'a rule'}")
+            self._say(
+                "outscaler",
+                f"plan: grow {group} from {operation.from_size} to {operation.to_size} "
+                f"for {count(len(operation.pods), 'pod') if operation.pods else 'a rule'}",
+            )
         if operation.kind is Kind.DISCARD:
-            self._say("outscaler", f"plan: {group}: no longer ask for {count(len(operation.targets), 'instance')} that "
-                                   "could not be made")
+            self._say(
+                "outscaler",
+                f"plan: {group}: no longer ask for {count(len(operation.targets), 'instance')} that could not be made",
+            )
             return
         for target in operation.targets:
             how = f"drain {count(len(target.evict), 'pod')}, then delete it" if target.evict else "it is empty"
@@ -182,16 +201,22 @@ class Narrator:
         # The scheduler was quicker: the node is in use again, and stays. That depends on the machine's speed.
         in_use_again = "was bound to it after it was planned" in str(facts.get("message", ""))
         self._ledger.ended[CALLED_OFF if in_use_again else state] += 1
-        if entry.operation not in self._known:      # it began and ended between two looks
+        if entry.operation not in self._known:  # it began and ended between two looks
             over = self._store.operations.get(self._cluster, entry.operation)
             if over is not None:
                 self._meet(over)
         target = self.named(str(facts.get("targets", self.short(entry.group))))
         why = f": {facts['message']}" if "message" in facts else ""
-        again = ("; it had asked the provider first: done already, nothing is bought again"
-                 if entry.operation in self._interrupted else "")
-        self._say("outscaler", f"operation {facts.get('kind', '')} {target} {state}, "
-                               f"{span(float(facts.get('seconds', 0)))} after it was planned{why}{again}")
+        again = (
+            "; it had asked the provider first: done already, nothing is bought again"
+            if entry.operation in self._interrupted
+            else ""
+        )
+        self._say(
+            "outscaler",
+            f"operation {facts.get('kind', '')} {target} {state}, "
+            f"{span(float(facts.get('seconds', 0)))} after it was planned{why}{again}",
+        )
 
     def _tell_plan(self, plan: Plan) -> None:
         if not self._ledger.why_not:
@@ -206,8 +231,11 @@ class Narrator:
         if waits and not self._cooldown_told:
             self._cooldown_told = True
             left = float(waits[0]["until"]) - plan.at
-            self._say("time", f"cooldown: {count(len(waits), 'node')} could go by now, but for another {span(left)} "
-                              f"none may: {waits[0]['which']}")
+            self._say(
+                "time",
+                f"cooldown: {count(len(waits), 'node')} could go by now, but for another {span(left)} "
+                f"none may: {waits[0]['which']}",
+            )
 
     def _tell_second_choices(self, plan: Plan) -> None:
         """The first decision that knows that something cannot be had, and what else it decided."""
@@ -217,16 +245,20 @@ class Narrator:
             if each.backoff is None or first not in SECOND or first in self._ledger.second_choice:
                 continue
             self._ledger.second_choice[first] = AT_ONCE if SECOND[first] in grown else "not bought at once"
-            self._say("outscaler", f"plan: {first}: {reason_text.sentence(each.backoff)}; the same pass grows "
-                                   f"{names(grown) or 'nothing'}")
+            self._say(
+                "outscaler",
+                f"plan: {first}: {reason_text.sentence(each.backoff)}; the same pass grows {names(grown) or 'nothing'}",
+            )
 
     def _tell_why_not(self, plan: Plan) -> None:
         """Why the pod that fits nowhere fits nowhere: once."""
         for verdict in plan.unschedulable:
             if not any(f"/{FORECAST}-" in pod for pod in verdict.pods):
                 continue
-            told = "; ".join(f"{self.short(group)}: {', '.join(map(reason_text.sentence, reasons))}"
-                             for group, reasons in sorted(verdict.reasons.items()))
+            told = "; ".join(
+                f"{self.short(group)}: {', '.join(map(reason_text.sentence, reasons))}"
+                for group, reasons in sorted(verdict.reasons.items())
+            )
             self._ledger.why_not.append(told)
             self._say("outscaler", f"plan: nothing for {names(pod.split('/')[1] for pod in verdict.pods)}: {told}")
 

@@ -21,7 +21,7 @@ class Passes:
         self._invoke = functions.invoke
         self._open, self._running, self.begun = True, 0, 0
         self._changed = threading.Condition()
-        functions.invoke = self.invoke      # type: ignore[method-assign]
+        functions.invoke = self.invoke  # type: ignore[method-assign]
 
     def invoke(self, name: str, event: Json) -> Result:
         """As Functions.invoke. A pass begins when it may."""

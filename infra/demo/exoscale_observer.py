@@ -15,8 +15,15 @@ from infra.emulators.exoscale.dispatcher import Logged
 class SksWatcher:
     """look() tells what is new. pool: the Nodepool's Instance Pool; first, answered: as in bursting.py."""
 
-    def __init__(self, account: ExoscaleAccount, pool: str, ledger: Ledger, say: Say, first: Callable[[], None],
-                 answered: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        account: ExoscaleAccount,
+        pool: str,
+        ledger: Ledger,
+        say: Say,
+        first: Callable[[], None],
+        answered: Callable[[], None],
+    ) -> None:
         self._account, self._pool, self._ledger, self._say = account, pool, ledger, say
         self._first, self._answered = first, answered
         self._seen, self._wanted = 0, 0
@@ -24,7 +31,7 @@ class SksWatcher:
     def look(self) -> None:
         """Changes that were asked for since the last look."""
         log = self._account.server.log
-        fresh, self._seen = log[self._seen:], len(log)
+        fresh, self._seen = log[self._seen :], len(log)
         for call in fresh:
             if call.writes:
                 self._first()
@@ -40,8 +47,11 @@ class SksWatcher:
         if call.status >= 300:
             self._ledger.refused[SKS] += size - self._wanted
             self._ledger.why[SKS] = call.message
-            self._say("provider", f"Exoscale was asked for another size of {SKS}: {self._wanted} ► {size}, and says "
-                                  f"{call.status}: {call.message}")
+            self._say(
+                "provider",
+                f"Exoscale was asked for another size of {SKS}: {self._wanted} ► {size}, and says "
+                f"{call.status}: {call.message}",
+            )
             return
         if size > self._wanted:
             self._ledger.asked.append((SKS, self._wanted, size))

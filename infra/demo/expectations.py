@@ -49,40 +49,74 @@ def _amounts(counts: Counter[str]) -> str:
     return ", ".join(f"{group} +{number}" for group, number in sorted(counts.items())) or "nothing"
 
 
-def expectations(kills: int, smallest: Mapping[str, int], second: Mapping[str, str],
-                 later: Mapping[str, str] = MappingProxyType({})) -> tuple[tuple[str, Check], ...]:
+def expectations(
+    kills: int, smallest: Mapping[str, int], second: Mapping[str, str], later: Mapping[str, str] = MappingProxyType({})
+) -> tuple[tuple[str, Check], ...]:
     """The story's. kills: how often the act function should have died; smallest: sizes at the end; second: what is
     bought instead of what; later: the same for what rules want, in a later pass."""
     return (
         ("the story came to its end", lambda led: (not led.unfinished, led.unfinished or "it did")),
         ("the webhook asked for a pass", lambda led: (led.woken > 0, f"{led.woken} times")),
-        (f"act functions were killed between provider call and record, {kills} times",
-         lambda led: (len(led.killed) == kills, f"{len(led.killed)} times")),
+        (
+            f"act functions were killed between provider call and record, {kills} times",
+            lambda led: (len(led.killed) == kills, f"{len(led.killed)} times"),
+        ),
         ("nothing was bought twice", _grown_once),
-        ("every machine became a node, but for the server that never joins and is given back",
-         lambda led: (sum(led.lost.values()) == led.broken and led.joined + led.lost == led.bought,
-                      f"{_amounts(led.joined)}; never joined {_amounts(led.lost)}")),
-        ("the pod that fits nowhere got a reason",
-         lambda led: (bool(led.why_not), _of_workers(led.why_not[0]) if led.why_not else "none")),
-        ("what was bought was given back", lambda led: (led.gone == led.joined and led.sizes == smallest,
-                                                         ", ".join(f"{g} {n}" for g, n in led.sizes.items()))),
-        ("pods were moved, and their disruption budget was kept", lambda led: (
-            led.evicted > 0 and led.least_room >= 0,
-            f"{count(led.evicted, 'eviction')}, {led.refused_evictions} refused for the moment")),
-        ("a first choice cannot be had (no stock, no quota), and the pass that learns it buys the second", lambda led: (
-            set(led.refused) - set(later) == set(second)
-            and list(led.second_choice.values()) == [AT_ONCE] * len(second),
-            "; ".join(f"{group}: {led.why.get(group, '')}, {how}" for group, how in led.second_choice.items()))),
+        (
+            "every machine became a node, but for the server that never joins and is given back",
+            lambda led: (
+                sum(led.lost.values()) == led.broken and led.joined + led.lost == led.bought,
+                f"{_amounts(led.joined)}; never joined {_amounts(led.lost)}",
+            ),
+        ),
+        (
+            "the pod that fits nowhere got a reason",
+            lambda led: (bool(led.why_not), _of_workers(led.why_not[0]) if led.why_not else "none"),
+        ),
+        (
+            "what was bought was given back",
+            lambda led: (
+                led.gone == led.joined and led.sizes == smallest,
+                ", ".join(f"{g} {n}" for g, n in led.sizes.items()),
+            ),
+        ),
+        (
+            "pods were moved, and their disruption budget was kept",
+            lambda led: (
+                led.evicted > 0 and led.least_room >= 0,
+                f"{count(led.evicted, 'eviction')}, {led.refused_evictions} refused for the moment",
+            ),
+        ),
+        (
+            "a first choice cannot be had (no stock, no quota), and the pass that learns it buys the second",
+            lambda led: (
+                set(led.refused) - set(later) == set(second)
+                and list(led.second_choice.values()) == [AT_ONCE] * len(second),
+                "; ".join(f"{group}: {led.why.get(group, '')}, {how}" for group, how in led.second_choice.items()),
+            ),
+        ),
         *rule_expectations(later),
         ("every other operation ended well", _ended_well),
-        ("no dead letters, no function failed", lambda led: (
-            not (led.dead_letters or led.errors), led.errors[0] if led.errors else "none")),
-        (f"a quiet pass writes at most {QUIET_WRITES} items", lambda led: (
-            bool(led.quiet_writes) and led.writes_per_quiet_pass <= QUIET_WRITES, f"{led.writes_per_quiet_pass:g}")),
+        (
+            "no dead letters, no function failed",
+            lambda led: (not (led.dead_letters or led.errors), led.errors[0] if led.errors else "none"),
+        ),
+        (
+            f"a quiet pass writes at most {QUIET_WRITES} items",
+            lambda led: (
+                bool(led.quiet_writes) and led.writes_per_quiet_pass <= QUIET_WRITES,
+                f"{led.writes_per_quiet_pass:g}",
+            ),
+        ),
     )
 
 
-def checked(ledger: Ledger, kills: int, smallest: Mapping[str, int], second: Mapping[str, str],
-            later: Mapping[str, str] = MappingProxyType({})) -> tuple[Expectation, ...]:
+def checked(
+    ledger: Ledger,
+    kills: int,
+    smallest: Mapping[str, int],
+    second: Mapping[str, str],
+    later: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Expectation, ...]:
     """Every expectation with what was seen."""
     return tuple(Expectation(words, *check(ledger)) for words, check in expectations(kills, smallest, second, later))

@@ -144,8 +144,9 @@ def group_name(labels: Mapping[str, str]) -> str:
 def node_groups() -> list[KubeObject]:
     """Those of Cluster API."""
     return [
-        objects.machine_deployment(SYSTEM, 1, 1, 2, cpu="2", memory="8Gi", labels={"pool": SYSTEM},
-                                taints=[_SYSTEM_TAINT]),
+        objects.machine_deployment(
+            SYSTEM, 1, 1, 2, cpu="2", memory="8Gi", labels={"pool": SYSTEM}, taints=[_SYSTEM_TAINT]
+        ),
         objects.machine_deployment(WORKERS, 1, 1, 8, cpu="4", memory="16Gi", labels={"pool": WORKERS}),
     ]
 
@@ -160,13 +161,20 @@ def workloads() -> list[KubeObject]:
     everywhere: Any = [{"operator": "Exists"}]
     return [
         objects.daemonset(AGENT, cpu="50m", memory="64Mi", tolerations=everywhere),
-        objects.deployment("dns", "kube-system", 1, "100m", "128Mi", nodeSelector={"pool": SYSTEM},
-                        tolerations=_tolerate("system")),
+        objects.deployment(
+            "dns", "kube-system", 1, "100m", "128Mi", nodeSelector={"pool": SYSTEM}, tolerations=_tolerate("system")
+        ),
         objects.deployment(FRONT, replicas=QUIET[FRONT], cpu="900m", memory="1Gi", affinity=_on(WORKERS)),
         objects.deployment(CART, replicas=QUIET[CART], cpu="400m", memory="512Mi", affinity=_on(WORKERS)),
         objects.pdb(CART, max_unavailable=1),
-        objects.deployment(REPORTS, replicas=QUIET[REPORTS], cpu="6", memory="8Gi", nodeSelector={"tier": "burst"},
-                        tolerations=_tolerate("burst")),
+        objects.deployment(
+            REPORTS,
+            replicas=QUIET[REPORTS],
+            cpu="6",
+            memory="8Gi",
+            nodeSelector={"tier": "burst"},
+            tolerations=_tolerate("burst"),
+        ),
         objects.deployment(RENDER, replicas=QUIET[RENDER], cpu="9", memory="8Gi", affinity=_on(SKS, METAL)),
         objects.deployment(BATCH, replicas=QUIET[BATCH], cpu="800m", memory="256Mi", affinity=_on(NIGHT)),
         objects.deployment(OFFICE, replicas=QUIET[OFFICE], cpu="700m", memory="256Mi", affinity=_on(DAY)),

@@ -21,8 +21,15 @@ class CceWatcher:
     """look() tells what is new. groups: node group id (`<pool>/<scale group>`) -> name; first, answered: as in
     bursting.py. What is there when this is made is not news."""
 
-    def __init__(self, account: HuaweiAccount, groups: Mapping[str, str], ledger: Ledger, say: Say,
-                 first: Callable[[], None], answered: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        account: HuaweiAccount,
+        groups: Mapping[str, str],
+        ledger: Ledger,
+        say: Say,
+        first: Callable[[], None],
+        answered: Callable[[], None],
+    ) -> None:
         self._account, self._groups, self._ledger, self._say = account, groups, ledger, say
         self._first, self._answered = first, answered
         self._seen = len(account.server.log)
@@ -34,7 +41,7 @@ class CceWatcher:
     def look(self) -> None:
         """Orders, nodes that are built and deleted, and conditions, since the last look."""
         log = self._account.server.log
-        fresh, self._seen = log[self._seen:], len(log)
+        fresh, self._seen = log[self._seen :], len(log)
         for call in fresh:
             if call.operation == "scale-pool":
                 self._first()
@@ -54,8 +61,11 @@ class CceWatcher:
             return {name: group.desired for name, group in self._named()}
 
     def _named(self) -> list[tuple[str, ScaleGroup]]:
-        return [(self._groups[f"{pool.uid}/{group.name}"], group) for pool in self._account.cloud.pools()
-                for group in pool.groups.values()]
+        return [
+            (self._groups[f"{pool.uid}/{group.name}"], group)
+            for pool in self._account.cloud.pools()
+            for group in pool.groups.values()
+        ]
 
     def _nodes(self) -> list[tuple[str, Node]]:
         return [(name, node) for name, group in self._named() for node in list(group.nodes.values())]

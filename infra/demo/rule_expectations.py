@@ -31,18 +31,29 @@ def _once(ledger: Ledger) -> tuple[bool, str]:
     added any, though its rate was above the threshold when the cron rule acted."""
     cron, rate = _of(ledger, CRON_RULE), ledger.beside.get(METRIC_RULE, 0.0)
     came = sum(each.nodes for each in cron) - sum(ledger.refused[group] for each in cron for group in each.groups)
-    right = (bool(cron) and {each.due for each in cron} == {ledger.strike} and came == 1
-             and not _of(ledger, METRIC_RULE) and rate > METRIC_ABOVE)
+    right = (
+        bool(cron)
+        and {each.due for each in cron} == {ledger.strike}
+        and came == 1
+        and not _of(ledger, METRIC_RULE)
+        and rate > METRIC_ABOVE
+    )
     late = cron[0].at - ledger.strike if cron else 0.0
-    return right, (f"{CRON_RULE} {late:.0f} s after it was due, +{came}; {METRIC_RULE} +"
-                   f"{sum(each.nodes for each in _of(ledger, METRIC_RULE))} at {rate:.1f} %")
+    return right, (
+        f"{CRON_RULE} {late:.0f} s after it was due, +{came}; {METRIC_RULE} +"
+        f"{sum(each.nodes for each in _of(ledger, METRIC_RULE))} at {rate:.1f} %"
+    )
 
 
 def _from_the_next(ledger: Ledger, later: Mapping[str, str]) -> tuple[bool, str]:
-    right = all(ledger.refused[first] > 0 == ledger.bought[first] and ledger.bought[second] == ledger.refused[first]
-                for first, second in later.items())
-    seen = "; ".join(f"{first}: {ledger.why.get(first, 'not refused')}, {second} +{ledger.bought[second]}"
-                     for first, second in later.items())
+    right = all(
+        ledger.refused[first] > 0 == ledger.bought[first] and ledger.bought[second] == ledger.refused[first]
+        for first, second in later.items()
+    )
+    seen = "; ".join(
+        f"{first}: {ledger.why.get(first, 'not refused')}, {second} +{ledger.bought[second]}"
+        for first, second in later.items()
+    )
     return right, seen or "nothing"
 
 

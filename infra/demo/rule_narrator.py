@@ -53,8 +53,13 @@ class Rulings:
         again = any(each.due == made.due > 0 and each.rule == made.rule for each in self._ledger.acted)
         self._ledger.acted.append(made)
         if verdict.due:
-            self._ledger.beside.update({each.rule: each.rate for each in plan.rules
-                                        if not again and each.pool == verdict.pool and each.rate is not None})
+            self._ledger.beside.update(
+                {
+                    each.rule: each.rate
+                    for each in plan.rules
+                    if not again and each.pool == verdict.pool and each.rate is not None
+                }
+            )
         words = _of_cron(made, again=again) if verdict.due else _of_metric(made, self._short(verdict.pool))
         self._say("outscaler", f"rule {verdict.rule}: {words}")
 
@@ -77,14 +82,18 @@ def key_of(verdict: RuleVerdict) -> str:
 
 def _of_cron(made: Acted, *, again: bool) -> str:
     if again:
-        return (f"of what was due at {clock_time(made.due)}, {count(made.nodes, 'node')} did not come: asks "
-                f"{names(made.groups)} for it")
+        return (
+            f"of what was due at {clock_time(made.due)}, {count(made.nodes, 'node')} did not come: asks "
+            f"{names(made.groups)} for it"
+        )
     return f"due at {clock_time(made.due)}, adds {count(made.nodes, 'node')}, of {names(made.groups)}"
 
 
 def _of_metric(made: Acted, pool: str) -> str:
     rates = [made.rate_with(more) for more in (0, made.nodes, made.nodes - 1)]
     now, after, less = (f"{rate:.1f} %" for rate in rates)
-    return (f"pods ask for {now} of the cpu of {count(made.ready, 'node')} of {pool}, more than "
-            f"{THRESHOLDS.get(made.rule, 0)} %: adds {count(made.nodes, 'node')}, which makes it {after}"
-            + (f"; one less would leave {less}" if made.rule == BUSY_RULE else ""))
+    return (
+        f"pods ask for {now} of the cpu of {count(made.ready, 'node')} of {pool}, more than "
+        f"{THRESHOLDS.get(made.rule, 0)} %: adds {count(made.nodes, 'node')}, which makes it {after}"
+        + (f"; one less would leave {less}" if made.rule == BUSY_RULE else "")
+    )

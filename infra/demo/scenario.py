@@ -19,8 +19,8 @@ from infra.emulators.live.emulation import Emulation
 
 ACT, ACT_BURST, ACT_SKS, ACT_METAL = "act_clusterapi", "act_alicloud", "act_exoscale", "act_cherryservers"
 ACT_CCE = "act_huaweicloud"
-LOOK_EVERY = 0.15       # seconds of the wall
-NARRATE_EVERY = 0.4     # …: asking the table costs more
+LOOK_EVERY = 0.15  # seconds of the wall
+NARRATE_EVERY = 0.4  # …: asking the table costs more
 BEFORE, WAIT = 30.0, 120.0  # virtual seconds before the cron rule is due, and at most after it, without a pass
 # The first call to Alibaba Cloud is for what is out of stock; it is the second that buys. At Cherry Servers the first
 # call only announces; the second one orders.
@@ -92,55 +92,93 @@ def _play_on(stage: Stage, chapter: Chapter, began: float) -> bool:
 def _status(stage: Stage) -> list[tuple[str, str]]:
     running, other, pending = stage.watcher.pods()
     sizes = "   ".join(f"{name} {ready}/{size}" for name, (size, ready) in stage.watcher.sizes().items())
-    operations = ", ".join(f"{op.kind.value} {stage.narrator.short(op.group)} {op.state.value} {op.step}".strip()
-                           for op in stage.narrator.memory.operations)
+    operations = ", ".join(
+        f"{op.kind.value} {stage.narrator.short(op.group)} {op.state.value} {op.step}".strip()
+        for op in stage.narrator.memory.operations
+    )
     timers = ", ".join(f"{name} {span(seconds)}" for name, seconds in stage.narrator.timers()[:4])
-    return [("nodes ready/asked", sizes), ("pods", f"{running} run, {other} start or end, {pending} without a node"),
-            ("operations", operations or "none"), ("unneeded for", timers or "—"),
-            ("cooldown", span(stage.narrator.cooldown()) if stage.narrator.cooldown() else "—")]
+    return [
+        ("nodes ready/asked", sizes),
+        ("pods", f"{running} run, {other} start or end, {pending} without a node"),
+        ("operations", operations or "none"),
+        ("unneeded for", timers or "—"),
+        ("cooldown", span(stage.narrator.cooldown()) if stage.narrator.cooldown() else "—"),
+    ]
 
 
 def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
     """The story. kills: how often functions die; broken: servers that never join."""
-    deaths = (" Functions that call the providers are killed right after they bought, before they can write down that "
-              "they did." if kills else "")
+    deaths = (
+        " Functions that call the providers are killed right after they bought, before they can write down that "
+        "they did."
+        if kills
+        else ""
+    )
     never = " One server of render-metal never joins the cluster." if broken else ""
     return (
-        Chapter("A small cluster",
-                "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8). Empty so far: for bursts "
-                "two scaling groups of Alibaba Cloud, burst-g7 and burst-c7 (0 to 3 each); for rendering a Nodepool of "
-                "Exoscale and a pool of Cherry Servers, render-sks and render-metal (0 to 3 each). And two pools of "
-                "Huawei Cloud: night (1 to 4 nodes, of either of two flavours) and day (2 to 6). Some pods.",
-                _start, _started, 400.0),
-        Chapter("Outscaler is told about it",
-                "A policy is put in force. From now on the functions look every 20 seconds, and when the webhook "
-                "rings. Beside it the example of a HorizontalNodeAutoscaler from the vendor's own page: one node for "
-                "night every day at 20:47, and two as soon as its pods ask for more than 40 % of its cpu.",
-                _apply, _looked, 900.0),
-        Chapter("It is time",
-                "A second batch pod starts on night's only node, and fits, just before the cron rule is due: now both "
-                "rules want nodes. Cron comes first, and the other one is not made up for. The flavour that is "
-                "preferred is sold out, which Huawei Cloud tells only after it has taken the order. The function that "
-                "orders the other one is killed before it can write down that it did.",
-                _at_night, _bought_at_night, 900.0),
-        Chapter("The office fills up",
-                "Ten office pods fit on the two nodes of day, and no pod waits for a node. But they ask for more than "
-                "60 % of what there is: the rule of the policy adds as many nodes as bring that below 60 %.",
-                _in_office, _judged_office, 600.0),
-        Chapter("The sale begins",
-                "shop-front, cart, reports and render are scaled up; forecast asks for 64 CPUs, which nobody has. "
-                "burst-g7 is the first choice for reports, and out of stock; render-sks is that for render, and the "
-                f"quota is used up.{never}{deaths}",
-                _sale, _all_run, 1500.0),
-        Chapter("The sale is over",
-                "Most pods go, and most nodes are unneeded. None is removed before it has been so for 2 minutes, nor "
-                "before 7 minutes have passed since the last growth; of Huawei Cloud's pools, which say so themselves, "
-                "none that is younger than 10 minutes.",
-                _over, _removing, 1200.0),
-        Chapter("Nodes go",
-                "Empty ones together, the others one at a time: taint, evict as cart's disruption budget allows, wait, "
-                "delete that very machine.",
-                _nothing, _small_again, 2400.0),
+        Chapter(
+            "A small cluster",
+            "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8). Empty so far: for bursts "
+            "two scaling groups of Alibaba Cloud, burst-g7 and burst-c7 (0 to 3 each); for rendering a Nodepool of "
+            "Exoscale and a pool of Cherry Servers, render-sks and render-metal (0 to 3 each). And two pools of "
+            "Huawei Cloud: night (1 to 4 nodes, of either of two flavours) and day (2 to 6). Some pods.",
+            _start,
+            _started,
+            400.0,
+        ),
+        Chapter(
+            "Outscaler is told about it",
+            "A policy is put in force. From now on the functions look every 20 seconds, and when the webhook "
+            "rings. Beside it the example of a HorizontalNodeAutoscaler from the vendor's own page: one node for "
+            "night every day at 20:47, and two as soon as its pods ask for more than 40 % of its cpu.",
+            _apply,
+            _looked,
+            900.0,
+        ),
+        Chapter(
+            "It is time",
+            "A second batch pod starts on night's only node, and fits, just before the cron rule is due: now both "
+            "rules want nodes. Cron comes first, and the other one is not made up for. The flavour that is "
+            "preferred is sold out, which Huawei Cloud tells only after it has taken the order. The function that "
+            "orders the other one is killed before it can write down that it did.",
+            _at_night,
+            _bought_at_night,
+            900.0,
+        ),
+        Chapter(
+            "The office fills up",
+            "Ten office pods fit on the two nodes of day, and no pod waits for a node. But they ask for more than "
+            "60 % of what there is: the rule of the policy adds as many nodes as bring that below 60 %.",
+            _in_office,
+            _judged_office,
+            600.0,
+        ),
+        Chapter(
+            "The sale begins",
+            "shop-front, cart, reports and render are scaled up; forecast asks for 64 CPUs, which nobody has. "
+            "burst-g7 is the first choice for reports, and out of stock; render-sks is that for render, and the "
+            f"quota is used up.{never}{deaths}",
+            _sale,
+            _all_run,
+            1500.0,
+        ),
+        Chapter(
+            "The sale is over",
+            "Most pods go, and most nodes are unneeded. None is removed before it has been so for 2 minutes, nor "
+            "before 7 minutes have passed since the last growth; of Huawei Cloud's pools, which say so themselves, "
+            "none that is younger than 10 minutes.",
+            _over,
+            _removing,
+            1200.0,
+        ),
+        Chapter(
+            "Nodes go",
+            "Empty ones together, the others one at a time: taint, evict as cart's disruption budget allows, wait, "
+            "delete that very machine.",
+            _nothing,
+            _small_again,
+            2400.0,
+        ),
     )
 
 
@@ -167,8 +205,11 @@ def _apply(stage: Stage) -> None:
     made = fixture.rules(at)
     crds.load(emulation.kube, crds.OWN)
     emulation.kube.create("horizontalnodeautoscalers", made, "autoscaling.cce.io")
-    stage.account.say("you", f"kubectl apply: HorizontalNodeAutoscaler {fixture.RULE_OBJECT}, cron rule at "
-                             f"{clock_time(at)}; it is {clock_time(emulation.clock())} UTC")
+    stage.account.say(
+        "you",
+        f"kubectl apply: HorizontalNodeAutoscaler {fixture.RULE_OBJECT}, cron rule at "
+        f"{clock_time(at)}; it is {clock_time(emulation.clock())} UTC",
+    )
     version = emulation.apply_policy(stage.clouds.policy())
     stage.account.say("you", f"outscaler apply: policy of cluster {fixture.CLUSTER}, version {version}, mode active")
     emulation.begin()
@@ -205,7 +246,7 @@ def _judged_office(stage: Stage) -> bool:
 
 def _sale(stage: Stage) -> None:
     stage.ledger.pending_at = stage.ledger.answered_at = None
-    stage.emulation.functions.deaths.update({function: [place] for function, place in DEATHS[:stage.kills]})
+    stage.emulation.functions.deaths.update({function: [place] for function, place in DEATHS[: stage.kills]})
     _scale(stage, fixture.BUSY)
 
 
@@ -236,5 +277,14 @@ def _small_again(stage: Stage) -> bool:
     return sizes == SMALLEST and not (stage.narrator.memory.operations or other or pending)
 
 
-SMALLEST = {fixture.BURST: 0, fixture.SPARE: 0, fixture.SKS: 0, fixture.METAL: 0, fixture.SYSTEM: 1, fixture.WORKERS: 1,
-            fixture.NIGHT_FIRST: 0, fixture.NIGHT_SECOND: 1, fixture.DAY: 2}
+SMALLEST = {
+    fixture.BURST: 0,
+    fixture.SPARE: 0,
+    fixture.SKS: 0,
+    fixture.METAL: 0,
+    fixture.SYSTEM: 1,
+    fixture.WORKERS: 1,
+    fixture.NIGHT_FIRST: 0,
+    fixture.NIGHT_SECOND: 1,
+    fixture.DAY: 2,
+}

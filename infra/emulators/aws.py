@@ -130,9 +130,13 @@ class LocalAws:
             dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
             arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
             redrive = f'{{"deadLetterTargetArn": "{arn}", "maxReceiveCount": {queue.max_receives}}}'
-            urls[name] = sqs.create_queue(QueueName=name, Attributes={
-                "VisibilityTimeout": str(queue.visibility), "RedrivePolicy": redrive,
-            })["QueueUrl"]
+            urls[name] = sqs.create_queue(
+                QueueName=name,
+                Attributes={
+                    "VisibilityTimeout": str(queue.visibility),
+                    "RedrivePolicy": redrive,
+                },
+            )["QueueUrl"]
         return urls
 
     def put_secret(self, name: str, text: str) -> None:
@@ -149,7 +153,9 @@ class LocalAws:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command: an account for people, until Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="python -m infra.emulators.aws", description="serve an empty emulated account")
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.emulators.aws", description="serve an empty emulated account"
+    )
     parser.add_argument("--port", type=int, default=4566, help="on 127.0.0.1; 0 is any free one (4566)")
     given = parser.parse_args(arguments)
     if not 0 <= given.port <= 65535:
@@ -158,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     account = LocalAws(given.port)
     try:
         account.start()
-    except (OSError, SystemExit):       # werkzeug says why, and exits
+    except (OSError, SystemExit):  # werkzeug says why, and exits
         sys.stderr.write(f"--port {given.port}: cannot be served; choose another one\n")
         return 2
     try:

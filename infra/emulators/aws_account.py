@@ -36,9 +36,15 @@ class Account:
     gauge: measures passes. large: names of functions that passes can be handed over to; open to tests.
     Waiting anywhere in here lets the clock pass instead."""
 
-    def __init__(self, services: Services, clock: ManualClock, dial: Dial = open_line,
-                 deployment: Deployment = LOOPBACK, judge: Judge | None = None,
-                 gauge: PassGauge | None = None) -> None:
+    def __init__(
+        self,
+        services: Services,
+        clock: ManualClock,
+        dial: Dial = open_line,
+        deployment: Deployment = LOOPBACK,
+        judge: Judge | None = None,
+        gauge: PassGauge | None = None,
+    ) -> None:
         self.deployment = deployment
         self._services, self._clock, self._dial, self.faults = services, clock, dial, Faults()
         self._judge, self._gauge = judge, gauge or NoGauge()
@@ -78,14 +84,36 @@ class Account:
             return connect(access, secret, clock=self._clock, sleep=self._clock.advance, jitter=_even, dial=self._dial)
 
         store = self._store(Mortal(rows, life))
-        made = build(clock=self._clock, store=store, sender=Mortal(sender, life), read_secret=secrets,
-                     reach=reached, deployment=self.deployment, owner=owner, sleep=self._clock.advance, chance=_even)
-        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit, batch_failures_reported=True,
-                                   gauge=self._gauge, hand_over=LargeFunction(RECONCILE_LARGE, Mortal(invoke, life)))
+        made = build(
+            clock=self._clock,
+            store=store,
+            sender=Mortal(sender, life),
+            read_secret=secrets,
+            reach=reached,
+            deployment=self.deployment,
+            owner=owner,
+            sleep=self._clock.advance,
+            chance=_even,
+        )
+        return dataclasses.replace(
+            made,
+            checkpoint=life.checkpoint,
+            emit=emit,
+            batch_failures_reported=True,
+            gauge=self._gauge,
+            hand_over=LargeFunction(RECONCILE_LARGE, Mortal(invoke, life)),
+        )
 
     def _store(self, client: Any) -> Store:
-        return Store(self._services.table, clock=self._clock, client=client, region=REGION,
-                     endpoint=self._services.endpoint, sleep=self._clock.advance, chance=_even)
+        return Store(
+            self._services.table,
+            clock=self._clock,
+            client=client,
+            region=REGION,
+            endpoint=self._services.endpoint,
+            sleep=self._clock.advance,
+            chance=_even,
+        )
 
 
 def _even() -> float:

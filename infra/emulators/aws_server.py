@@ -53,6 +53,7 @@ def only_whole_requests(app: WSGIApplication) -> WSGIApplication:
 
     The body is read before any lock is taken, so that a slow sender holds nobody up.
     """
+
     def whole(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
             body = get_input_stream(environ).read()
@@ -80,6 +81,7 @@ def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
 
 def _with_rows(app: WSGIApplication) -> WSGIApplication:
     """The app, but for DynamoDB, which needs little of it (aws_rows.py)."""
+
     def chosen(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if not environ.get("HTTP_X_AMZ_TARGET", "").startswith(f"{TARGET}."):
             return app(environ, start_response)

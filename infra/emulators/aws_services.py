@@ -1,7 +1,7 @@
 """What one emulated account offers a world: a table of its own and secrets of its own, of either of two makes.
 
-    FullServices    moto, in this process: every request is signed, serialized and answered by a web framework
-    QuickServices   infra/emulators/dynamodb and a dict: requests are function calls
+FullServices    moto, in this process: every request is signed, serialized and answered by a web framework
+QuickServices   infra/emulators/dynamodb and a dict: requests are function calls
 """
 
 from __future__ import annotations

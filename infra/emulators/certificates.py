@@ -20,8 +20,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _VALID = dt.timedelta(days=1)
 _SIGNS_CERTIFICATES = x509.KeyUsage(
-    digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
-    key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False)
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,10 @@ class Authority:
         return self._issue(user, ExtendedKeyUsageOID.CLIENT_AUTH, None, groups)
 
     def _issue(
-        self, name: str, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None,
+        self,
+        name: str,
+        usage: x509.ObjectIdentifier,
+        names: x509.SubjectAlternativeName | None,
         groups: Sequence[str] = (),
     ) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -68,9 +79,13 @@ class Authority:
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         return (
-            x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key)
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(self._start).not_valid_after(self._start + _VALID)
+            .not_valid_before(self._start)
+            .not_valid_after(self._start + _VALID)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )

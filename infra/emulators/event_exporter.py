@@ -49,6 +49,9 @@ class Exporter:
         timestamp = str(int(self._clock()))
         signed = f"v2\nPOST\n{self._path}\n{timestamp}\n".encode() + body
         signature = hmac.new(self._key, signed, hashlib.sha256).hexdigest()
-        headers = {"Content-Type": "application/json", "X-Outscaler-Timestamp": timestamp,
-                   "X-Outscaler-Signature": f"v2={signature}"}
+        headers = {
+            "Content-Type": "application/json",
+            "X-Outscaler-Timestamp": timestamp,
+            "X-Outscaler-Signature": f"v2={signature}",
+        }
         return self._send(self._path, headers, body)

@@ -33,7 +33,7 @@ from infra.emulators.live.usage_counters import VirtualDelays
 MINUTE = 60.0
 KEPT = 12 * 3600
 """SQS's longest visibility timeout, seconds of the wall."""
-_POLL = 1       # seconds of the wall in a long poll; also how long an end takes at most
+_POLL = 1  # seconds of the wall in a long poll; also how long an end takes at most
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +44,9 @@ class Schedule(Worker):
     """Invokes a function every virtual minute, at once for the first time. A slow one delays the next, as a reserved
     concurrency of one does; what was missed is not made up for."""
 
-    def __init__(self, function: Function, clock: Clock, invoke: Invoke, stopping: threading.Event,
-                 ended: Ended = logged) -> None:
+    def __init__(
+        self, function: Function, clock: Clock, invoke: Invoke, stopping: threading.Event, ended: Ended = logged
+    ) -> None:
         super().__init__(self._tick, name=f"schedule-{function.name}", ended=ended)
         self._function, self._clock, self._invoke, self._stopping = function, clock, invoke, stopping
 
@@ -59,7 +60,7 @@ class Schedule(Worker):
                 self._invoke(self._function.name, schedule_event(self._function.name, self._clock(), number))
             except RuntimeError as error:
                 if not self._stopping.is_set():
-                    raise       # the function cannot be started
+                    raise  # the function cannot be started
                 _log.info("%s: %s", self._function.name, error)
             due = max(due + MINUTE, self._clock())
 
@@ -67,15 +68,26 @@ class Schedule(Worker):
 class QueueSource:
     """One queue's event source: a thread that receives, a thread that invokes."""
 
-    def __init__(self, function: Function, queue: Queue, url: str, sqs: Any, clock: Clock, invoke: Invoke,
-                 stopping: threading.Event, ended: Ended = logged) -> None:
+    def __init__(
+        self,
+        function: Function,
+        queue: Queue,
+        url: str,
+        sqs: Any,
+        clock: Clock,
+        invoke: Invoke,
+        stopping: threading.Event,
+        ended: Ended = logged,
+    ) -> None:
         self._function, self._queue, self._url, self._sqs = function, queue, url, sqs
         self._clock, self._invoke, self._stopping = clock, invoke, stopping
         self._held: list[tuple[float, int, Callable[[], None]]] = []
         self._changed = threading.Condition()
         self._order = itertools.count()
-        self._threads = [Worker(work, name=f"{work.__name__.strip('_')}-{function.name}", ended=ended)
-                         for work in (self._receive, self._play)]
+        self._threads = [
+            Worker(work, name=f"{work.__name__.strip('_')}-{function.name}", ended=ended)
+            for work in (self._receive, self._play)
+        ]
 
     def start(self) -> None:
         """Begin."""
@@ -92,8 +104,12 @@ class QueueSource:
     def _receive(self) -> None:
         while not self._stopping.is_set():
             answer = self._sqs.receive_message(
-                QueueUrl=self._url, MaxNumberOfMessages=10, WaitTimeSeconds=_POLL, AttributeNames=["All"],
-                MessageAttributeNames=["All"])
+                QueueUrl=self._url,
+                MaxNumberOfMessages=10,
+                WaitTimeSeconds=_POLL,
+                AttributeNames=["All"],
+                MessageAttributeNames=["All"],
+            )
             for message in answer.get("Messages", ()):
                 due = message.get("MessageAttributes", {}).get(VirtualDelays.DUE, {}).get("StringValue")
                 again = int(message["Attributes"]["ApproximateReceiveCount"]) > 1
@@ -110,7 +126,7 @@ class QueueSource:
                 what()
             except RuntimeError as error:
                 if not self._stopping.is_set():
-                    raise       # the function cannot be started
+                    raise  # the function cannot be started
                 _log.info("%s: %s", self._function.name, error)
 
     def _next(self) -> Callable[[], None] | None:
@@ -133,9 +149,11 @@ class QueueSource:
 
     def _release(self, message: Mapping[str, Any]) -> None:
         """Visible again; the next receive counts it, and puts it to the dead letters if that was once too often."""
-        self._sqs.change_message_visibility(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"],
-                                            VisibilityTimeout=0)
+        self._sqs.change_message_visibility(
+            QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
+        )
 
     def _record(self, message: Mapping[str, Any]) -> Json:
-        return sqs_record(self._function.queue, message["MessageId"], message["ReceiptHandle"], message["Body"],
-                          message["Attributes"])
+        return sqs_record(
+            self._function.queue, message["MessageId"], message["ReceiptHandle"], message["Body"], message["Attributes"]
+        )

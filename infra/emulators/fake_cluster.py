@@ -99,7 +99,8 @@ class InMemoryCluster:
             self._cordoned.add(name)
         taints = node.taints if node.taint(taint.key) else (*node.taints, taint)
         self.nodes[name] = msgspec.structs.replace(
-            node, taints=taints, operation=operation, unschedulable=node.unschedulable or cordon)
+            node, taints=taints, operation=operation, unschedulable=node.unschedulable or cordon
+        )
 
     def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
         """See NodeApi."""
@@ -111,7 +112,8 @@ class InMemoryCluster:
         ours = name in self._cordoned if node.operation else uncordon
         self._cordoned.discard(name)
         self.nodes[name] = msgspec.structs.replace(
-            node, taints=kept, operation="", unschedulable=node.unschedulable and not ours)
+            node, taints=kept, operation="", unschedulable=node.unschedulable and not ours
+        )
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
         """See NodeApi."""

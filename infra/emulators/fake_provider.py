@@ -57,10 +57,11 @@ class Fault:
 class InMemoryProvider:
     """purchases and deleted are the books. polls: how many Pending answers a change takes before it is Done."""
 
-    def __init__(self, name: str = "clusterapi", *, polls: int = 0,
-                 on_delete: Callable[[Instance], None] | None = None) -> None:
+    def __init__(
+        self, name: str = "clusterapi", *, polls: int = 0, on_delete: Callable[[Instance], None] | None = None
+    ) -> None:
         self._name, self.polls, self.on_delete = name, polls, on_delete
-        self.claim = ""     # what all its groups are in the world, as NodeGroup.claim
+        self.claim = ""  # what all its groups are in the world, as NodeGroup.claim
         self.pools: dict[str, Pool] = {}
         self.purchases: list[Purchase] = []
         self.deleted: list[str] = []
@@ -74,8 +75,9 @@ class InMemoryProvider:
 
     # -- the vocabulary of tests
 
-    def add_pool(self, name: str, *, size: int = 0, least: int = 0, most: int = 10,
-                 template: Node | None = None) -> Pool:
+    def add_pool(
+        self, name: str, *, size: int = 0, least: int = 0, most: int = 10, template: Node | None = None
+    ) -> Pool:
         """A group with `size` running machines, whose nodes are called `<group>-<n>`."""
         pool = self.pools[name] = Pool(name, least, most, size, template=template)
         for _ in range(size):
@@ -111,11 +113,22 @@ class InMemoryProvider:
         """See Provider."""
         del nodes
         with _Call(self, "observe"):
-            return Observation(tuple(
-                NodeGroup(id=pool.id, provider=self._name, min=pool.min, max=pool.max, target=pool.target,
-                          instances=tuple(pool.machines.values()), template=pool.template, options=pool.options,
-                          claim=self.claim)
-                for pool in self.pools.values()))
+            return Observation(
+                tuple(
+                    NodeGroup(
+                        id=pool.id,
+                        provider=self._name,
+                        min=pool.min,
+                        max=pool.max,
+                        target=pool.target,
+                        instances=tuple(pool.machines.values()),
+                        template=pool.template,
+                        options=pool.options,
+                        claim=self.claim,
+                    )
+                    for pool in self.pools.values()
+                )
+            )
 
     def grow(self, operation: Operation) -> Outcome:
         """See Provider."""

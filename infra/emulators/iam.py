@@ -27,11 +27,15 @@ SUFFIX = "-a1B2c3"
 """What Secrets Manager appends to a secret's name in its ARN."""
 LEADING_KEYS = "dynamodb:LeadingKeys"
 
-_FUNCTIONS = {"api": "api_handler"}     # Chalice names the function of all routes
+_FUNCTIONS = {"api": "api_handler"}  # Chalice names the function of all routes
 
 _ONLY_THESE = {"ForAllValues:StringEquals", "Null"}
-_TRANSACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem",
-                "ConditionCheck": "ConditionCheckItem"}
+_TRANSACTION = {
+    "Put": "PutItem",
+    "Update": "UpdateItem",
+    "Delete": "DeleteItem",
+    "ConditionCheck": "ConditionCheckItem",
+}
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -44,8 +48,11 @@ class Statement(msgspec.Struct, frozen=True):
 
     def allows(self, action: str, resource: str, partitions: frozenset[str]) -> bool:
         """Whether a call is one of these. partitions: the partition keys that it names."""
-        return (action in self.actions and any(matches(pattern, resource) for pattern in self.resources)
-                and (self.partitions is None or (bool(partitions) and partitions <= self.partitions)))
+        return (
+            action in self.actions
+            and any(matches(pattern, resource) for pattern in self.resources)
+            and (self.partitions is None or (bool(partitions) and partitions <= self.partitions))
+        )
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -59,8 +66,10 @@ class Asked(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=4096)
 def matches(pattern: str, resource: str) -> bool:
     """IAM's wildcards: `*` is any text, also with slashes and colons; `?` is one character."""
-    return re.fullmatch("".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in pattern), resource,
-                        re.DOTALL) is not None
+    return (
+        re.fullmatch("".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in pattern), resource, re.DOTALL)
+        is not None
+    )
 
 
 def arn(service: str, name: str, account: str = ACCOUNT) -> str:
@@ -75,6 +84,7 @@ def policy_files() -> dict[str, Path]:
 
 def statements(file: Path, arns: Mapping[str, str], names: Mapping[str, str]) -> tuple[Statement, ...]:
     """A policy file. arns: logical id -> ARN, for Fn::GetAtt; names: what Fn::Sub puts in."""
+
     def resolved(resource: Mapping[str, Any]) -> str:
         if "Fn::GetAtt" in resource:
             logical, attribute = resource["Fn::GetAtt"]
@@ -96,8 +106,9 @@ def _statements(document: Mapping[str, Any], resolved: Callable[[Any], str]) -> 
         assert given.keys() <= {"Sid", "Effect", "Action", "Resource", "Condition"}, given.keys()
         actions = frozenset(_listed(given["Action"]))
         assert not any("*" in action for action in actions), actions
-        return Statement(given["Sid"], actions, tuple(map(resolved, _listed(given["Resource"]))),
-                         _partitions(given.get("Condition")))
+        return Statement(
+            given["Sid"], actions, tuple(map(resolved, _listed(given["Resource"]))), _partitions(given.get("Condition"))
+        )
 
     return tuple(read(given) for given in document["Statement"])
 
@@ -117,12 +128,19 @@ def _partitions(condition: Mapping[str, Any] | None) -> frozenset[str] | None:
 
 def roles(table: str, queues: Iterable[str], prefix: str = "outscaler/") -> dict[str, tuple[Statement, ...]]:
     """Function -> its policy, for an emulation with this state table and these queues."""
-    arns = {"StateTable": arn("dynamodb", f"table/{table}"),
-            "PolicyTable": arn("dynamodb", f"table/{policy_table_of(table)}")}
+    arns = {
+        "StateTable": arn("dynamodb", f"table/{table}"),
+        "PolicyTable": arn("dynamodb", f"table/{policy_table_of(table)}"),
+    }
     arns |= {"".join(part.capitalize() for part in name.split("_")) + "Queue": arn("sqs", name) for name in queues}
     arns["ReconcileLarge"] = arn("lambda", "function:reconcile_large")
-    names = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "SecretPrefix": prefix,
-             "EksClusters": "*"}
+    names = {
+        "AWS::Partition": "aws",
+        "AWS::Region": REGION,
+        "AWS::AccountId": ACCOUNT,
+        "SecretPrefix": prefix,
+        "EksClusters": "*",
+    }
     return {function: statements(file, arns, names) for function, file in policy_files().items()}
 
 

@@ -32,11 +32,14 @@ class _Body(BytesIO):
 class DirectWay:
     """Take as many clients as you like; all of them share moto's state with every server of this process."""
 
-    _HANDLERS: Mapping[str, type[BaseResponse]] = {TARGET: Rows, "secretsmanager": SecretsManagerResponse,
-                                                   "AmazonSSM": SimpleSystemManagerResponse}
+    _HANDLERS: Mapping[str, type[BaseResponse]] = {
+        TARGET: Rows,
+        "secretsmanager": SecretsManagerResponse,
+        "AmazonSSM": SimpleSystemManagerResponse,
+    }
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()      # moto's tables have none (aws_server.py)
+        self._lock = threading.RLock()  # moto's tables have none (aws_server.py)
 
     def take(self, client: Any) -> Any:
         """This botocore client from now on goes the direct way."""
@@ -48,7 +51,7 @@ class DirectWay:
         with self._lock:
             made: Answer = self._HANDLERS[service].dispatch(normalize_request(request))
         status, headers, body = made
-        fields: Any = headers   # read like a mapping; the stubs ask for botocore's own kind
+        fields: Any = headers  # read like a mapping; the stubs ask for botocore's own kind
         raw: Any = _Body(body if isinstance(body, bytes) else body.encode())
         return AWSResponse(str(request.url), status, fields, raw)
 

@@ -47,7 +47,9 @@ class Invoker:
     def __init__(self) -> None:
         self.made: list[Invocation] = []
         self.current = ""
-        self._handlers = {function.name: deployed_functions.entry(function) for function in deployed_functions.functions()}
+        self._handlers = {
+            function.name: deployed_functions.entry(function) for function in deployed_functions.functions()
+        }
         self._requests = 0
 
     def enter(self, runtime: Runtime) -> None:

@@ -40,17 +40,32 @@ class Context:
 
 def schedule_event(rule: str, now: float, serial: int = 0) -> Json:
     """A scheduled event of EventBridge; now: epoch seconds."""
-    return {"version": "0", "id": _identifier("event", rule, serial), "detail-type": "Scheduled Event",
-            "source": "aws.events", "account": ACCOUNT, "time": format_time(now), "region": REGION,
-            "resources": [f"arn:aws:events:{REGION}:{ACCOUNT}:rule/outscaler-{rule}"], "detail": {}}
+    return {
+        "version": "0",
+        "id": _identifier("event", rule, serial),
+        "detail-type": "Scheduled Event",
+        "source": "aws.events",
+        "account": ACCOUNT,
+        "time": format_time(now),
+        "region": REGION,
+        "resources": [f"arn:aws:events:{REGION}:{ACCOUNT}:rule/outscaler-{rule}"],
+        "detail": {},
+    }
 
 
 def sqs_record(queue: str, message_id: str, receipt: str, body: str, attributes: Mapping[str, str]) -> Json:
     """One record; attributes: SQS's own (ApproximateReceiveCount, SentTimestamp …)."""
-    return {"messageId": message_id, "receiptHandle": receipt, "body": body, "attributes": dict(attributes),
-            "messageAttributes": {}, "md5OfBody": hashlib.md5(body.encode(), usedforsecurity=False).hexdigest(),
-            "eventSource": "aws:sqs", "eventSourceARN": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue}",
-            "awsRegion": REGION}
+    return {
+        "messageId": message_id,
+        "receiptHandle": receipt,
+        "body": body,
+        "attributes": dict(attributes),
+        "messageAttributes": {},
+        "md5OfBody": hashlib.md5(body.encode(), usedforsecurity=False).hexdigest(),
+        "eventSource": "aws:sqs",
+        "eventSourceARN": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue}",
+        "awsRegion": REGION,
+    }
 
 
 def failed_messages(answer: Any) -> tuple[str, ...]:
@@ -64,8 +79,15 @@ def sqs_event(*records: Json) -> Json:
     return {"Records": list(records)}
 
 
-def http_event(method: str, target: str, headers: Mapping[str, str], body: bytes, resource: str,
-               parameters: Mapping[str, str], request_id: str) -> Json:
+def http_event(
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    resource: str,
+    parameters: Mapping[str, str],
+    request_id: str,
+) -> Json:
     """A proxy event of API Gateway (REST). target: path and query; resource: the route, `/clusters/{name}`."""
     split = urlsplit(target)
     query = parse_qsl(split.query, keep_blank_values=True)
@@ -73,13 +95,26 @@ def http_event(method: str, target: str, headers: Mapping[str, str], body: bytes
     for name, value in query:
         several.setdefault(name, []).append(value)
     return {
-        "resource": resource, "path": split.path, "httpMethod": method, "headers": dict(headers),
+        "resource": resource,
+        "path": split.path,
+        "httpMethod": method,
+        "headers": dict(headers),
         "multiValueHeaders": {name: [value] for name, value in headers.items()},
-        "queryStringParameters": dict(query) or None, "multiValueQueryStringParameters": several or None,
-        "pathParameters": dict(parameters) or None, "stageVariables": None,
-        "body": base64.b64encode(body).decode(), "isBase64Encoded": True,
-        "requestContext": {"resourcePath": resource, "httpMethod": method, "path": split.path, "stage": "api",
-                           "requestId": request_id, "accountId": ACCOUNT, "identity": {"sourceIp": "127.0.0.1"}},
+        "queryStringParameters": dict(query) or None,
+        "multiValueQueryStringParameters": several or None,
+        "pathParameters": dict(parameters) or None,
+        "stageVariables": None,
+        "body": base64.b64encode(body).decode(),
+        "isBase64Encoded": True,
+        "requestContext": {
+            "resourcePath": resource,
+            "httpMethod": method,
+            "path": split.path,
+            "stage": "api",
+            "requestId": request_id,
+            "accountId": ACCOUNT,
+            "identity": {"sourceIp": "127.0.0.1"},
+        },
     }
 
 

@@ -64,7 +64,7 @@ MINUTE = 60.0
 API = "api_handler"
 WEBHOOK_KEY = "local-webhook-key-of-the-emulation"
 _NEVER = (-1, 0.0)
-_MOST_PLAYED = 10_000       # deliveries in one step; more is a loop
+_MOST_PLAYED = 10_000  # deliveries in one step; more is a loop
 
 
 class _Gauge:
@@ -107,30 +107,51 @@ class LocalWorld:
     goes wrong with a request), invocations, metrics (lines that the functions emit).
     """
 
-    def __init__(self, aws: LocalAws | None = None, *, quick: bool = False, name: str = "shop", start: float = START,
-                 pace: Pace | None = None, seed: int = 0, grain: float = 5.0, webhook: bool = False,
-                 forgetful: bool = False, clouds: Sequence[CloudBeside] = (),
-                 deployment: Deployment | None = None, judged: bool = False) -> None:
+    def __init__(
+        self,
+        aws: LocalAws | None = None,
+        *,
+        quick: bool = False,
+        name: str = "shop",
+        start: float = START,
+        pace: Pace | None = None,
+        seed: int = 0,
+        grain: float = 5.0,
+        webhook: bool = False,
+        forgetful: bool = False,
+        clouds: Sequence[CloudBeside] = (),
+        deployment: Deployment | None = None,
+        judged: bool = False,
+    ) -> None:
         self.name, self.clock, self._grain = name, ManualClock(start), grain
         self.forgetful = forgetful or judged
         self.kube = ObjectStore(self.clock, seed=seed)
         apply_shipped(self.kube)
-        self.services: FullServices | QuickServices = (
-            QuickServices() if aws is None or quick else FullServices(aws))
+        self.services: FullServices | QuickServices = QuickServices() if aws is None or quick else FullServices(aws)
         self._quick = isinstance(self.services, QuickServices)
         self.server = ApiServer(self.kube, tls=not self._quick)
         self.line = DirectLine(self.server, self.clock.advance)
         self._clouds = tuple(clouds)
         more = [cloud.attach(self.clock, self.kube) for cloud in self._clouds]
         self.cluster = ClusterSimulation(self.kube, self.clock, pace, more=more)
-        self.queues = VirtualQueues(self.clock, deployed.queues() | deployed.invocations(),
-                                    dead={RECONCILE_LARGE: RECONCILE})
+        self.queues = VirtualQueues(
+            self.clock, deployed.queues() | deployed.invocations(), dead={RECONCILE_LARGE: RECONCILE}
+        )
         self.takes: Reading | None = None
         self.metrics: list[Json] = []
-        self.judge = Judge(roles(self.services.table, deployed.queues()),
-                           lambda: self._invoker.current or API) if judged else None
-        self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line,
-                                deployment or LOOPBACK, self.judge, _Gauge(lambda: self.takes))
+        self.judge = (
+            Judge(roles(self.services.table, deployed.queues()), lambda: self._invoker.current or API)
+            if judged
+            else None
+        )
+        self._account = Account(
+            self.services,
+            self.clock,
+            self.line.dial if self._quick else open_line,
+            deployment or LOOPBACK,
+            self.judge,
+            _Gauge(lambda: self.takes),
+        )
         self._deployment = deployment
         self._functions = {function.source: function for function in deployed.functions()}
         self._memory = {function.name: function.memory for function in deployed.functions()}
@@ -174,8 +195,9 @@ class LocalWorld:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     # -- what is in it
@@ -213,8 +235,9 @@ class LocalWorld:
         """Check the document and put it in force, as `outscaler apply` does; its version. Raises BadInputs."""
         policy, _ = load(text, place="policy", admission=Admission(self._account.deployment))
         current = self.store.policies.current(policy.name)
-        return self.store.policies.put(policy.name, text, digest(text), current.version if current else None,
-                                       webhook=policy.webhook.secret)
+        return self.store.policies.put(
+            policy.name, text, digest(text), current.version if current else None, webhook=policy.webhook.secret
+        )
 
     def seed(self, *objects: KubeObject) -> list[KubeObject]:
         """Put objects (infra/emulators/controllers/objects.py) into the cluster and let its controllers come to rest."""
@@ -236,7 +259,7 @@ class LocalWorld:
         """Let virtual time pass, and play whatever is due in it: at each instant the controllers, then the tick, then
         the messages. A function that waits makes time pass too, so a little more may go by than was asked for."""
         end = self.clock() + seconds
-        self._rested = _NEVER       # a test may have told a kubelet something, which no object of the store shows
+        self._rested = _NEVER  # a test may have told a kubelet something, which no object of the store shows
         self.settle()
         for _ in range(_MOST_PLAYED):
             due = self.queues.next_due()
@@ -339,8 +362,12 @@ class LocalWorld:
 
     def new_runtime(self) -> Runtime:
         """A runtime as a new process builds it; it shares nothing with any other."""
-        return self._account.runtime(self.queues, Life(self._dies_at), lambda: f"owner-{next(self._owners)}",
-                                     lambda line: self.metrics.append(json.loads(line)))
+        return self._account.runtime(
+            self.queues,
+            Life(self._dies_at),
+            lambda: f"owner-{next(self._owners)}",
+            lambda line: self.metrics.append(json.loads(line)),
+        )
 
     def _dies_at(self, place: str) -> bool:
         for death in self._deaths:
@@ -381,6 +408,8 @@ class LocalWorld:
 
     def pending(self) -> tuple[str, ...]:
         """Pods without a node, `namespace/name`."""
-        return tuple(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in self.kube.list("pods")
-                     if not pod["spec"].get("nodeName"))
-
+        return tuple(
+            f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+            for pod in self.kube.list("pods")
+            if not pod["spec"].get("nodeName")
+        )

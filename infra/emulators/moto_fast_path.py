@@ -22,8 +22,20 @@ TARGET = "DynamoDB_20120810"
 """What the header X-Amz-Target begins with."""
 Answer = tuple[int, dict[str, Any], str | bytes]
 
-_ROWS = frozenset({"BatchGetItem", "BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan",
-                   "TransactGetItems", "TransactWriteItems", "UpdateItem"})
+_ROWS = frozenset(
+    {
+        "BatchGetItem",
+        "BatchWriteItem",
+        "DeleteItem",
+        "GetItem",
+        "PutItem",
+        "Query",
+        "Scan",
+        "TransactGetItems",
+        "TransactWriteItems",
+        "UpdateItem",
+    }
+)
 """Actions whose results moto already has in the shape of the wire."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-_NOWHERE = "192.0.2.1"       # for documentation: no packet is sent, only a route is looked up
+_NOWHERE = "192.0.2.1"  # for documentation: no packet is sent, only a route is looked up
 
 
 def address() -> str:

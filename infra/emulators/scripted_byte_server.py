@@ -118,7 +118,7 @@ def _head(connection: socket.socket) -> None:
 def _hung_up(connection: socket.socket) -> bool:
     """Whether the client has closed its side; what else it sends is thrown away."""
     if isinstance(connection, ssl.SSLSocket):
-        return False        # the next write says so
+        return False  # the next write says so
     connection.settimeout(0)
     try:
         return connection.recv(65536) == b""

@@ -138,7 +138,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     owner: ClassVar[HttpScript]
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True      # headers and body are two writes, and the second would wait for an answer
+    disable_nagle_algorithm = True  # headers and body are two writes, and the second would wait for an answer
     timeout = 10
 
     def _serve(self) -> None:

@@ -35,10 +35,18 @@ class Message(msgspec.Struct, frozen=True):
 
     def record(self) -> Json:
         """As Lambda gets it."""
-        return sqs_record(self.queue, self.id, f"receipt-{self.serial}-{self.receives}", self.body, {
-            "ApproximateReceiveCount": str(self.receives), "SenderId": "local",
-            "SentTimestamp": str(int(self.sent_at * 1000)),
-            "ApproximateFirstReceiveTimestamp": str(int(self.first_received_at * 1000))})
+        return sqs_record(
+            self.queue,
+            self.id,
+            f"receipt-{self.serial}-{self.receives}",
+            self.body,
+            {
+                "ApproximateReceiveCount": str(self.receives),
+                "SenderId": "local",
+                "SentTimestamp": str(int(self.sent_at * 1000)),
+                "ApproximateFirstReceiveTimestamp": str(int(self.first_received_at * 1000)),
+            },
+        )
 
 
 Tamper = Callable[[Message], Sequence[Message]]
@@ -85,8 +93,9 @@ class VirtualQueues:
     sent: every message that was ever sent, untampered. dead (as given): queues whose dead letters go to another one's.
     """
 
-    def __init__(self, clock: Callable[[], float], queues: Mapping[str, Queue],
-                 dead: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self, clock: Callable[[], float], queues: Mapping[str, Queue], dead: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._clock, self._queues, self._dead_of = clock, dict(queues), dict(dead)
         self._messages: dict[int, Message] = {}
         self._serial = 0
@@ -133,8 +142,11 @@ class VirtualQueues:
                 self.dead[self._dead_of.get(chosen.queue, chosen.queue)].append(self._messages.pop(chosen.serial))
                 continue
             taken = msgspec.structs.replace(
-                chosen, receives=chosen.receives + 1, visible_at=now + queue.visibility,
-                first_received_at=chosen.first_received_at or now)
+                chosen,
+                receives=chosen.receives + 1,
+                visible_at=now + queue.visibility,
+                first_received_at=chosen.first_received_at or now,
+            )
             self._messages[chosen.serial] = taken
             return taken
         return None
@@ -147,4 +159,5 @@ class VirtualQueues:
         """ChangeMessageVisibility of one that was received."""
         if message.serial in self._messages:
             self._messages[message.serial] = msgspec.structs.replace(
-                self._messages[message.serial], visible_at=self._clock() + seconds)
+                self._messages[message.serial], visible_at=self._clock() + seconds
+            )

@@ -20,12 +20,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command: 0 for done, 2 where the release is refused, with the reason."""
     parser = argparse.ArgumentParser(prog="python -m infra.release", description="make the files of a release")
     parser.add_argument("--out", default=ROOT / "dist", type=Path, help="where to put them (dist)")
-    parser.add_argument("--architecture", action="append", choices=sorted(MACHINES), default=None,
-                        help="a processor to make a zip for; may be given twice (both)")
-    parser.add_argument("--allow-dirty", action="store_true",
-                        help="also of a tree that is not committed, and without a section of CHANGELOG.md")
-    parser.add_argument("--expect-tag", metavar="TAG", default="",
-                        help="refuse unless this is the version with a v before it")
+    parser.add_argument(
+        "--architecture",
+        action="append",
+        choices=sorted(MACHINES),
+        default=None,
+        help="a processor to make a zip for; may be given twice (both)",
+    )
+    parser.add_argument(
+        "--allow-dirty",
+        action="store_true",
+        help="also of a tree that is not committed, and without a section of CHANGELOG.md",
+    )
+    parser.add_argument(
+        "--expect-tag", metavar="TAG", default="", help="refuse unless this is the version with a v before it"
+    )
     parser.add_argument("--notes", action="store_true", help="print the version's section of CHANGELOG.md, and no more")
     given, version = parser.parse_args(arguments), chalicelib.__version__
     try:
@@ -34,8 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.notes:
             sys.stdout.write(section((ROOT / "CHANGELOG.md").read_text("utf-8"), version))
             return 0
-        names = release(ROOT, given.out, version, sorted(set(given.architecture or MACHINES)),
-                        allow_dirty=given.allow_dirty)
+        names = release(
+            ROOT, given.out, version, sorted(set(given.architecture or MACHINES)), allow_dirty=given.allow_dirty
+        )
     except (ReleaseRefused, PackagingFailed) as refused:
         sys.stderr.write(f"{refused}\n")
         return 2

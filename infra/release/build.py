@@ -53,34 +53,66 @@ Step = tuple[str, Callable[[Job], None]]
 def _check(found: Checkout, version: str) -> None:
     if found.dirty:
         more = f" and {len(found.dirty) - 1} more" if len(found.dirty) > 1 else ""
-        raise ReleaseRefused(f"{found.dirty[0].strip()}{more}: not committed; commit or remove it, or try the release "
-                             "out by --allow-dirty")
+        raise ReleaseRefused(
+            f"{found.dirty[0].strip()}{more}: not committed; commit or remove it, or try the release "
+            "out by --allow-dirty"
+        )
     changelog = found.root / "CHANGELOG.md"
     section(changelog.read_text("utf-8") if changelog.exists() else "", version)
 
 
 def _zips(job: Job) -> None:
     for architecture in job.architectures:
-        _run(job, "-m", "infra.aws.package", "--stage", _STAGE, "--architecture", architecture,
-             "--out", str(job.built(architecture)))
+        _run(
+            job,
+            "-m",
+            "infra.aws.package",
+            "--stage",
+            _STAGE,
+            "--architecture",
+            architecture,
+            "--out",
+            str(job.built(architecture)),
+        )
         shutil.copyfile(job.built(architecture) / "deployment.zip", job.out / zip_name(architecture))
 
 
 def _template(job: Job) -> None:
     """The published template. It expects the zips under their names in one folder of a bucket; the processor is a
     parameter, and the runtime is the Python that made the zips."""
-    _run(job, "-m", "infra.aws.publish", str(job.built(job.architectures[0]) / "sam.json"),
-         "--out", str(job.out / f"outscaler-{job.version}-template.json"))
+    _run(
+        job,
+        "-m",
+        "infra.aws.publish",
+        str(job.built(job.architectures[0]) / "sam.json"),
+        "--out",
+        str(job.out / f"outscaler-{job.version}-template.json"),
+    )
 
 
 def _wheel(job: Job) -> None:
-    _run(job, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
-         "--no-index", "--no-cache-dir", "--wheel-dir", str(job.out), ".")
+    _run(
+        job,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--no-cache-dir",
+        "--wheel-dir",
+        str(job.out),
+        ".",
+    )
 
 
 def _bill(job: Job) -> None:
-    wheels = {each: msgspec.convert(json.loads((job.built(each) / "wheels.json").read_text()), list[Wheel])
-              for each in job.architectures}
+    wheels = {
+        each: msgspec.convert(json.loads((job.built(each) / "wheels.json").read_text()), list[Wheel])
+        for each in job.architectures
+    }
     made = bill(job.version, job.checkout.epoch, wheels)
     (job.out / f"outscaler-{job.version}.cdx.json").write_text(made, "utf-8")
 
@@ -93,12 +125,23 @@ def _sums(job: Job) -> None:
 
 #: What a release is made of, in order: the later steps read what the earlier ones made.
 STEPS: tuple[Step, ...] = (
-    ("zips", _zips), ("template", _template), ("wheel", _wheel), ("bill of materials", _bill), ("checksums", _sums),
+    ("zips", _zips),
+    ("template", _template),
+    ("wheel", _wheel),
+    ("bill of materials", _bill),
+    ("checksums", _sums),
 )
 
 
-def release(root: Path, out: Path, version: str, architectures: Sequence[str], *, allow_dirty: bool,
-            steps: Sequence[Step] = STEPS) -> list[str]:
+def release(
+    root: Path,
+    out: Path,
+    version: str,
+    architectures: Sequence[str],
+    *,
+    allow_dirty: bool,
+    steps: Sequence[Step] = STEPS,
+) -> list[str]:
     """Make every part and put all of them into `out`; the names of the files.
 
     steps: those of STEPS to take. allow_dirty: also from a tree with changes that are not committed, and without a
@@ -125,10 +168,14 @@ def release(root: Path, out: Path, version: str, architectures: Sequence[str], *
 
 
 def _run(job: Job, *arguments: str) -> None:
-    environment = os.environ | {"SOURCE_DATE_EPOCH": str(job.checkout.epoch), "PYTHONDONTWRITEBYTECODE": "1",
-                                "PYTHONHASHSEED": "0"}
+    environment = os.environ | {
+        "SOURCE_DATE_EPOCH": str(job.checkout.epoch),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+    }
     environment.pop("PYTHONPATH", None)
-    done = subprocess.run([sys.executable, *arguments], cwd=job.source, env=environment, capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=job.source, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise ReleaseRefused(f"python {' '.join(arguments[:3])} failed:\n{done.stdout}{done.stderr}")

@@ -22,7 +22,7 @@ def section(text: str, version: str) -> str:
         raise ReleaseRefused(f"CHANGELOG.md has {len(found)} sections of {version}; make them one")
     [index] = found
     end = headings[index + 1].start() if index + 1 < len(headings) else len(text)
-    written = text[headings[index].end():end].strip()
+    written = text[headings[index].end() : end].strip()
     if not written:
         raise ReleaseRefused(f"CHANGELOG.md: the section of {version} is empty; say what users notice")
     return written + "\n"

@@ -15,7 +15,7 @@ import msgspec
 
 from infra.release.errors import ReleaseRefused
 
-_EARLIEST = 315_532_800     # epoch seconds of 1980-01-01, before which a zip knows no dates
+_EARLIEST = 315_532_800  # epoch seconds of 1980-01-01, before which a zip knows no dates
 _PLAIN, _EXECUTABLE = 0o644, 0o755
 
 
@@ -42,7 +42,7 @@ def export(source: Checkout, target: Path) -> None:
     for name in sorted({name for name in names if name}):
         original, copy = source.root / name, target / name
         if not original.is_file():
-            continue                        # deleted and not committed, or a link to a folder
+            continue  # deleted and not committed, or a link to a folder
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(original, copy)
         copy.chmod(_EXECUTABLE if original.stat().st_mode & 0o100 else _PLAIN)

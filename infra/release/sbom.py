@@ -19,7 +19,7 @@ from packageurl import PackageURL
 from infra.aws.wheels import Wheel
 
 SCHEMA = SchemaVersion.V1_6
-_NAMES = uuid.UUID("3d4f5b3c-0e0e-5c39-9a53-6a2f2f0c8d11")     # namespace of the serial numbers
+_NAMES = uuid.UUID("3d4f5b3c-0e0e-5c39-9a53-6a2f2f0c8d11")  # namespace of the serial numbers
 
 
 def bill(version: str, epoch: int, wheels: Mapping[str, Sequence[Wheel]]) -> str:
@@ -27,17 +27,25 @@ def bill(version: str, epoch: int, wheels: Mapping[str, Sequence[Wheel]]) -> str
 
     The same arguments give the same text. Chalice's runtime files are in the zip too, and have no wheel there.
     """
-    released = Component(name="outscaler", version=version, type=ComponentType.APPLICATION,
-                         bom_ref=f"pkg:pypi/outscaler@{version}", licenses=_licences("Apache-2.0"),
-                         purl=PackageURL("pypi", None, "outscaler", version))
+    released = Component(
+        name="outscaler",
+        version=version,
+        type=ComponentType.APPLICATION,
+        bom_ref=f"pkg:pypi/outscaler@{version}",
+        licenses=_licences("Apache-2.0"),
+        purl=PackageURL("pypi", None, "outscaler", version),
+    )
     files: dict[tuple[str, str], list[tuple[str, Wheel]]] = {}
     for architecture, each in ((name, each) for name in sorted(wheels) for each in wheels[name]):
         files.setdefault((each.name, each.version), []).append((architecture, each))
     components = [_component(name, number, given) for (name, number), given in sorted(files.items())]
     components.append(_chalice())
-    made = Bom(components=components, version=1,
-               serial_number=uuid.uuid5(_NAMES, f"{version} {epoch} {sorted(files)}"),
-               metadata=BomMetaData(component=released, timestamp=datetime.fromtimestamp(epoch, UTC)))
+    made = Bom(
+        components=components,
+        version=1,
+        serial_number=uuid.uuid5(_NAMES, f"{version} {epoch} {sorted(files)}"),
+        metadata=BomMetaData(component=released, timestamp=datetime.fromtimestamp(epoch, UTC)),
+    )
     made.register_dependency(released, components)
     return make_outputter(made, OutputFormat.JSON, SCHEMA).output_as_string(indent=2) + "\n"
 
@@ -48,20 +56,38 @@ def _component(name: str, version: str, files: Sequence[tuple[str, Wheel]]) -> C
     for architecture, wheel in files:
         by_file.setdefault(wheel, []).append(architecture)
     references = [
-        ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=XsUri(wheel.file), hashes=[_hash(wheel)],
-                          comment=f"in the zip for {' and '.join(architectures)}")
-        for wheel, architectures in by_file.items()]
+        ExternalReference(
+            type=ExternalReferenceType.DISTRIBUTION,
+            url=XsUri(wheel.file),
+            hashes=[_hash(wheel)],
+            comment=f"in the zip for {' and '.join(architectures)}",
+        )
+        for wheel, architectures in by_file.items()
+    ]
     purl = PackageURL("pypi", None, name, version)
-    return Component(name=name, version=version, type=ComponentType.LIBRARY, bom_ref=purl.to_string(), purl=purl,
-                     licenses=_licences(files[0][1].licence), hashes=[_hash(wheel) for wheel in by_file],
-                     external_references=references)
+    return Component(
+        name=name,
+        version=version,
+        type=ComponentType.LIBRARY,
+        bom_ref=purl.to_string(),
+        purl=purl,
+        licenses=_licences(files[0][1].licence),
+        hashes=[_hash(wheel) for wheel in by_file],
+        external_references=references,
+    )
 
 
 def _chalice() -> Component:
     about = metadata("chalice").json
     purl = PackageURL("pypi", None, "chalice", str(about["version"]))
-    return Component(name="chalice", version=purl.version, type=ComponentType.LIBRARY, bom_ref=purl.to_string(),
-                     purl=purl, licenses=_licences(str(about.get("license_expression") or about.get("license") or "")))
+    return Component(
+        name="chalice",
+        version=purl.version,
+        type=ComponentType.LIBRARY,
+        bom_ref=purl.to_string(),
+        purl=purl,
+        licenses=_licences(str(about.get("license_expression") or about.get("license") or "")),
+    )
 
 
 def _hash(wheel: Wheel) -> HashType:

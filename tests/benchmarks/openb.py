@@ -30,8 +30,10 @@ from tests.reference_data import SHARED
 NOW = 1_790_000_000.0
 PRICES = Prices(cpu=1.0, memory=0.125, gpu=10.0)
 #: The file of pods, the price of the linear relaxation (bench/README.md), pods that fit on no machine.
-INPUTS = {"default-whole-open": ("openb_pod_list_default.csv", 199_266, 0),
-          "gpuspec33-whole-open": ("openb_pod_list_gpuspec33.csv", 205_417, 1)}
+INPUTS = {
+    "default-whole-open": ("openb_pod_list_default.csv", 199_266, 0),
+    "gpuspec33-whole-open": ("openb_pod_list_gpuspec33.csv", 205_417, 1),
+}
 _GPU = "nvidia.com/gpu"
 _PASSES = 20
 
@@ -49,8 +51,14 @@ class Outcome(msgspec.Struct, frozen=True):
 def convert(name: str, out: Path) -> Path:
     """One of INPUTS, written to `out`."""
     before = sys.argv
-    sys.argv = ["openb", f"--data={SHARED / 'data' / 'openb'}", f"--pods={INPUTS[name][0]}", "--gpu=whole",
-                "--max=open", f"--out={out}"]
+    sys.argv = [
+        "openb",
+        f"--data={SHARED / 'data' / 'openb'}",
+        f"--pods={INPUTS[name][0]}",
+        "--gpu=whole",
+        "--max=open",
+        f"--out={out}",
+    ]
     try:
         runpy.run_path(str(SHARED / "bench" / "openb.py"), run_name="__main__")
     finally:
@@ -76,10 +84,14 @@ def question(snapshot: Snapshot) -> tuple[list[Offer], list[Ask]]:
     templates = [group.template for group in snapshot.groups if group.template is not None]
     columns = Columns(templates, snapshot.classes)
     table = NodeTable(templates, columns)
-    offers = [Offer(group.id, table.free[row].copy(), price_of(templates[row]), group.max)
-              for row, group in enumerate(snapshot.groups)]
-    asks = [Ask(columns.need(cls), count, tuple(static_mask(cls, snapshot.classes[cls], table).tolist()), 10**6)
-            for cls, count in sorted(counts.items())]
+    offers = [
+        Offer(group.id, table.free[row].copy(), price_of(templates[row]), group.max)
+        for row, group in enumerate(snapshot.groups)
+    ]
+    asks = [
+        Ask(columns.need(cls), count, tuple(static_mask(cls, snapshot.classes[cls], table).tolist()), 10**6)
+        for cls, count in sorted(counts.items())
+    ]
     return offers, asks
 
 
@@ -94,31 +106,55 @@ def plan_to_the_end(snapshot: Snapshot, *expanders: str) -> Outcome:
         if not plan.scale_ups:
             break
         snapshot = come_true(snapshot, plan, number)
-    return Outcome(nodes=len(snapshot.nodes), price=sum(price_of(node) for node in snapshot.nodes),
-                   left=sum(not pod.node for pod in snapshot.pods), passes=number, seconds=seconds)
+    return Outcome(
+        nodes=len(snapshot.nodes),
+        price=sum(price_of(node) for node in snapshot.nodes),
+        left=sum(not pod.node for pod in snapshot.pods),
+        passes=number,
+        seconds=seconds,
+    )
 
 
 def come_true(snapshot: Snapshot, plan: Plan, number: int) -> Snapshot:
     """The cluster when the nodes of a plan have joined and the promised pods run."""
     grown = {up.group: up.to_size - up.from_size for up in plan.scale_ups}
-    where = {pod: promise.node or f"{promise.group}-{number}-{promise.number}"
-             for promise in plan.promises for pod in promise.pods}
+    where = {
+        pod: promise.node or f"{promise.group}-{number}-{promise.number}"
+        for promise in plan.promises
+        for pod in promise.pods
+    }
     nodes, groups = list(snapshot.nodes), []
     for group in snapshot.groups:
         new = [_joined(group, f"{group.id}-{number}-{at}") for at in range(1, grown.get(group.id, 0) + 1)]
         nodes += new
-        groups.append(msgspec.structs.replace(group, target=group.target + len(new), instances=group.instances + tuple(
-            Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in new)))
-    return msgspec.structs.replace(snapshot, nodes=tuple(nodes), groups=tuple(groups),
-                                   pods=tuple(_placed(pod, where.get(pod.key, "")) for pod in snapshot.pods))
+        groups.append(
+            msgspec.structs.replace(
+                group,
+                target=group.target + len(new),
+                instances=group.instances
+                + tuple(Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in new),
+            )
+        )
+    return msgspec.structs.replace(
+        snapshot,
+        nodes=tuple(nodes),
+        groups=tuple(groups),
+        pods=tuple(_placed(pod, where.get(pod.key, "")) for pod in snapshot.pods),
+    )
 
 
 def _joined(group: NodeGroup, name: str) -> Node:
     assert group.template is not None
     ready = Condition("Ready", "True", "KubeletReady", NOW - 3600)
     return msgspec.structs.replace(
-        group.template, name=name, uid=name, labels={**group.template.labels, HOSTNAME_LABEL: name},
-        provider_id=f"bench://{group.id}/{name}", conditions=(ready,), created=NOW - 3600)
+        group.template,
+        name=name,
+        uid=name,
+        labels={**group.template.labels, HOSTNAME_LABEL: name},
+        provider_id=f"bench://{group.id}/{name}",
+        conditions=(ready,),
+        created=NOW - 3600,
+    )
 
 
 def _placed(pod: Pod, node: str) -> Pod:

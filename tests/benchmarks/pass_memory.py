@@ -27,7 +27,7 @@ SIZES = ((100, 15), (100, 34), (1000, 15), (1000, 34), (5000, 15), (5000, 34))
 GROUPS = 10
 PENDING = 20
 START = 1_795_245_660.0
-MEGABYTE = float(1 << 20)      # what Lambda calls a MB
+MEGABYTE = float(1 << 20)  # what Lambda calls a MB
 POLICY = """
 apiVersion: outscaler.dev/v1
 kind: Cluster
@@ -66,65 +66,136 @@ class _Objects:
         pod = json.loads(text)
         del pod["spec"]["nodeName"]
         pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "99"
-        pod["status"] = {"phase": "Pending", "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+        pod["status"] = {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+        }
         return json.dumps(pod)
 
 
 def _managed(name: str, size: int) -> list[Json]:
     fields: Json = {f"f:field-{number}": {"f:value": {}, ".": {}} for number in range(size)}
-    return [{"manager": name, "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
-             "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields}}]
+    return [
+        {
+            "manager": name,
+            "operation": "Update",
+            "apiVersion": "v1",
+            "time": "2026-01-01T00:00:00Z",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": fields},
+        }
+    ]
 
 
 def _node() -> Json:
     room = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
     return {
-        "metadata": {"name": "node-@N", "uid": "uid-node-@N", "resourceVersion": "1",
-                     "labels": {"kubernetes.io/hostname": "node-@N", "kubernetes.io/os": "linux",
-                                "topology.kubernetes.io/zone": "zone-1", "node.kubernetes.io/instance-type": "m.8"},
-                     "managedFields": _managed("kubelet", 40)},
+        "metadata": {
+            "name": "node-@N",
+            "uid": "uid-node-@N",
+            "resourceVersion": "1",
+            "labels": {
+                "kubernetes.io/hostname": "node-@N",
+                "kubernetes.io/os": "linux",
+                "topology.kubernetes.io/zone": "zone-1",
+                "node.kubernetes.io/instance-type": "m.8",
+            },
+            "managedFields": _managed("kubelet", 40),
+        },
         "spec": {"providerID": "memory://node-@N"},
-        "status": {"capacity": room, "allocatable": room,
-                   "conditions": [{"type": kind, "status": str(kind == "Ready"), "reason": "KubeletReady",
-                                   "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
-                                  for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")],
-                   "images": [{"names": [f"registry.example/team/image-{number}@sha256:{'0' * 64}"],
-                               "sizeBytes": 100_000_000} for number in range(50)]},
+        "status": {
+            "capacity": room,
+            "allocatable": room,
+            "conditions": [
+                {
+                    "type": kind,
+                    "status": str(kind == "Ready"),
+                    "reason": "KubeletReady",
+                    "lastHeartbeatTime": "2026-01-01T00:00:00Z",
+                }
+                for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
+            ],
+            "images": [
+                {"names": [f"registry.example/team/image-{number}@sha256:{'0' * 64}"], "sizeBytes": 100_000_000}
+                for number in range(50)
+            ],
+        },
     }
 
 
 def _pod() -> Json:
     probe = {"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "periodSeconds": 10}
     return {
-        "metadata": {"name": "web-@R-@P", "namespace": "default", "uid": "uid-pod-@P", "resourceVersion": "1",
-                     "labels": {"app": "web-@R", "pod-template-hash": "@R"},
-                     "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-@R",
-                                          "uid": "uid-set-@R", "controller": True}],
-                     "managedFields": _managed("kube-controller-manager", 40) + _managed("kubelet", 25)},
-        "spec": {"nodeName": "node-@N", "serviceAccountName": "default", "schedulerName": "default-scheduler",
-                 "tolerations": [{"key": f"node.kubernetes.io/{word}", "operator": "Exists", "effect": "NoExecute",
-                                  "tolerationSeconds": 300} for word in ("not-ready", "unreachable")],
-                 "containers": [{"name": "web", "image": "registry.example/team/web:1.0", "livenessProbe": probe,
-                                 "readinessProbe": probe,
-                                 "env": [{"name": f"SETTING_{number}", "value": "x" * 40} for number in range(12)],
-                                 "volumeMounts": [{"name": "token", "mountPath": "/var/run/secrets", "readOnly": True}],
-                                 "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}],
-                 "volumes": [{"name": "token",
-                              "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]},
-        "status": {"phase": "Running", "podIP": "10.0.0.1", "startTime": "2026-01-01T00:00:00Z",
-                   "conditions": [{"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-                                  for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")],
-                   "containerStatuses": [{"name": "web", "ready": True, "restartCount": 0, "containerID": "c" * 70,
-                                          "imageID": "i" * 100}]},
+        "metadata": {
+            "name": "web-@R-@P",
+            "namespace": "default",
+            "uid": "uid-pod-@P",
+            "resourceVersion": "1",
+            "labels": {"app": "web-@R", "pod-template-hash": "@R"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "ReplicaSet",
+                    "name": "web-@R",
+                    "uid": "uid-set-@R",
+                    "controller": True,
+                }
+            ],
+            "managedFields": _managed("kube-controller-manager", 40) + _managed("kubelet", 25),
+        },
+        "spec": {
+            "nodeName": "node-@N",
+            "serviceAccountName": "default",
+            "schedulerName": "default-scheduler",
+            "tolerations": [
+                {
+                    "key": f"node.kubernetes.io/{word}",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
+                for word in ("not-ready", "unreachable")
+            ],
+            "containers": [
+                {
+                    "name": "web",
+                    "image": "registry.example/team/web:1.0",
+                    "livenessProbe": probe,
+                    "readinessProbe": probe,
+                    "env": [{"name": f"SETTING_{number}", "value": "x" * 40} for number in range(12)],
+                    "volumeMounts": [{"name": "token", "mountPath": "/var/run/secrets", "readOnly": True}],
+                    "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}},
+                }
+            ],
+            "volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
+        },
+        "status": {
+            "phase": "Running",
+            "podIP": "10.0.0.1",
+            "startTime": "2026-01-01T00:00:00Z",
+            "conditions": [
+                {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+                for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+            ],
+            "containerStatuses": [
+                {"name": "web", "ready": True, "restartCount": 0, "containerID": "c" * 70, "imageID": "i" * 100}
+            ],
+        },
     }
 
 
 def _replica_set() -> Json:
-    return {"metadata": {"name": "web-@R", "namespace": "default", "uid": "uid-set-@R",
-                         "labels": {"app": "web-@R"}, "managedFields": _managed("kube-controller-manager", 30)},
-            "spec": {"replicas": 10, "selector": {"matchLabels": {"app": "web-@R"}}},
-            "status": {"replicas": 10, "readyReplicas": 10}}
+    return {
+        "metadata": {
+            "name": "web-@R",
+            "namespace": "default",
+            "uid": "uid-set-@R",
+            "labels": {"app": "web-@R"},
+            "managedFields": _managed("kube-controller-manager", 30),
+        },
+        "spec": {"replicas": 10, "selector": {"matchLabels": {"app": "web-@R"}}},
+        "status": {"replicas": 10, "readyReplicas": 10},
+    }
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -161,10 +232,14 @@ def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
     handler = type("Handler", (_Handler,), {"objects": _Objects(nodes, per_node)})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    kubeconfig = {"apiVersion": "v1", "kind": "Config", "current-context": "bench",
-                  "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-                  "users": [{"name": "bench", "user": {"token": "bench"}}],
-                  "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}]}
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "bench",
+        "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+        "users": [{"name": "bench", "user": {"token": "bench"}}],
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+    }
     return server, yaml.safe_dump(kubeconfig)
 
 
@@ -190,20 +265,32 @@ def passes(nodes: int, kubeconfig: str, count: int) -> Iterator[Json]:
     for group in range(GROUPS):
         pool = provider.add_pool(f"g{group}", size=0, most=nodes)
         for at in range(group, nodes, GROUPS):
-            pool.machines[f"node-{at}"] = Instance(id=f"memory://node-{at}", node=f"node-{at}",
-                                                   state=InstanceState.RUNNING)
+            pool.machines[f"node-{at}"] = Instance(
+                id=f"memory://node-{at}", node=f"node-{at}", state=InstanceState.RUNNING
+            )
         pool.target = len(pool.machines)
-    runtime = build(clock=clock, store=store, sender=_Nowhere(), read_secret=lambda _: "",
-                    connect=lambda policy: connect(policy.kubernetes, lambda _: kubeconfig, clock=time.time,
-                                                   sleep=time.sleep, jitter=lambda: 0.5),
-                    providers=lambda *_: (provider,))
+    runtime = build(
+        clock=clock,
+        store=store,
+        sender=_Nowhere(),
+        read_secret=lambda _: "",
+        connect=lambda policy: connect(
+            policy.kubernetes, lambda _: kubeconfig, clock=time.time, sleep=time.sleep, jitter=lambda: 0.5
+        ),
+        providers=lambda *_: (provider,),
+    )
     base = _peak()
     for _ in range(count):
         clock.advance(60)
         cpu, wall = time.process_time(), time.perf_counter()
         handle(encode(ReconcileMessage("bench", "schedule", clock())).decode(), runtime)
-        yield {"base": base, "peak": _peak(), "cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall,
-               "timers": len(store.memory.load("bench").nodes)}
+        yield {
+            "base": base,
+            "peak": _peak(),
+            "cpu": time.process_time() - cpu,
+            "wall": time.perf_counter() - wall,
+            "timers": len(store.memory.load("bench").nodes),
+        }
 
 
 class _Nowhere:
@@ -234,9 +321,12 @@ def main(arguments: list[str]) -> int:
             print(done.stdout, done.stderr)
             return 1
         for made in lines:
-            print(f"{nodes:>5} nodes {nodes * per_node:>7} pods: peak {made['peak']:.0f} MB "
-                  f"(before the first {made['base']:.0f}), {made['cpu']:.2f} CPU s, {made['wall']:.2f} s, "
-                  f"{made['timers']} timers", flush=True)
+            print(
+                f"{nodes:>5} nodes {nodes * per_node:>7} pods: peak {made['peak']:.0f} MB "
+                f"(before the first {made['base']:.0f}), {made['cpu']:.2f} CPU s, {made['wall']:.2f} s, "
+                f"{made['timers']} timers",
+                flush=True,
+            )
     return 0
 
 

@@ -20,9 +20,14 @@ from tests.reference_data import needs_shared
 
 BOTH = pytest.mark.parametrize("name", INPUTS)
 #: What is allowed, as a multiple of the relaxation: never more than upstream pays with the same expander.
-LIMITS = {("default-whole-open", "least-waste"): 1.25, ("gpuspec33-whole-open", "least-waste"): 1.35,
-          ("default-whole-open", "price"): 1.20, ("gpuspec33-whole-open", "price"): 1.27,
-          ("default-whole-open", "least-cost"): 1.05, ("gpuspec33-whole-open", "least-cost"): 1.05}
+LIMITS = {
+    ("default-whole-open", "least-waste"): 1.25,
+    ("gpuspec33-whole-open", "least-waste"): 1.35,
+    ("default-whole-open", "price"): 1.20,
+    ("gpuspec33-whole-open", "price"): 1.27,
+    ("default-whole-open", "least-cost"): 1.05,
+    ("gpuspec33-whole-open", "least-cost"): 1.05,
+}
 
 
 @lru_cache(maxsize=1)
@@ -35,8 +40,10 @@ def backlog(name: str) -> Snapshot:
 def told(name: str, what: str, outcome: Outcome) -> float:
     """Print one line; the price as a multiple of the relaxation's."""
     ratio = outcome.price / INPUTS[name][1]
-    print(f"\n{name}, {what}: {outcome.nodes:,} nodes, price {outcome.price:,.0f} = {ratio:.4f} x LP bound, "
-          f"{outcome.left} pods left, {outcome.passes} passes, {outcome.seconds:.2f} CPU s")
+    print(
+        f"\n{name}, {what}: {outcome.nodes:,} nodes, price {outcome.price:,.0f} = {ratio:.4f} x LP bound, "
+        f"{outcome.left} pods left, {outcome.passes} passes, {outcome.seconds:.2f} CPU s"
+    )
     return ratio
 
 
@@ -48,9 +55,13 @@ def test_the_search_alone_comes_within_three_percent_of_the_relaxation(name: str
     bought = solve(offers, asks, [], lambda: False)
     seconds = time.process_time() - started
     assert bought is not None
-    outcome = Outcome(nodes=sum(one.nodes for one in bought), passes=1, seconds=seconds,
-                      price=sum(offers[one.offer].price * one.nodes for one in bought),
-                      left=sum(ask.count for ask in asks) - sum(sum(one.pods.values()) * one.nodes for one in bought))
+    outcome = Outcome(
+        nodes=sum(one.nodes for one in bought),
+        passes=1,
+        seconds=seconds,
+        price=sum(offers[one.offer].price * one.nodes for one in bought),
+        left=sum(ask.count for ask in asks) - sum(sum(one.pods.values()) * one.nodes for one in bought),
+    )
     assert told(name, "search of least-cost", outcome) <= 1.03
     assert outcome.left == INPUTS[name][2]
     assert seconds < 10

@@ -28,7 +28,7 @@ from chalicelib.snapshot.saved_cluster import read
 from tests.reference_data import SHARED, needs_shared
 
 NOW = 1_790_000_000.0
-BUSY = 2.0      # how much longer than on a quiet machine a run may take before it fails
+BUSY = 2.0  # how much longer than on a quiet machine a run may take before it fails
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -48,7 +48,8 @@ class Input(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """As docs/performance.md names it."""
         return f"{self.nodes:,} / {self.pending:,} / K={self.node_groups}" + (
-            "" if self.variant == "plain" else f", {self.variant}")
+            "" if self.variant == "plain" else f", {self.variant}"
+        )
 
 
 SMALL = Input(100, 300, 10, 10, 0.03, 0.09, 14)
@@ -78,8 +79,14 @@ def generate(out: Path, **options: int | float | str | bool) -> Path:
 
 def made(out: Path, given: Input) -> Path:
     """The folder of an input."""
-    return generate(out / "up", nodes=given.nodes, pending=given.pending, groups=given.groups,
-                    node_groups=given.node_groups, variant=given.variant)
+    return generate(
+        out / "up",
+        nodes=given.nodes,
+        pending=given.pending,
+        groups=given.groups,
+        node_groups=given.node_groups,
+        variant=given.variant,
+    )
 
 
 def measure(folder: Path, rounds: int = 3) -> tuple[Plan, dict[str, float]]:
@@ -108,19 +115,25 @@ def measure(folder: Path, rounds: int = 3) -> tuple[Plan, dict[str, float]]:
 def report(name: str, plan: Plan, seconds: dict[str, float], upstream_cpu: float) -> None:
     """One line per input."""
     grown = {s.group: s.to_size - s.from_size for s in plan.scale_ups}
-    print(f"\n{name}: plan {seconds['plan']:.3f} s = 1/{upstream_cpu / seconds['plan']:.1f} of upstream's first loop, "
-          f"{seconds['plan'] / seconds['decode']:.2f} x bare decode; read {seconds['read'] / seconds['decode']:.2f} x; "
-          f"+{sum(grown.values())} nodes {grown}, {len(plan.fits_existing)} fit, "
-          f"{sum(len(v.pods) for v in plan.unschedulable)} left, {len(plan.unneeded)} unneeded")
+    print(
+        f"\n{name}: plan {seconds['plan']:.3f} s = 1/{upstream_cpu / seconds['plan']:.1f} of upstream's first loop, "
+        f"{seconds['plan'] / seconds['decode']:.2f} x bare decode; read {seconds['read'] / seconds['decode']:.2f} x; "
+        f"+{sum(grown.values())} nodes {grown}, {len(plan.fits_existing)} fit, "
+        f"{sum(len(v.pods) for v in plan.unschedulable)} left, {len(plan.unneeded)} unneeded"
+    )
 
 
 @needs_shared
-@pytest.mark.parametrize("given", [
-    pytest.param(SMALL, id=SMALL.name), pytest.param(MIDDLE, id=MIDDLE.name),
-    pytest.param(LARGE, id=LARGE.name, marks=pytest.mark.slow),
-    pytest.param(MANY_GROUPS, id=MANY_GROUPS.name, marks=pytest.mark.slow),
-    pytest.param(HUGE, id=HUGE.name, marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(SMALL, id=SMALL.name),
+        pytest.param(MIDDLE, id=MIDDLE.name),
+        pytest.param(LARGE, id=LARGE.name, marks=pytest.mark.slow),
+        pytest.param(MANY_GROUPS, id=MANY_GROUPS.name, marks=pytest.mark.slow),
+        pytest.param(HUGE, id=HUGE.name, marks=pytest.mark.slow),
+    ],
+)
 def test_the_whole_backlog_in_one_pass(given: Input, tmp_path: Path) -> None:
     plan, seconds = measure(made(tmp_path, given), rounds=1 if given.nodes > 10_000 else 2)
     report(given.name, plan, seconds, given.upstream)
@@ -142,12 +155,15 @@ def test_rules_between_pods_cost_three_times_the_plain_at_most(tmp_path: Path) -
 
 @needs_shared
 @pytest.mark.slow
-@pytest.mark.parametrize("grown", [
-    pytest.param(msgspec.structs.replace(MIDDLE, nodes=2000), id="nodes"),
-    pytest.param(msgspec.structs.replace(MIDDLE, pending=6000), id="pending pods"),
-    pytest.param(msgspec.structs.replace(MIDDLE, pending=6000, groups=60), id="pending pods and their kinds"),
-    pytest.param(msgspec.structs.replace(MIDDLE, node_groups=20), id="node groups"),
-])
+@pytest.mark.parametrize(
+    "grown",
+    [
+        pytest.param(msgspec.structs.replace(MIDDLE, nodes=2000), id="nodes"),
+        pytest.param(msgspec.structs.replace(MIDDLE, pending=6000), id="pending pods"),
+        pytest.param(msgspec.structs.replace(MIDDLE, pending=6000, groups=60), id="pending pods and their kinds"),
+        pytest.param(msgspec.structs.replace(MIDDLE, node_groups=20), id="node groups"),
+    ],
+)
 def test_twice_as_much_takes_little_more_than_twice_the_time(grown: Input, tmp_path: Path) -> None:
     _, once = measure(made(tmp_path / "once", MIDDLE))
     _, twice = measure(made(tmp_path / "twice", grown))
@@ -170,8 +186,13 @@ sys.exit(code)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
 def test_the_peak_of_memory_at_170000_pods(tmp_path: Path) -> None:
     folder = made(tmp_path, LARGE)
-    run = subprocess.run([sys.executable, "-c", _PEAK, "plan", "--snapshot", str(folder), "-o", "json"],
-                         check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", _PEAK, "plan", "--snapshot", str(folder), "-o", "json"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     peak = int(run.stderr.split()[-1]) / 1024
     print(f"\noutscaler plan on {LARGE.name}: {peak:,.0f} MB at the peak")
     assert peak <= 1024

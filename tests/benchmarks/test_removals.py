@@ -25,7 +25,7 @@ from chalicelib.snapshot.saved_cluster import read
 from tests.benchmarks.test_planning import BUSY, NOW, generate
 from tests.reference_data import needs_shared
 
-MOST_FOR_RULES = 3.0        # times the plain input that rules between pods may cost; upstream: 15 times
+MOST_FOR_RULES = 3.0  # times the plain input that rules between pods may cost; upstream: 15 times
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -76,16 +76,22 @@ def measured(given: Input) -> tuple[Plan, float]:
 def report(given: Input, plan: Plan, seconds: float) -> None:
     """One line per input."""
     beside = f" = 1/{given.upstream / seconds:.1f} of upstream's best run" if given.upstream else ""
-    print(f"\n{given.name}: plan {seconds:.3f} s{beside}, limit {given.limit:g} s; "
-          f"{len(plan.unneeded):,} unneeded nodes, upstream {given.found or 'not measured'}")
+    print(
+        f"\n{given.name}: plan {seconds:.3f} s{beside}, limit {given.limit:g} s; "
+        f"{len(plan.unneeded):,} unneeded nodes, upstream {given.found or 'not measured'}"
+    )
 
 
 @needs_shared
-@pytest.mark.parametrize("given", [
-    pytest.param(SMALL, id=SMALL.name), pytest.param(AFFINITY, id=AFFINITY.name),
-    pytest.param(MIDDLE, id=MIDDLE.name, marks=pytest.mark.slow),
-    pytest.param(LARGE, id=LARGE.name, marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(SMALL, id=SMALL.name),
+        pytest.param(AFFINITY, id=AFFINITY.name),
+        pytest.param(MIDDLE, id=MIDDLE.name, marks=pytest.mark.slow),
+        pytest.param(LARGE, id=LARGE.name, marks=pytest.mark.slow),
+    ],
+)
 def test_every_candidate_in_one_pass(given: Input) -> None:
     plan, seconds = measured(given)
     report(given, plan, seconds)
@@ -94,11 +100,14 @@ def test_every_candidate_in_one_pass(given: Input) -> None:
 
 
 @needs_shared
-@pytest.mark.parametrize(("plain", "ruled"), [
-    pytest.param(SMALL, AFFINITY, id=AFFINITY.name),
-    pytest.param(MIDDLE, AFFINITY_MIDDLE, id=AFFINITY_MIDDLE.name, marks=pytest.mark.slow),
-    pytest.param(LARGE, AFFINITY_LARGE, id=AFFINITY_LARGE.name, marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize(
+    ("plain", "ruled"),
+    [
+        pytest.param(SMALL, AFFINITY, id=AFFINITY.name),
+        pytest.param(MIDDLE, AFFINITY_MIDDLE, id=AFFINITY_MIDDLE.name, marks=pytest.mark.slow),
+        pytest.param(LARGE, AFFINITY_LARGE, id=AFFINITY_LARGE.name, marks=pytest.mark.slow),
+    ],
+)
 def test_rules_between_pods_cost_three_times_the_plain_at_most(plain: Input, ruled: Input) -> None:
     _, without = measured(plain)
     plan, seconds = measured(ruled)

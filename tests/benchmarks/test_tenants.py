@@ -8,7 +8,7 @@ import pytest
 
 from tests.property import hostile_tenants
 
-MOST = 150.0        # times the CPU seconds of 800 plain pods of 800 classes
+MOST = 150.0  # times the CPU seconds of 800 plain pods of 800 classes
 
 
 def _seconds(case: str) -> float:

@@ -77,8 +77,9 @@ class Operation:
         if found is None:
             yield f"response: the document knows no status {answer.status}"
             return
-        yield from self._judged(f"response {answer.status}", found["content"]["application/json"]["schema"],
-                                answer.body)
+        yield from self._judged(
+            f"response {answer.status}", found["content"]["application/json"]["schema"], answer.body
+        )
 
     def _judged(self, where: str, schema: Json, body: bytes) -> Iterator[str]:
         try:

@@ -25,8 +25,8 @@ from chalicelib.plan.planner import decide
 from tests.property.snapshot_reader import read
 from tests.reference_data import SHARED
 
-NOW = 1_780_000_000.0        # long after the objects were made, so that nothing is young
-LEFT = "left"                # stands for a group's name where it is about the pods that existing nodes do not take
+NOW = 1_780_000_000.0  # long after the objects were made, so that nothing is young
+LEFT = "left"  # stands for a group's name where it is about the pods that existing nodes do not take
 _POLICY = Policy(name="differential")
 
 
@@ -60,9 +60,11 @@ class Difference(msgspec.Struct, frozen=True, order=True):
         return "more nodes"
 
     def __str__(self) -> str:
-        return (f"seed {self.seed} {self.group}: {self.kind}: ours {self.ours}; "
-                f"upstream {' or '.join(map(str, self.theirs))}; before it were left {self.left}, "
-                f"upstream {' or '.join(map(str, self.theirs_left))}")
+        return (
+            f"seed {self.seed} {self.group}: {self.kind}: ours {self.ours}; "
+            f"upstream {' or '.join(map(str, self.theirs))}; before it were left {self.left}, "
+            f"upstream {' or '.join(map(str, self.theirs_left))}"
+        )
 
 
 def as_good(ours: Figure, theirs: Figure) -> bool:
@@ -89,8 +91,9 @@ def generator() -> ModuleType:
 
 def growing(snapshot: Snapshot, group: str) -> Plan:
     """The plan if only this group may grow; no group of that name: if none may."""
-    groups = tuple(g if g.id == group else msgspec.structs.replace(g, max=max(g.min, g.target))
-                   for g in snapshot.groups)
+    groups = tuple(
+        g if g.id == group else msgspec.structs.replace(g, max=max(g.min, g.target)) for g in snapshot.groups
+    )
     return decide(msgspec.structs.replace(snapshot, groups=groups), _POLICY, Memory(), NOW, 0)[0]
 
 
@@ -127,8 +130,11 @@ def seeds_of(text: str) -> Iterable[int]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints; 1 if there is any difference."""
-    parser = argparse.ArgumentParser(prog="python -m tests.differential.compare", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.differential.compare",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seeds", default="0-499", help="N or FIRST-LAST")
     args = parser.parse_args(arguments)
     cases, make, kinds, options = upstream(), generator().make, Counter[str](), 0
@@ -136,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options += len(cases[seed]["options"]) + 1
         try:
             found = list(differences(seed, cases[seed], make))
-        except Exception as error:      # one cluster that breaks the planner must not hide the others
+        except Exception as error:  # one cluster that breaks the planner must not hide the others
             kinds[f"raised {type(error).__name__}"] += 1
             print(f"seed {seed}: raised {type(error).__name__}: {error}")
             continue

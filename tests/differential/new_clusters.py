@@ -1,6 +1,6 @@
 """Clusters for which there are no recorded answers of upstream: three replays of its rules stand for three runs of it.
 
-    python -m tests.differential.new_clusters --seeds 500-599     what is worse than all three, and how many there are
+python -m tests.differential.new_clusters --seeds 500-599     what is worse than all three, and how many there are
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ def answers(seed: int, make: Any) -> Iterator[tuple[str, str]]:
         options = [Figure(each.nodes, each.pods) for each in theirs if each.pods]
         if options:
             ours = figure(growing(snapshot, entry["id"]), left)
-            word = _word(not any(as_good(ours, each) for each in options),
-                         all(as_good(ours, each) and ours != each for each in options))
+            word = _word(
+                not any(as_good(ours, each) for each in options),
+                all(as_good(ours, each) and ours != each for each in options),
+            )
             if word == "worse" and _rest(ours, left) <= max(map(_unplaced, theirs)):
                 word = "fewer by new nodes, no more left in the end"
             yield word, f"{seed} {entry['id']}: {ours} of {left}; upstream {theirs}"
@@ -52,8 +54,11 @@ def _unplaced(theirs: Outcome) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints."""
-    parser = argparse.ArgumentParser(prog="python -m tests.differential.new_clusters", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.differential.new_clusters",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seeds", default="500-599", help="N or FIRST-LAST")
     make, words = generator().make, Counter[str]()
     for seed in seeds_of(parser.parse_args(arguments).seeds):

@@ -56,8 +56,10 @@ def replayed(lists: Any, manifest: Any, draw: random.Random) -> dict[str, Outcom
     """What one run of upstream's rules comes to, for no group (`LEFT`) and for each."""
     replay = _Replay(lists, draw)
     left = replay.fill()
-    return {LEFT: Outcome(len(left)), **{entry["id"]: replay.estimate(left, entry, lists["workloads"])
-                                         for entry in manifest["nodeGroups"]}}
+    return {
+        LEFT: Outcome(len(left)),
+        **{entry["id"]: replay.estimate(left, entry, lists["workloads"]) for entry in manifest["nodeGroups"]},
+    }
 
 
 class _Replay:
@@ -97,10 +99,20 @@ class _Replay:
 
     def estimate(self, left: list[PodView], entry: Any, workloads: Any) -> Outcome:
         """The binpacking estimator."""
-        daemons = [read_pod({"metadata": {**each["spec"]["template"]["metadata"], "name": each["metadata"]["name"],
-                                          "namespace": each["metadata"]["namespace"]},
-                             "spec": each["spec"]["template"]["spec"]})
-                   for each in workloads if each["kind"] == "DaemonSet"]
+        daemons = [
+            read_pod(
+                {
+                    "metadata": {
+                        **each["spec"]["template"]["metadata"],
+                        "name": each["metadata"]["name"],
+                        "namespace": each["metadata"]["namespace"],
+                    },
+                    "spec": each["spec"]["template"]["spec"],
+                }
+            )
+            for each in workloads
+            if each["kind"] == "DaemonSet"
+        ]
         groups: dict[bytes, list[PodView]] = {}
         for pod in left:
             groups.setdefault(_look(pod), []).append(pod)
@@ -129,9 +141,10 @@ class _Replay:
         for pod in daemons:
             self._world.place(pod, name)
 
-    def _pack(self, pods: Sequence[PodView], made: list[str], used: Counter[str], entry: Any,
-              daemons: Sequence[PodView]) -> None:
-        searching = True        # among all new nodes, until one pod fits on none
+    def _pack(
+        self, pods: Sequence[PodView], made: list[str], used: Counter[str], entry: Any, daemons: Sequence[PodView]
+    ) -> None:
+        searching = True  # among all new nodes, until one pod fits on none
         for pod in pods:
             on = self._first(pod, made if searching else made[-1:])
             searching = searching and on is not None
@@ -172,8 +185,10 @@ def draft(found: Difference, seen: Counter[Outcome], ordered: int) -> str:
     beaten = sum(rest <= other for other in theirs)
     figures = ", ".join(f"{o.nodes} for {o.pods} of {o.left}" for o, _ in seen.most_common(2))
     if found.left < min(found.theirs_left) and beaten:
-        return (f"Existing nodes take more here: {rest} pods have no place in the end; replayed, upstream leaves "
-                f"{min(theirs)} to {max(theirs)}.")
+        return (
+            f"Existing nodes take more here: {rest} pods have no place in the end; replayed, upstream leaves "
+            f"{min(theirs)} to {max(theirs)}."
+        )
     if not any((figure.nodes, figure.pods) == (o.nodes, o.pods) for figure in found.theirs for o in seen):
         return f"Not explained: the rules of upstream, replayed, come to {figures}."
     if beaten and rest <= min(theirs):
@@ -192,8 +207,11 @@ def _about_left(ours: int, lefts: list[int], ordered: int) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints the rows."""
-    parser = argparse.ArgumentParser(prog="python -m tests.differential.pod_order", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.differential.pod_order",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seeds", default="0-499", help="N or FIRST-LAST")
     cases, make = upstream(), generator().make
     for seed in seeds_of(parser.parse_args(arguments).seeds):

@@ -89,8 +89,11 @@ def compared(seed: int, case: Any, make: Any) -> Down:
     _, _, snapshot = cluster_of(seed, make)
     plan = plan_of(snapshot)
     lowest = {instance.node for group in snapshot.groups if group.target <= group.min for instance in group.instances}
-    ours = Counter(TRIED if verdict.node in plan.unneeded else _kind(verdict.reason.code.value)
-                   for verdict in plan.unremovable if verdict.node not in lowest)
+    ours = Counter(
+        TRIED if verdict.node in plan.unneeded else _kind(verdict.reason.code.value)
+        for verdict in plan.unremovable
+        if verdict.node not in lowest
+    )
     ours[TRIED] += len(set(plan.unneeded) - {verdict.node for verdict in plan.unremovable})
     theirs = Counter[str]()
     for words, count in (case["why"] or {}).items():
@@ -111,8 +114,11 @@ def answers(seeds: Iterable[int]) -> Iterator[Down]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints; 1 if upstream does better anywhere."""
-    parser = argparse.ArgumentParser(prog="python -m tests.differential.scale_down", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.differential.scale_down",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seeds", default="0-199", help="N or FIRST-LAST")
     parser.add_argument("--only-worse", action="store_true", help="only where upstream finds more, as rows")
     args = parser.parse_args(arguments)
@@ -125,8 +131,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif not args.only_worse:
             print(each)
     worse, better = sum(each.is_worse for each in found), sum(each.is_better for each in found)
-    print(f"{len(found)} clusters: {sum(each.ours for each in found)} unneeded nodes, upstream's best runs "
-          f"{sum(max(each.theirs) for each in found)}; {worse} worse, {better} better")
+    print(
+        f"{len(found)} clusters: {sum(each.ours for each in found)} unneeded nodes, upstream's best runs "
+        f"{sum(max(each.theirs) for each in found)}; {worse} worse, {better} better"
+    )
     return int(bool(worse))
 
 

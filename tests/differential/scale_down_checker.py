@@ -39,8 +39,8 @@ PLACE = "place: no node takes it, in any order tried"
 EXPENDABLE, ORDERS = -10, 20
 
 Json = Any
-Found = Iterator[tuple[str, str]]                           # kind, detail
-Choice = Callable[["Yard", PodView, Sequence[str]], str | None]     # to which of these nodes a pod goes now
+Found = Iterator[tuple[str, str]]  # kind, detail
+Choice = Callable[["Yard", PodView, Sequence[str]], str | None]  # to which of these nodes a pod goes now
 _GONE = Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")
 _PREFIX = "cluster-autoscaler.kubernetes.io/"
 ALL = Options(max_scale_down_parallelism=10**6, max_drain_parallelism=10**6)
@@ -49,11 +49,18 @@ ALL = Options(max_scale_down_parallelism=10**6, max_drain_parallelism=10**6)
 def removals(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
     """A plan in which every unneeded node goes at once, with its destinations: minimums do not matter to a group that
     is above its own, nothing has to wait, and any number goes at once."""
-    groups = tuple(msgspec.structs.replace(group, min=0) if group.target > group.min else group
-                   for group in snapshot.groups)
+    groups = tuple(
+        msgspec.structs.replace(group, min=0) if group.target > group.min else group for group in snapshot.groups
+    )
     policy = policy or Policy(name="referee", options=ALL)
-    return decide(msgspec.structs.replace(snapshot, groups=groups), policy, Memory(), snapshot.taken_at, 0,
-                  assume_unneeded_for=30 * 86_400.0)[0]
+    return decide(
+        msgspec.structs.replace(snapshot, groups=groups),
+        policy,
+        Memory(),
+        snapshot.taken_at,
+        0,
+        assume_unneeded_for=30 * 86_400.0,
+    )[0]
 
 
 class Yard(World):
@@ -89,10 +96,14 @@ class Referee:
         self._destinations = {pod: on for removal in plan.removals for pod, on in removal.destinations.items()}
         self._nodes = {node.name: node for node in map(read_node, lists["nodes"])}
         self._around = Surroundings(
-            claims=tuple(lists.get("claims", ())), volumes=tuple(lists.get("volumes", ())),
-            storage_classes=tuple(lists.get("classes", ())), namespaces=tuple(lists.get("namespaces", ())),
-            csi_nodes=tuple(lists.get("csinodes", ())), csi_drivers=tuple(lists.get("csidrivers", ())),
-            capacities=tuple(lists.get("capacities", ())))
+            claims=tuple(lists.get("claims", ())),
+            volumes=tuple(lists.get("volumes", ())),
+            storage_classes=tuple(lists.get("classes", ())),
+            namespaces=tuple(lists.get("namespaces", ())),
+            csi_nodes=tuple(lists.get("csinodes", ())),
+            csi_drivers=tuple(lists.get("csidrivers", ())),
+            capacities=tuple(lists.get("capacities", ())),
+        )
 
     def found(self) -> Found:
         """All that is wrong; where the books are wrong, nothing else is asked."""
@@ -143,10 +154,11 @@ class Referee:
                 if any(_asks(pod) for pod in under):
                     asks[node].add(name)
         rest = dict(takes)
-        while rest:     # whoever can be last is; it cannot be easier for the others if it went before
+        while rest:  # whoever can be last is; it cannot be easier for the others if it went before
             total = sum(rest.values(), Counter[str]())
-            last = next((node for node in rest if all(total[name] - rest[node][name] < left[name]
-                                                      for name in asks[node])), None)
+            last = next(
+                (node for node in rest if all(total[name] - rest[node][name] < left[name] for name in asks[node])), None
+            )
             if last is None:
                 short = sorted({name for node in rest for name in asks[node] if total[name] > left[name]})
                 yield BUDGET, f"{', '.join(short)}: nodes {', '.join(sorted(rest))}"
@@ -209,7 +221,7 @@ def drain(yard: Yard, name: str, moving: Sequence[PodView], choose: Callable[[Po
         yard.lift(pod, name)
     waiting = [msgspec.structs.replace(pod, node="") for pod in sorted(moving, key=_turn)]
     placed: list[tuple[PodView, str]] = []
-    for _ in range(len(waiting)):       # in rounds: a pod may have to wait for another one
+    for _ in range(len(waiting)):  # in rounds: a pod may have to wait for another one
         before = len(placed)
         for pod in list(waiting):
             on = choose(pod)
@@ -293,24 +305,40 @@ def _held(pod: PodView) -> str:
     """Why it holds its node, nothing if it does not."""
     if _note(pod, "safe-to-evict") == "true":
         return ""
-    local = [volume["name"] for volume in pod.raw["spec"].get("volumes") or ()
-             if "hostPath" in volume or ("emptyDir" in volume and volume["emptyDir"].get("medium") != "Memory")]
+    local = [
+        volume["name"]
+        for volume in pod.raw["spec"].get("volumes") or ()
+        if "hostPath" in volume or ("emptyDir" in volume and volume["emptyDir"].get("medium") != "Memory")
+    ]
     named = _note(pod, "safe-to-evict-local-volumes").split(",")
-    return next((why for holds, why in (
-        (not _owner(pod), "nothing would recreate it"),
-        (_note(pod, "safe-to-evict") == "false", "not safe to evict"),
-        (not set(local) <= set(named), "local storage")) if holds), "")
+    return next(
+        (
+            why
+            for holds, why in (
+                (not _owner(pod), "nothing would recreate it"),
+                (_note(pod, "safe-to-evict") == "false", "not safe to evict"),
+                (not set(local) <= set(named), "local storage"),
+            )
+            if holds
+        ),
+        "",
+    )
 
 
 def _selected(pod: PodView, budget: Json) -> bool:
-    return bool(pod.namespace == budget["metadata"]["namespace"]
-                and selects(read_selector(budget["spec"].get("selector")), pod.labels))
+    return bool(
+        pod.namespace == budget["metadata"]["namespace"]
+        and selects(read_selector(budget["spec"].get("selector")), pod.labels)
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints failures; 1 if there is any."""
-    parser = argparse.ArgumentParser(prog="python -m tests.differential.scale_down_checker", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.differential.scale_down_checker",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seeds", default="0-199", help="N or FIRST-LAST")
     parser.add_argument("--wild", action="store_true", help="clusters of tests/property instead")
     args = parser.parse_args(arguments)

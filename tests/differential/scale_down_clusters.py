@@ -22,8 +22,10 @@ def wild(seed: int) -> tuple[Lists, Json]:
     cluster = make(seed)
     there = {node["metadata"]["name"]: node for node in cluster.lists["nodes"] if state_of(node) not in _PASSING}
     pods = [pod for pod in cluster.lists["pods"] if pod["spec"].get("nodeName") in there]
-    groups = [{**group, "size": sum(group_of(node) == group["id"] for node in there.values())}
-              for group in cluster.manifest["nodeGroups"]]
+    groups = [
+        {**group, "size": sum(group_of(node) == group["id"] for node in there.values())}
+        for group in cluster.manifest["nodeGroups"]
+    ]
     return {**cluster.lists, "nodes": list(there.values()), "pods": pods}, {**cluster.manifest, "nodeGroups": groups}
 
 
@@ -42,8 +44,10 @@ def herd(first: int, count: int) -> tuple[Lists, Json]:
             whole["pods"].append({**_named(pod, seed), "spec": spec})
         whole["workloads"] += lists["workloads"]
         whole["namespaces"] = list(lists["namespaces"])
-        groups += [{**group, "id": f"{seed}-{group['id']}", "template": _named(group["template"], seed)}
-                   for group in manifest["nodeGroups"]]
+        groups += [
+            {**group, "id": f"{seed}-{group['id']}", "template": _named(group["template"], seed)}
+            for group in manifest["nodeGroups"]
+        ]
     return whole, {"nodeGroups": groups}
 
 
@@ -54,5 +58,8 @@ def _named(thing: Json, seed: int) -> Json:
         return {**thing, "metadata": meta}
     scheme, _, rest = thing["spec"]["providerID"].partition("://")
     group = rest.partition("/")[0]
-    return {**thing, "metadata": {**meta, "labels": {**meta["labels"], HOST: meta["name"]}},
-            "spec": {**thing["spec"], "providerID": f"{scheme}://{seed}-{group}/{meta['name']}"}}
+    return {
+        **thing,
+        "metadata": {**meta, "labels": {**meta["labels"], HOST: meta["name"]}},
+        "spec": {**thing["spec"], "providerID": f"{scheme}://{seed}-{group}/{meta['name']}"},
+    }

@@ -18,13 +18,15 @@ DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
 SEEDS, PART = 500, 100
 _ROW = re.compile(r"^\| (\d+) \| `([\w-]+)` \| ([^|]+) \| ([^|]+) \| ([^|]*) \|$", re.MULTILINE)
 
-Row = tuple[int, str, str, str]     # seed, group, ours, upstream's
+Row = tuple[int, str, str, str]  # seed, group, ours, upstream's
 
 
 def listed() -> dict[Row, str]:
     """The exceptions of the document, each with its reason."""
-    return {(int(seed), group, ours.strip(), theirs.strip()): why.strip()
-            for seed, group, ours, theirs, why in _ROW.findall(DIFFERENCES.read_text("utf-8"))}
+    return {
+        (int(seed), group, ours.strip(), theirs.strip()): why.strip()
+        for seed, group, ours, theirs, why in _ROW.findall(DIFFERENCES.read_text("utf-8"))
+    }
 
 
 @needs_shared
@@ -33,8 +35,11 @@ def listed() -> dict[Row, str]:
 def test_every_option_is_as_good_as_upstreams_or_is_listed(first: int) -> None:
     cases, make = upstream(), generator().make
     seeds = range(first, first + PART)
-    found = {(each.seed, each.group, str(each.ours), " or ".join(map(str, each.theirs)))
-             for seed in seeds for each in differences(seed, cases[seed], make)}
+    found = {
+        (each.seed, each.group, str(each.ours), " or ".join(map(str, each.theirs)))
+        for seed in seeds
+        for each in differences(seed, cases[seed], make)
+    }
     known = {row for row in listed() if row[0] in seeds}
     assert sorted(found - known) == [], "not listed in docs/differences.md"
     assert sorted(known - found) == [], "listed in docs/differences.md, and no longer so"
@@ -54,12 +59,16 @@ def test_every_listed_difference_has_a_reason() -> None:
     assert [row for row, why in listed().items() if len(why) < 10] == []
 
 
-@pytest.mark.parametrize(("ours", "theirs", "good"), [
-    (Figure(3, 9), Figure(3, 9), True),
-    (Figure(2, 9), Figure(3, 9), True),
-    (Figure(7, 10), Figure(3, 9), True),
-    (Figure(4, 9), Figure(3, 9), False),
-    (Figure(1, 8), Figure(3, 9), False),
-], ids=["equal", "fewer nodes", "more pods", "more nodes", "fewer pods"])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "good"),
+    [
+        (Figure(3, 9), Figure(3, 9), True),
+        (Figure(2, 9), Figure(3, 9), True),
+        (Figure(7, 10), Figure(3, 9), True),
+        (Figure(4, 9), Figure(3, 9), False),
+        (Figure(1, 8), Figure(3, 9), False),
+    ],
+    ids=["equal", "fewer nodes", "more pods", "more nodes", "fewer pods"],
+)
 def test_as_many_pods_on_no_more_nodes_or_more_pods_is_as_good(ours: Figure, theirs: Figure, good: bool) -> None:
     assert as_good(ours, theirs) is good

@@ -92,7 +92,7 @@ def test_what_is_unneeded_is_so_in_the_next_pass_too(seeds: range) -> None:
     for seed in seeds:
         _, _, snapshot = cluster_of(seed, make)
         first, memory = decide(snapshot, Policy(name="again"), Memory(), NOW, 0)
-        for later in (60.0, 400.0):     # before and after what failed is tried again
+        for later in (60.0, 400.0):  # before and after what failed is tried again
             plan, memory = decide(snapshot, Policy(name="again"), memory, NOW + later, 0)
             if missing := set(first.unneeded) - set(plan.unneeded):
                 lost[seed, later] = sorted(missing)
@@ -124,12 +124,19 @@ def _without(snapshot: Snapshot, plan: Plan) -> Snapshot:
     groups = []
     for group in snapshot.groups:
         left = tuple(instance for instance in group.instances if instance.node not in gone)
-        groups.append(msgspec.structs.replace(
-            group, target=group.target - len(group.instances) + len(left), instances=left))
+        groups.append(
+            msgspec.structs.replace(group, target=group.target - len(group.instances) + len(left), instances=left)
+        )
     return msgspec.structs.replace(
-        snapshot, groups=tuple(groups), nodes=tuple(node for node in snapshot.nodes if node.name not in gone),
-        pods=tuple(msgspec.structs.replace(pod, node=to.get(pod.key, pod.node)) for pod in snapshot.pods
-                   if pod.node not in gone or pod.key in to))
+        snapshot,
+        groups=tuple(groups),
+        nodes=tuple(node for node in snapshot.nodes if node.name not in gone),
+        pods=tuple(
+            msgspec.structs.replace(pod, node=to.get(pod.key, pod.node))
+            for pod in snapshot.pods
+            if pod.node not in gone or pod.key in to
+        ),
+    )
 
 
 @needs_shared
@@ -196,8 +203,11 @@ def test_so_they_can_in_a_large_cluster_full_of_rules(first: int) -> None:
 @pytest.mark.parametrize("variant", ["plain", "affinity"])
 def test_so_they_can_on_the_input_of_the_benchmark(nodes: int, variant: str, tmp_path: Path) -> None:
     folder = generate(tmp_path / "down", nodes=nodes, utilization=0.4, jitter=0.2, pdbs=True, variant=variant)
-    lists = {path.stem: msgspec.json.decode(path.read_bytes())["items"] for path in folder.glob("*.json")
-             if path.stem != "manifest"}
+    lists = {
+        path.stem: msgspec.json.decode(path.read_bytes())["items"]
+        for path in folder.glob("*.json")
+        if path.stem != "manifest"
+    }
     manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
     plan = removals(read(lists, manifest, NOW))
     assert list(Referee(lists, plan, each=nodes // 25).found()) == []

@@ -65,15 +65,15 @@ class Audit:
         self.bounds: dict[str, list[Bound]] = {}
         self.planned: Callable[[str], Json | None] = lambda _: None
         self.bought: dict[str, int] = {}
-        self.by_hand: dict[str, int] = {}       # group -> size that a person gave it
-        self.seen: dict[str, tuple[float, frozenset[str]]] = {}     # node -> pods of our last look at it
-        self.tainted: dict[str, bool] = {}                          # node -> whether our last look at it saw our taint
-        self.protected: dict[str, frozenset[str]] = {}              # node -> pods protected when we tainted it
+        self.by_hand: dict[str, int] = {}  # group -> size that a person gave it
+        self.seen: dict[str, tuple[float, frozenset[str]]] = {}  # node -> pods of our last look at it
+        self.tainted: dict[str, bool] = {}  # node -> whether our last look at it saw our taint
+        self.protected: dict[str, frozenset[str]] = {}  # node -> pods protected when we tainted it
         self.cordoned_by_users: set[str] = set()
-        self.taken_over: set[str] = set()       # nodes whose taint somebody took off: the cordon is theirs to undo
+        self.taken_over: set[str] = set()  # nodes whose taint somebody took off: the cordon is theirs to undo
         self.counts: dict[str, int] = {}
-        self.leaving: Callable[[], Collection[str]] = tuple         # nodes that open operations remove
-        self.waiting: dict[str, float] = {}     # uid of a pod -> when we last saw it without a node that will stay
+        self.leaving: Callable[[], Collection[str]] = tuple  # nodes that open operations remove
+        self.waiting: dict[str, float] = {}  # uid of a pod -> when we last saw it without a node that will stay
 
     def fault(self, text: str) -> None:
         """A promise is broken."""
@@ -118,8 +118,10 @@ class Audit:
             self._patched(watch.node)
 
     def _sizes(self) -> dict[str, int]:
-        return {each["metadata"]["name"]: each["spec"].get("replicas", 0)
-                for each in self._kube.list("machinedeployments", group=fields.GROUP)}
+        return {
+            each["metadata"]["name"]: each["spec"].get("replicas", 0)
+            for each in self._kube.list("machinedeployments", group=fields.GROUP)
+        }
 
     def _looked(self, watch: Watch, made: Response) -> None:
         """A list of the pods of one node, or the node."""
@@ -129,8 +131,11 @@ class Audit:
         if watch.path == _PODS and made.status == 200:
             now = self._clock()
             homeless = {"", *self.leaving()}
-            self.waiting.update((pod["metadata"]["uid"], now) for pod in self._kube.list("pods")
-                                if pod["spec"].get("nodeName", "") in homeless)
+            self.waiting.update(
+                (pod["metadata"]["uid"], now)
+                for pod in self._kube.list("pods")
+                if pod["spec"].get("nodeName", "") in homeless
+            )
         for selector in watch.query.get("fieldSelector", ()):
             name = next((part[14:] for part in selector.split(",") if part.startswith("spec.nodeName=")), "")
             if name and watch.path == _PODS and made.status == 200:
@@ -159,8 +164,9 @@ class Audit:
         """Bounds that were in force at any time since the process began are good enough. The minimum does not keep
         machines that failed to be made (scale-down.md §11)."""
         history = self.bounds.get(group, [])
-        current = [each for index, each in enumerate(history)
-                   if index + 1 == len(history) or history[index + 1].since >= began]
+        current = [
+            each for index, each in enumerate(history) if index + 1 == len(history) or history[index + 1].since >= began
+        ]
         most, least = max(each.most for each in current), min(each.least for each in current)
         if after > before and after > most:
             self.fault(f"{group} grew from {before} to {after}, above its maximum of {most}")
@@ -181,8 +187,11 @@ class Audit:
         """Each machine to come needs a pod that waits: however many plans there were, they may not add up to more.
         Machines that fail are no longer counted on, and those that a person asked for are not waited for: without a
         request of ours they are no upcoming nodes."""
-        machines = [each for each in self._kube.list("machines", group=fields.GROUP)
-                    if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group]
+        machines = [
+            each
+            for each in self._kube.list("machines", group=fields.GROUP)
+            if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group
+        ]
         settled = sum(1 for each in machines if fields.node_name(each) or fields.FAULT in marks_of(each))
         pods = sum(1 for at in self.waiting.values() if self._clock() - at < _WAITED)
         coming = after - max(settled, self.by_hand.get(group, 0))
@@ -199,9 +208,12 @@ class Audit:
     def _shrunk(self, group: str, before: int, after: int, known: Json) -> None:
         self.count(f"lowered by {known['kind']}")
         self.by_hand.pop(group, None)
-        mine = [each for each in self._kube.list("machines", group=fields.GROUP)
-                if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group]
-        going = first_to_go(mine, "Random")[:max(0, len(mine) - after)]
+        mine = [
+            each
+            for each in self._kube.list("machines", group=fields.GROUP)
+            if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group
+        ]
+        going = first_to_go(mine, "Random")[: max(0, len(mine) - after)]
         for machine in going:
             if "deletionTimestamp" not in machine["metadata"]:
                 self._victim(machine, known)
@@ -219,7 +231,7 @@ class Audit:
             self.fault(f"machine {name} goes although nobody marked it")
             return
         if not mark.startswith(OURS):
-            return          # a person's wish
+            return  # a person's wish
         planned = self.planned(mark.split("/")[1])
         if planned is None or name not in planned["handles"]:
             self.fault(f"machine {name} goes by the mark {mark}, of an operation that does not name it")

@@ -46,37 +46,76 @@ SHAPES = (
     Shape("web", "700m"),
     Shape("big", "1800m"),
     Shape("huge", "3500m"),
-    Shape("job", "1500m", {"nodeSelector": {"pool": "batch"},
-                           "tolerations": [{"key": "pool", "operator": "Exists", "effect": "NoSchedule"}]}),
+    Shape(
+        "job",
+        "1500m",
+        {
+            "nodeSelector": {"pool": "batch"},
+            "tolerations": [{"key": "pool", "operator": "Exists", "effect": "NoSchedule"}],
+        },
+    ),
 )
-PACE = Pace(machines=Settings(times=MachineTimes(provision=8.0, join=8.0, delete=5.0)),
-            kubelets=KubeletTimes(boot=5.0, start=2.0, stop=2.0, heartbeat=600.0))
+PACE = Pace(
+    machines=Settings(times=MachineTimes(provision=8.0, join=8.0, delete=5.0)),
+    kubelets=KubeletTimes(boot=5.0, start=2.0, stop=2.0, heartbeat=600.0),
+)
 MAINTENANCE = "people/maintenance"
 """The taint that people put on nodes; of a kind that says nothing about the nodes to come."""
 OPTIONS: Mapping[str, Any] = {
-    "scaleDownUnneededTime": "40s", "scaleDownUnreadyTime": "2m", "scaleDownDelayAfterAdd": "20s",
-    "scaleDownDelayAfterFailure": "30s", "maxNodeProvisionTime": "3m", "initialNodeGroupBackoffDuration": "60s",
-    "maxNodeGroupBackoffDuration": "4m", "nodeGroupBackoffResetTimeout": "10m", "nodeDeleteDelayAfterTaint": "5s",
-    "maxPodEvictionTime": "45s", "maxGracefulTerminationSec": 20, "nodeDeletionDelayTimeout": "20s",
-    "unremovableNodeRecheckTimeout": "60s", "okTotalUnreadyCount": 10,
-    "scaleDownUtilizationThreshold": 0.8, "maxDrainParallelism": 2, "statusTaint": [MAINTENANCE],
+    "scaleDownUnneededTime": "40s",
+    "scaleDownUnreadyTime": "2m",
+    "scaleDownDelayAfterAdd": "20s",
+    "scaleDownDelayAfterFailure": "30s",
+    "maxNodeProvisionTime": "3m",
+    "initialNodeGroupBackoffDuration": "60s",
+    "maxNodeGroupBackoffDuration": "4m",
+    "nodeGroupBackoffResetTimeout": "10m",
+    "nodeDeleteDelayAfterTaint": "5s",
+    "maxPodEvictionTime": "45s",
+    "maxGracefulTerminationSec": 20,
+    "nodeDeletionDelayTimeout": "20s",
+    "unremovableNodeRecheckTimeout": "60s",
+    "okTotalUnreadyCount": 10,
+    "scaleDownUtilizationThreshold": 0.8,
+    "maxDrainParallelism": 2,
+    "statusTaint": [MAINTENANCE],
 }
 
 
 def objects() -> list[KubeObject]:
     """To begin with."""
-    groups = [cluster_objects.machine_deployment(name, each.size, each.least, each.most, cpu=each.cpu, labels=each.labels,
-                                      taints=each.taints) for name, each in GROUPS.items()]
-    return [*groups, cluster_objects.deployment("web", replicas=3, cpu="700m", memory="128Mi"), cluster_objects.pdb("web", max_unavailable=1),
-            cluster_objects.deployment("tiny", replicas=3, cpu="250m", memory="128Mi")]
+    groups = [
+        cluster_objects.machine_deployment(
+            name, each.size, each.least, each.most, cpu=each.cpu, labels=each.labels, taints=each.taints
+        )
+        for name, each in GROUPS.items()
+    ]
+    return [
+        *groups,
+        cluster_objects.deployment("web", replicas=3, cpu="700m", memory="128Mi"),
+        cluster_objects.pdb("web", max_unavailable=1),
+        cluster_objects.deployment("tiny", replicas=3, cpu="250m", memory="128Mi"),
+    ]
 
 
 def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[str, Any]) -> str:
     """The document in force. options: on top of OPTIONS. JSON is YAML."""
-    groups = [{"provider": "clusterapi", "id": f"MachineDeployment/default/{name}", "min": least, "max": most}
-              for name, (least, most) in sorted(bounds.items())]
-    return json.dumps({
-        "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": "shop"},
-        "spec": {"mode": mode, "scanInterval": "60s", "providers": {"clusterapi": {"clusterName": "local"}},
-                 "kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"}, "options": {**OPTIONS, **options},
-                 "nodeGroups": groups}})
+    groups = [
+        {"provider": "clusterapi", "id": f"MachineDeployment/default/{name}", "min": least, "max": most}
+        for name, (least, most) in sorted(bounds.items())
+    ]
+    return json.dumps(
+        {
+            "apiVersion": "outscaler.dev/v1",
+            "kind": "Cluster",
+            "metadata": {"name": "shop"},
+            "spec": {
+                "mode": mode,
+                "scanInterval": "60s",
+                "providers": {"clusterapi": {"clusterName": "local"}},
+                "kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"},
+                "options": {**OPTIONS, **options},
+                "nodeGroups": groups,
+            },
+        }
+    )

@@ -103,8 +103,17 @@ class Weather:
             return Response(0, close=True)
         if code == 200:
             return Response(200, {"Content-Type": "text/html"}, reason.encode())
-        return answer(code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
-                             "message": "the weather"})
+        return answer(
+            code,
+            {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "status": "Failure",
+                "reason": reason,
+                "code": code,
+                "message": "the weather",
+            },
+        )
 
     def table_refusal(self, method: str) -> BaseException:
         """How the table fails: throttled, another writer in the way of a transaction, or out of order."""

@@ -98,10 +98,15 @@ class FaultWorld(LocalWorld):
         base, life = super().new_runtime(), Life(self._dies_at)
         gate = Gate(self.weather, life, self.clock, lambda: self.process, self._interlude, self.tell)
         table = self.store.table
-        client = Doors(table.client, gate, TABLE, _TABLE_READS, self.weather.table_refusal,
-                       lambda _: lost_answer())
-        store = Store(table.name, clock=self._skewed, client=client, sleep=self.clock.advance, chance=lambda: 0.5,
-                      region="us-east-1")
+        client = Doors(table.client, gate, TABLE, _TABLE_READS, self.weather.table_refusal, lambda _: lost_answer())
+        store = Store(
+            table.name,
+            clock=self._skewed,
+            client=client,
+            sleep=self.clock.advance,
+            chance=lambda: 0.5,
+            region="us-east-1",
+        )
         sender = Doors(base.sender, gate, QUEUE, frozenset(), _not_sent, _not_sent)
 
         def connect(policy: Policy) -> Cluster:
@@ -110,9 +115,17 @@ class FaultWorld(LocalWorld):
             self._watched.gate = gate
             return made
 
-        made = build(clock=self._skewed, store=store, sender=cast(Any, sender), read_secret=base.read_secret,
-                     connect=connect, deployment=base.deployment, owner=base.owner,
-                     sleep=self.clock.advance, chance=lambda: 0.5)
+        made = build(
+            clock=self._skewed,
+            store=store,
+            sender=cast(Any, sender),
+            read_secret=base.read_secret,
+            connect=connect,
+            deployment=base.deployment,
+            owner=base.owner,
+            sleep=self.clock.advance,
+            chance=lambda: 0.5,
+        )
         return dataclasses.replace(made, checkpoint=life.checkpoint, emit=self._emit, batch_failures_reported=True)
 
     def _emit(self, line: str) -> None:
@@ -148,8 +161,14 @@ class WatchedApi:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)
 
-    def handle(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"",
-               certificate: Any = None) -> Response:
+    def handle(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        certificate: Any = None,
+    ) -> Response:
         """See Api.handle."""
         audit, weather = self._world.audit, self._world.weather
 
@@ -177,8 +196,10 @@ class _Listener(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, OutscalerError):
             place = traceback.extract_tb(error.__traceback__)[-1]
-            self._audit.fault(f"an error without a name: {type(error).__name__}: {error}, at "
-                              f"{Path(place.filename).name}:{place.lineno}")
+            self._audit.fault(
+                f"an error without a name: {type(error).__name__}: {error}, at "
+                f"{Path(place.filename).name}:{place.lineno}"
+            )
 
 
 def _how(made: Invocation) -> str:

@@ -68,8 +68,11 @@ def _marks_left(m: Machine, leaving: Collection[str]) -> Iterator[str]:
     """Machines that stay and carry a mark of ours (tests/scenario/test_story_faults_left_mark.py)."""
     for machine in m.world.kube.list("machines", group=fields.GROUP):
         name = machine["metadata"]["name"]
-        if "deletionTimestamp" not in machine["metadata"] and name not in leaving and (
-                marks_of(machine).get(fields.DELETE_MACHINE, "").startswith("outscaler/")):
+        if (
+            "deletionTimestamp" not in machine["metadata"]
+            and name not in leaving
+            and (marks_of(machine).get(fields.DELETE_MACHINE, "").startswith("outscaler/"))
+        ):
             yield f"machine {name} still carries our mark"
 
 
@@ -92,8 +95,15 @@ def _waiting(m: Machine) -> Iterator[str]:
         size = m.world.size(name)
         if size >= m.bounds[name][1]:
             continue
-        fresh = read_node(objects.node("fresh", f"{int(group.cpu) * 1000 - 100}m", "15Gi", labels=group.labels, taints=[
-            {"key": "pool", "value": "batch", "effect": "NoSchedule"} for _ in group.taints]))
+        fresh = read_node(
+            objects.node(
+                "fresh",
+                f"{int(group.cpu) * 1000 - 100}m",
+                "15Gi",
+                labels=group.labels,
+                taints=[{"key": "pool", "value": "batch", "effect": "NoSchedule"} for _ in group.taints],
+            )
+        )
         for pod in pending:
             if _fits(pod, fresh, nodes, pods):
                 yield f"pod {pod.name} waits although group {name} ({size} of {m.bounds[name][1]}) could take it"

@@ -42,8 +42,15 @@ class Gate:
     pause: let the world go on while the process stands still.
     """
 
-    def __init__(self, weather: Weather, life: Life, now: Callable[[], float], process: Callable[[], Process | None],
-                 pause: Callable[[Strike], None], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        weather: Weather,
+        life: Life,
+        now: Callable[[], float],
+        process: Callable[[], Process | None],
+        pause: Callable[[Strike], None],
+        tell: Callable[[str], None],
+    ) -> None:
         self._weather, self.life, self._now, self._process = weather, life, now, process
         self._pause, self._tell = pause, tell
 
@@ -57,7 +64,7 @@ class Gate:
         """Make the call, or what the weather makes of it. refuse: the answer of a failed call; lose: instead of an
         answer that never arrives. Both usually raise. Raises Killed where the process dies."""
         process = self._process()
-        if process is None:        # nobody's process: an observer
+        if process is None:  # nobody's process: an observer
             return call()
         process.counts += 1
         self._alive(process)
@@ -97,8 +104,15 @@ class Doors:
     """A client whose methods pass the gate. reads: those that change nothing. refuse, lose: the error
     of a call that fails, and of one whose answer is lost, by the method's name."""
 
-    def __init__(self, client: Any, gate: Gate, door: str, reads: frozenset[str],
-                 refuse: Callable[[str], BaseException], lose: Callable[[str], BaseException]) -> None:
+    def __init__(
+        self,
+        client: Any,
+        gate: Gate,
+        door: str,
+        reads: frozenset[str],
+        refuse: Callable[[str], BaseException],
+        lose: Callable[[str], BaseException],
+    ) -> None:
         self._client, self._gate, self._door, self._reads = client, gate, door, reads
         self._refuse, self._lose = refuse, lose
 

@@ -45,7 +45,7 @@ def play(seed: int, steps: int = STEPS) -> Played:
             finish(machine)
         except Broken as error:
             broken = str(error)
-        except Exception as error:      # the emulation itself: as much a finding as any other
+        except Exception as error:  # the emulation itself: as much a finding as any other
             broken = machine.report([f"{type(error).__name__}: {error}"])
         again = f"seed {seed}; again: python -m tests.faults.run --seeds {seed} --steps {steps} -v\n"
         return Played(seed, broken and again + broken, machine.world.audit.counts, tuple(machine.world.trace))
@@ -70,8 +70,10 @@ def main(arguments: list[str] | None = None) -> int:
         elif given.verbose:
             print("\n".join([f"--- seed {played.seed}", *played.trace]))
     seconds = time.monotonic() - began
-    print(f"seeds {given.seeds}: {len(broken)} of {len(seeds)} broken {broken[:50]} in {seconds:.0f} s; "
-          f"seen: {dict(sorted(counts.items()))}")
+    print(
+        f"seeds {given.seeds}: {len(broken)} of {len(seeds)} broken {broken[:50]} in {seconds:.0f} s; "
+        f"seen: {dict(sorted(counts.items()))}"
+    )
     return 1 if broken else 0
 
 

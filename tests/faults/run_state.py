@@ -45,8 +45,9 @@ class Machine:
         self.world.step(90.0)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.world.close()
 
     def apply_policy(self) -> None:

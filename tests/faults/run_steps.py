@@ -22,6 +22,7 @@ ACT = "act_clusterapi"
 
 # -- time and messages
 
+
 def moment(m: Machine, dice: Random) -> str:
     """A few seconds."""
     return _pass(m, dice.choice((1.0, 3.0, 6.0, 12.0)))
@@ -83,17 +84,32 @@ def trick(m: Machine, dice: Random) -> str:
 def rubbish(m: Machine, dice: Random) -> str:
     """A message that nobody sent."""
     queue = dice.choice(("reconcile", ACT))
-    body = dice.choice(("", "nonsense", "[]", '{"cluster": 7}', '{"cluster": "shop", "operation": "none-such"}',
-                        '{"cluster": "another", "operation": "remove-1"}'))
+    body = dice.choice(
+        (
+            "",
+            "nonsense",
+            "[]",
+            '{"cluster": 7}',
+            '{"cluster": "shop", "operation": "none-such"}',
+            '{"cluster": "another", "operation": "remove-1"}',
+        )
+    )
     m.world.invoke(queue, sqs_event(sqs_record(queue, f"rubbish-{m.steps}", "receipt", body, {})))
     return f"rubbish to {queue}: {body}"
 
 
 # -- strikes
 
+
 def _strike(m: Machine, dice: Random, kind: str, *, doors: tuple[str, ...] = ("", TABLE, API)) -> Strike:
-    strike = Strike(kind, dice.randint(1, 30), dice.choice(doors), dice.choice(("", ACT, ACT)),
-                    writing=dice.random() < 0.6, after=dice.random() < 0.5)
+    strike = Strike(
+        kind,
+        dice.randint(1, 30),
+        dice.choice(doors),
+        dice.choice(("", ACT, ACT)),
+        writing=dice.random() < 0.6,
+        after=dice.random() < 0.5,
+    )
     if strike.writing:
         strike.countdown = 1 + strike.countdown // 4
     m.world.weather.strikes.append(strike)
@@ -101,8 +117,10 @@ def _strike(m: Machine, dice: Random, kind: str, *, doors: tuple[str, ...] = (""
 
 
 def _told(strike: Strike) -> str:
-    return (f"{strike.kind} {'after' if strike.after else 'at'} {'write' if strike.writing else 'call'} "
-            f"{strike.countdown} of {strike.function or 'anybody'} to {strike.door or 'any door'}")
+    return (
+        f"{strike.kind} {'after' if strike.after else 'at'} {'write' if strike.writing else 'call'} "
+        f"{strike.countdown} of {strike.function or 'anybody'} to {strike.door or 'any door'}"
+    )
 
 
 def kill(m: Machine, dice: Random) -> str:
@@ -131,6 +149,7 @@ def pause(m: Machine, dice: Random) -> str:
 
 
 # -- spells
+
 
 def down(m: Machine, dice: Random) -> str:
     """The table or the API does not work at all for a while."""
@@ -180,9 +199,24 @@ def a_user(m: Machine, dice: Random) -> str:
 
 
 RULES: tuple[tuple[int, Rule], ...] = (
-    (20, moment), (20, while_), (1, long_while), (2, tick_again), (3, out_of_order), (3, once_more), (3, trick),
-    (5, kill), (3, fail), (3, lose), (6, pause), (1, down), (1, flaky), (1, skew), (4, bad_machines), (1, silence),
-    (1, rubbish), (20, a_user),
+    (20, moment),
+    (20, while_),
+    (1, long_while),
+    (2, tick_again),
+    (3, out_of_order),
+    (3, once_more),
+    (3, trick),
+    (5, kill),
+    (3, fail),
+    (3, lose),
+    (6, pause),
+    (1, down),
+    (1, flaky),
+    (1, skew),
+    (4, bad_machines),
+    (1, silence),
+    (1, rubbish),
+    (20, a_user),
 )
 """How often each of them comes."""
 

@@ -21,7 +21,7 @@ class Faults(RuleBasedStateMachine):
         super().__init__()
         self.machine = Machine()
         self.machine.__enter__()
-        self.broken = True      # until the last step has come through
+        self.broken = True  # until the last step has come through
 
     def take(self, chosen: run_steps.Rule, dice: Random) -> None:
         """One step, and a while after it: hypothesis knows no weights, and it is time that makes things happen."""
@@ -49,6 +49,7 @@ def _method(chosen: run_steps.Rule) -> Callable[[Faults, Any], None]:
 
 def _of_users(chosen: run_steps.Rule) -> run_steps.Rule:
     """A user's rule whose refusal by the API is an answer."""
+
     def ruled(m: Machine, dice: Random) -> str:
         return user_actions.refusable(chosen, m, dice)
 

@@ -42,6 +42,14 @@ def test_promises_hold_in_thousands_of_runs(first: int) -> None:
 
 
 def test_promises_hold_in_runs_that_hypothesis_draws() -> None:
-    run_state_machine_as_test(Faults, settings=settings(
-        max_examples=12, stateful_step_count=40, deadline=None, derandomize=True, database=None,
-        suppress_health_check=list(HealthCheck)))
+    run_state_machine_as_test(
+        Faults,
+        settings=settings(
+            max_examples=12,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -50,8 +50,11 @@ class Culprit:
         self.kube.update("machines", found, fields.GROUP)
 
     def machines(self, group: str) -> list[str]:
-        return [each["metadata"]["name"] for each in self.kube.list("machines", "default", fields.GROUP)
-                if each["metadata"]["labels"][fields.DEPLOYMENT_NAME] == group]
+        return [
+            each["metadata"]["name"]
+            for each in self.kube.list("machines", "default", fields.GROUP)
+            if each["metadata"]["labels"][fields.DEPLOYMENT_NAME] == group
+        ]
 
     def faults(self, words: str) -> list[str]:
         return [fault for fault in self.audit.faults if words in fault]
@@ -174,17 +177,30 @@ def test_what_is_left_behind_is_seen(culprit: Culprit) -> None:
     machine = next(name for name in culprit.machines("small"))
     culprit.mark(machine, "outscaler/over/1")
     name = node["metadata"]["name"]
-    assert {f"node {name} still carries our taint",
-            f"node {name} is cordoned, and no person did it",
-            f"machine {machine} still carries our mark"} <= set(restless(culprit.machine))
+    assert {
+        f"node {name} still carries our taint",
+        f"node {name} is cordoned, and no person did it",
+        f"machine {machine} still carries our mark",
+    } <= set(restless(culprit.machine))
 
 
 def test_a_pod_that_waits_without_a_reason_is_seen(culprit: Culprit) -> None:
-    culprit.kube.create("pods", {"metadata": {"name": "alone", "namespace": "default"}, "spec": {
-        "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1500m"}}}]}})
+    culprit.kube.create(
+        "pods",
+        {
+            "metadata": {"name": "alone", "namespace": "default"},
+            "spec": {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1500m"}}}]},
+        },
+    )
     waiting = [each for each in restless(culprit.machine) if "alone" in each]
-    assert waiting == ["pod alone waits although group small (2 of 4) could take it",
-                       "pod alone waits although group large (2 of 3) could take it"] or len(waiting) == 2
+    assert (
+        waiting
+        == [
+            "pod alone waits although group small (2 of 4) could take it",
+            "pod alone waits although group large (2 of 3) could take it",
+        ]
+        or len(waiting) == 2
+    )
 
 
 def test_an_operation_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

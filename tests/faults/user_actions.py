@@ -30,6 +30,7 @@ def _annotate(key: str, value: str | None) -> Change:
             marks.pop(key, None)
         else:
             marks[key] = value
+
     return change
 
 
@@ -39,6 +40,7 @@ def _one(m: Machine, dice: Random, plural: str, group: str = "", namespace: str 
 
 
 # -- workloads
+
 
 def create(m: Machine, dice: Random) -> str:
     """A Deployment of one of the shapes."""
@@ -114,8 +116,13 @@ def bind_pod(m: Machine, dice: Random) -> str:
         return ""
     m.made += 1
     meta = {key: clone(model["metadata"][key]) for key in ("namespace", "labels", "ownerReferences")}
-    m.world.kube.create("pods", {"metadata": {"name": f"bound-{m.made}", **meta},
-                                 "spec": {"nodeName": node, "containers": clone(model["spec"]["containers"])}})
+    m.world.kube.create(
+        "pods",
+        {
+            "metadata": {"name": f"bound-{m.made}", **meta},
+            "spec": {"nodeName": node, "containers": clone(model["spec"]["containers"])},
+        },
+    )
     _edit(m, "deployments", deployment, "apps", lambda obj: obj["spec"].update(replicas=obj["spec"]["replicas"] + 1))
     return f"bind pod bound-{m.made} of {app} to {node}"
 
@@ -132,6 +139,7 @@ def protect(m: Machine, dice: Random) -> str:
 
 # -- nodes
 
+
 def cordon(m: Machine, dice: Random) -> str:
     """Cordon a node that is not, or uncordon one that is, whoever did it."""
     node = _one(m, dice, "nodes")
@@ -143,7 +151,7 @@ def cordon(m: Machine, dice: Random) -> str:
         _edit(m, "nodes", node, "", lambda obj: obj["spec"].pop("unschedulable"))
         return f"uncordon {name}"
     if m.is_marked(name) or "outscaler.dev/operation" in marks_of(node):
-        m.world.audit.taken_over.add(name)      # nobody could tell this cordon from ours
+        m.world.audit.taken_over.add(name)  # nobody could tell this cordon from ours
     else:
         owned.add(name)
     _edit(m, "nodes", node, "", lambda obj: obj["spec"].update(unschedulable=True))
@@ -185,6 +193,7 @@ def disable(m: Machine, dice: Random) -> str:
 
 
 # -- groups and policy
+
 
 def replicas(m: Machine, dice: Random) -> str:
     """Somebody scales a node group by hand, within its bounds."""
@@ -229,8 +238,21 @@ def mode(m: Machine, dice: Random) -> str:
 Rule = Callable[[Machine, Random], str]
 
 RULES: tuple[tuple[int, Rule], ...] = (
-    (4, create), (10, scale), (2, delete), (3, budget), (2, delete_pod), (2, bind_pod), (2, protect), (2, cordon),
-    (1, taint), (1, steal_taint), (1, disable), (2, replicas), (1, delete_machine), (2, bounds), (1, mode),
+    (4, create),
+    (10, scale),
+    (2, delete),
+    (3, budget),
+    (2, delete_pod),
+    (2, bind_pod),
+    (2, protect),
+    (2, cordon),
+    (1, taint),
+    (1, steal_taint),
+    (1, disable),
+    (2, replicas),
+    (1, delete_machine),
+    (2, bounds),
+    (1, mode),
 )
 """How often each of them comes, among the users' rules."""
 
@@ -247,4 +269,3 @@ def refusable(rule: Rule, m: Machine, dice: Random) -> str:
         return rule(m, dice)
     except ApiError as error:
         return f"{rule.__name__} was refused: {error}"
-

@@ -61,9 +61,14 @@ class Premises:
         self.table = f"outscaler-{uuid.uuid4().hex[:12]}"
         aws.create_table(self.table)
         self.clock = clock or ManualClock(START)
-        way = DirectWay()       # the same emulation without a socket; test_package_*.py goes over the wire
-        self.store = Store(self.table, clock=self.clock, region="us-east-1", endpoint=aws.endpoint,
-                           client=way.take(aws.client("dynamodb")))
+        way = DirectWay()  # the same emulation without a socket; test_package_*.py goes over the wire
+        self.store = Store(
+            self.table,
+            clock=self.clock,
+            region="us-east-1",
+            endpoint=aws.endpoint,
+            client=way.take(aws.client("dynamodb")),
+        )
         self.secrets = way.take(aws.client("secretsmanager"))
         self.parameters = way.take(aws.client("ssm"))
 
@@ -98,8 +103,9 @@ class Desk:
         """Create a secret or give it another value: a text, or something to be JSON."""
         text = secret if isinstance(secret, str) else json.dumps(secret)
         if name.startswith(PARAMETER):
-            self.premises.parameters.put_parameter(Name=parameter_name(name), Value=text, Type="SecureString",
-                                                   Overwrite=True)
+            self.premises.parameters.put_parameter(
+                Name=parameter_name(name), Value=text, Type="SecureString", Overwrite=True
+            )
             return
         client = self.premises.secrets
         try:
@@ -110,7 +116,9 @@ class Desk:
     def apply(self, name: str, *, mode: str = "active", spec: Mapping[str, object] | None = None) -> None:
         """Store a policy for it, the next version if there is one."""
         document = {
-            "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": name},
+            "apiVersion": "outscaler.dev/v1",
+            "kind": "Cluster",
+            "metadata": {"name": name},
             "spec": {
                 "mode": mode,
                 "kubernetes": {"kubeconfigSecret": f"outscaler/{name}/kubeconfig"},
@@ -120,7 +128,7 @@ class Desk:
                 **(spec or {}),
             },
         }
-        self.store_text(name, json.dumps(document))     # JSON is YAML
+        self.store_text(name, json.dumps(document))  # JSON is YAML
 
     def store_text(self, name: str, text: str) -> None:
         """Store any text as its policy, unchecked."""

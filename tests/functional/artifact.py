@@ -25,7 +25,7 @@ from infra.aws.package import ROOT, package, template
 from infra.aws.wheels import host_architecture
 
 CACHE = ROOT / "build" / ".cache"
-KEPT = 3        # artifacts of earlier states and of the other processor
+KEPT = 3  # artifacts of earlier states and of the other processor
 
 
 class Artifact:

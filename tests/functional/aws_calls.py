@@ -37,15 +37,18 @@ def _rest_routes(service: str) -> list[tuple[str, re.Pattern[str], str]]:
     for name in model.operation_names:
         http = model.operation_model(name).http
         plain = http["requestUri"].partition("?")[0].rstrip("/")
-        pattern = re.sub(r"\\\{(\w+)(\\\+)?\\\}", lambda found: f"(?P<{found[1]}>.+)" if found[2] else
-                         f"(?P<{found[1]}>[^/]+)", re.escape(plain))
+        pattern = re.sub(
+            r"\\\{(\w+)(\\\+)?\\\}",
+            lambda found: f"(?P<{found[1]}>.+)" if found[2] else f"(?P<{found[1]}>[^/]+)",
+            re.escape(plain),
+        )
         routes.append((http["method"], re.compile(pattern + "/?"), name))
     return sorted(routes, key=lambda route: -len(route[1].pattern))
 
 
 def decoded(verb: str, target: str, headers: Any, body: bytes) -> AwsCall:
     """A request as it came over the wire. Raises LookupError for one of no operation."""
-    service, path = _SCOPE.search(headers["Authorization"])[1], urlsplit(target).path     # type: ignore[index]
+    service, path = _SCOPE.search(headers["Authorization"])[1], urlsplit(target).path  # type: ignore[index]
     service = {"monitoring": "cloudwatch"}.get(service, service)
     named = headers.get("X-Amz-Target", "")
     if named:
@@ -57,8 +60,9 @@ def decoded(verb: str, target: str, headers: Any, body: bytes) -> AwsCall:
     for method, pattern, name in _rest_routes(service):
         found = pattern.fullmatch(path) if method == verb else None
         if found is not None:
-            return AwsCall(service, name, content | {key: unquote(value) for key, value in found.groupdict().items()},
-                           verb, path)
+            return AwsCall(
+                service, name, content | {key: unquote(value) for key, value in found.groupdict().items()}, verb, path
+            )
     raise LookupError(f"{service} {verb} {path}")
 
 

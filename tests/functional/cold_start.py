@@ -44,9 +44,14 @@ os._exit(0)
 
 #: What Lambda and the template set; the names exist nowhere, and a start asks nothing of AWS.
 ENVIRONMENT: Mapping[str, str] = {
-    "AWS_LAMBDA_FUNCTION_NAME": "outscaler", "AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "eu-central-1",
-    "AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", "OUTSCALER_TABLE": "state",
-    "OUTSCALER_POLICY_TABLE": "policies", "OUTSCALER_QUEUE_RECONCILE": "https://sqs.eu-central-1.amazonaws.com/0/queue",
+    "AWS_LAMBDA_FUNCTION_NAME": "outscaler",
+    "AWS_REGION": "eu-central-1",
+    "AWS_DEFAULT_REGION": "eu-central-1",
+    "AWS_ACCESS_KEY_ID": "none",
+    "AWS_SECRET_ACCESS_KEY": "none",
+    "OUTSCALER_TABLE": "state",
+    "OUTSCALER_POLICY_TABLE": "policies",
+    "OUTSCALER_QUEUE_RECONCILE": "https://sqs.eu-central-1.amazonaws.com/0/queue",
     "OUTSCALER_BATCH_FAILURES": "reported",
 }
 
@@ -108,7 +113,7 @@ def in_turns(task: Path, handlers: Sequence[str], rounds: int) -> dict[str, list
 
 def _used(command: Sequence[str]) -> Used:
     process = subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)     # the usage of this child alone, which Popen does not give
+    _, status, usage = os.wait4(process.pid, 0)  # the usage of this child alone, which Popen does not give
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, command
     return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
@@ -130,7 +135,7 @@ def table(task: Path, rounds: int = 9) -> list[str]:
     lines = ["| Function | x botocore's session | CPU ms | Peak MB |", "|---|---|---|---|"]
     for handler, runs in got.items():
         cpu = median(one.cpu for one in runs)
-        memory = f"{median(one.memory for one in runs):.0f}" if handler else ""     # less than this process has
+        memory = f"{median(one.memory for one in runs):.0f}" if handler else ""  # less than this process has
         lines.append(f"| {names.get(handler, '(session)')} | {cpu / unit:.2f} | {cpu * 1000:.0f} | {memory} |")
     size = sum(path.stat().st_size for path in task.rglob("*") if path.is_file())
     return [*lines, f"unzipped: {size / 1e6:.1f} MB"]

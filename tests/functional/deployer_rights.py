@@ -14,8 +14,13 @@ from tests.functional.aws_calls import AwsCall
 
 #: What CloudFormation does with the deployer's rights, by type of resource.
 CREATED = {
-    "AWS::DynamoDB::Table": ("dynamodb:CreateTable", "dynamodb:DescribeTable", "dynamodb:TagResource",
-                             "dynamodb:UpdateTimeToLive", "dynamodb:UpdateContinuousBackups"),
+    "AWS::DynamoDB::Table": (
+        "dynamodb:CreateTable",
+        "dynamodb:DescribeTable",
+        "dynamodb:TagResource",
+        "dynamodb:UpdateTimeToLive",
+        "dynamodb:UpdateContinuousBackups",
+    ),
     "AWS::SQS::Queue": ("sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:TagQueue"),
     "AWS::SQS::QueuePolicy": ("sqs:SetQueueAttributes",),
 }
@@ -57,8 +62,11 @@ class Reader:
         if "Mapping" in call.operation:
             name = given.get("FunctionName") or mappings.get(given.get("UUID", ""), "")
             context = {"lambda:FunctionArn": _function(name)} if name else {}
-            resource = "*" if action in _WITHOUT_ARN or not given.get("UUID") else arn(
-                "lambda", f"event-source-mapping:{given['UUID']}")
+            resource = (
+                "*"
+                if action in _WITHOUT_ARN or not given.get("UUID")
+                else arn("lambda", f"event-source-mapping:{given['UUID']}")
+            )
             yield Need(action, resource, context)
             return
         function = _function(given.get("FunctionName") or given["Resource"])
@@ -91,7 +99,10 @@ class Reader:
         if "TemplateBody" in call.given:
             self._stacks[name] = json.loads(call.given["TemplateBody"])["Resources"]
         done: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-            "CreateStack": CREATED, "UpdateStack": CREATED, "DeleteStack": DELETED}
+            "CreateStack": CREATED,
+            "UpdateStack": CREATED,
+            "DeleteStack": DELETED,
+        }
         actions = done.get(call.operation, {})
         for resource in self._stacks.get(name, {}).values():
             for action in actions.get(resource["Type"], ()):
@@ -102,9 +113,17 @@ class Reader:
         yield from ()
 
 
-_OF = {"dynamodb": Reader._dynamodb, "sqs": Reader._sqs, "lambda": Reader._lambda, "iam": Reader._iam,
-       "apigateway": Reader._apigateway, "events": Reader._events, "logs": Reader._logs,
-       "cloudformation": Reader._cloudformation, "sts": Reader._sts}
+_OF = {
+    "dynamodb": Reader._dynamodb,
+    "sqs": Reader._sqs,
+    "lambda": Reader._lambda,
+    "iam": Reader._iam,
+    "apigateway": Reader._apigateway,
+    "events": Reader._events,
+    "logs": Reader._logs,
+    "cloudformation": Reader._cloudformation,
+    "sts": Reader._sts,
+}
 
 
 def _function(name: str) -> str:
@@ -115,7 +134,7 @@ def _of_resource(resource: Mapping[str, Any]) -> str:
     properties = resource["Properties"]
     if "TableName" in properties:
         return arn("dynamodb", f"table/{properties['TableName']}")
-    return arn("sqs", properties.get("QueueName", "outscaler-any"))     # a policy names its queues by reference
+    return arn("sqs", properties.get("QueueName", "outscaler-any"))  # a policy names its queues by reference
 
 
 class Statements:
@@ -133,8 +152,11 @@ class Statements:
     def allows(self, need: Need) -> bool:
         """Whether a statement grants it."""
         for one in self._statements:
-            if (need.action in one["Action"] and any(matches(each, need.resource) for each in _many(one["Resource"]))
-                    and _holds(one.get("Condition", {}), need.context)):
+            if (
+                need.action in one["Action"]
+                and any(matches(each, need.resource) for each in _many(one["Resource"]))
+                and _holds(one.get("Condition", {}), need.context)
+            ):
                 self.used.add((one["Sid"], need.action))
                 return True
         return False
@@ -146,5 +168,8 @@ def _many(value: str | list[str]) -> Iterable[str]:
 
 def _holds(condition: Mapping[str, Mapping[str, str]], context: Mapping[str, str]) -> bool:
     assert condition.keys() <= {"StringEquals", "ArnLike"}
-    return all(key in context and matches(pattern, context[key])
-               for keys in condition.values() for key, pattern in keys.items())
+    return all(
+        key in context and matches(pattern, context[key])
+        for keys in condition.values()
+        for key, pattern in keys.items()
+    )

@@ -59,12 +59,19 @@ def cut_after(endpoint: str, requests: int) -> Iterator[str]:
 
 def account(client: Mapping[str, Any]) -> Json:
     """Everything of the stage in the account, without the ids that AWS makes up. client: clients by service."""
-    return {"queues": _queues(client["sqs"]), "tables": _tables(client["dynamodb"]),
-            "functions": _functions(client["lambda"]), "mappings": _mappings(client["lambda"]),
-            "rules": _rules(client["events"]), "roles": _roles(client["iam"]), "apis": _apis(client["apigateway"]),
-            "logs": {one["logGroupName"]: one.get("retentionInDays")
-                     for one in client["logs"].describe_log_groups()["logGroups"]},
-            "stacks": [one["StackName"] for one in client["cloudformation"].describe_stacks()["Stacks"]]}
+    return {
+        "queues": _queues(client["sqs"]),
+        "tables": _tables(client["dynamodb"]),
+        "functions": _functions(client["lambda"]),
+        "mappings": _mappings(client["lambda"]),
+        "rules": _rules(client["events"]),
+        "roles": _roles(client["iam"]),
+        "apis": _apis(client["apigateway"]),
+        "logs": {
+            one["logGroupName"]: one.get("retentionInDays") for one in client["logs"].describe_log_groups()["logGroups"]
+        },
+        "stacks": [one["StackName"] for one in client["cloudformation"].describe_stacks()["Stacks"]],
+    }
 
 
 SERVICES = ("sqs", "dynamodb", "lambda", "events", "iam", "apigateway", "logs", "cloudformation")
@@ -83,8 +90,11 @@ def _tables(client: Any) -> Json:
     made = {}
     for name in client.list_tables()["TableNames"]:
         table = client.describe_table(TableName=name)["Table"]
-        made[name] = {"key": table["KeySchema"], "protected": table.get("DeletionProtectionEnabled"),
-                      "expiry": client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]}
+        made[name] = {
+            "key": table["KeySchema"],
+            "protected": table.get("DeletionProtectionEnabled"),
+            "expiry": client.describe_time_to_live(TableName=name)["TimeToLiveDescription"],
+        }
     return made
 
 
@@ -102,8 +112,16 @@ def _policy(client: Any, function: str) -> list[str]:
         statements = json.loads(client.get_policy(FunctionName=function)["Policy"])["Statement"]
     except client.exceptions.ResourceNotFoundException:
         return []
-    return sorted({re.sub(r"execute-api:([^:]*):([^:]*):[^/]*", r"execute-api:\1:\2:ID", json.dumps(
-        {key: value for key, value in one.items() if key != "Sid"}, sort_keys=True)) for one in statements})
+    return sorted(
+        {
+            re.sub(
+                r"execute-api:([^:]*):([^:]*):[^/]*",
+                r"execute-api:\1:\2:ID",
+                json.dumps({key: value for key, value in one.items() if key != "Sid"}, sort_keys=True),
+            )
+            for one in statements
+        }
+    )
 
 
 def _mappings(client: Any) -> list[Json]:
@@ -113,16 +131,22 @@ def _mappings(client: Any) -> list[Json]:
 
 
 def _rules(client: Any) -> Json:
-    return {rule["Name"]: {"schedule": rule.get("ScheduleExpression"),
-                           "targets": client.list_targets_by_rule(Rule=rule["Name"])["Targets"]}
-            for rule in client.list_rules()["Rules"]}
+    return {
+        rule["Name"]: {
+            "schedule": rule.get("ScheduleExpression"),
+            "targets": client.list_targets_by_rule(Rule=rule["Name"])["Targets"],
+        }
+        for rule in client.list_rules()["Rules"]
+    }
 
 
 def _roles(client: Any) -> Json:
     made = {}
     for role in (one["RoleName"] for one in client.list_roles()["Roles"]):
-        made[role] = {name: client.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
-                      for name in client.list_role_policies(RoleName=role)["PolicyNames"]}
+        made[role] = {
+            name: client.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+            for name in client.list_role_policies(RoleName=role)["PolicyNames"]
+        }
     return made
 
 
@@ -131,7 +155,13 @@ def _apis(client: Any) -> list[Json]:
     for api in client.get_rest_apis()["items"]:
         stages = {one["stageName"]: one.get("methodSettings") for one in client.get_stages(restApiId=api["id"])["item"]}
         resources = client.get_resources(restApiId=api["id"])["items"]
-        made.append({"stages": stages, "tags": api.get("tags"), "plans": len(client.get_usage_plans()["items"]),
-                     "keys": len(client.get_api_keys()["items"]),
-                     "routes": sorted((one["path"], *sorted(one.get("resourceMethods", {}))) for one in resources)})
+        made.append(
+            {
+                "stages": stages,
+                "tags": api.get("tags"),
+                "plans": len(client.get_usage_plans()["items"]),
+                "keys": len(client.get_api_keys()["items"]),
+                "routes": sorted((one["path"], *sorted(one.get("resourceMethods", {}))) for one in resources),
+            }
+        )
     return made

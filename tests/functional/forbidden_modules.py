@@ -7,21 +7,55 @@ from collections.abc import Iterable, Mapping
 from chalicelib.dispatch.messages import PROVIDERS
 
 #: By no function: tools, servers, the packager, what is not in the zip, and what no function uses.
-NEVER = frozenset({
-    "kubernetes", "moto", "rich", "click", "chalice.cli", "chalice.deploy", "pytest", "pydantic", "aws_xray_sdk",
-    "boto3", "s3transfer", "charset_normalizer", "numpy.ma", "numpy.fft", "numpy.polynomial", "numpy.testing",
-    "multiprocessing", "asyncio", "unittest", "sqlite3", "pdb", "doctest",
-    "aws_lambda_powertools.event_handler", "aws_lambda_powertools.utilities.data_classes",
-})
+NEVER = frozenset(
+    {
+        "kubernetes",
+        "moto",
+        "rich",
+        "click",
+        "chalice.cli",
+        "chalice.deploy",
+        "pytest",
+        "pydantic",
+        "aws_xray_sdk",
+        "boto3",
+        "s3transfer",
+        "charset_normalizer",
+        "numpy.ma",
+        "numpy.fft",
+        "numpy.polynomial",
+        "numpy.testing",
+        "multiprocessing",
+        "asyncio",
+        "unittest",
+        "sqlite3",
+        "pdb",
+        "doctest",
+        "aws_lambda_powertools.event_handler",
+        "aws_lambda_powertools.utilities.data_classes",
+    }
+)
 
 _SOLVER = frozenset({"highspy", "numpy.random", "chalicelib.plan.scale_up.expanders.least_cost.pricing_problem"})
 _CLOUDS = frozenset(f"chalicelib.providers.{name}" for name in PROVIDERS)
-_PLANNER = frozenset({
-    "numpy", "chalicelib.snapshot", "chalicelib.plan.planner", "chalicelib.plan.state.cluster_state", "chalicelib.plan.scale_down.drain_rules",
-    "chalicelib.plan.predicates", "chalicelib.plan.simulation.pod_topology", "chalicelib.plan.scale_up.expanders.least_cost", "chalicelib.plan.scale_down.removal_simulation",
-    "chalicelib.plan.scale_down.pdb_tracker", "chalicelib.reconciler.reconciler", "chalicelib.operations.drain_recheck",
-    "cronsim", "zoneinfo",
-})
+_PLANNER = frozenset(
+    {
+        "numpy",
+        "chalicelib.snapshot",
+        "chalicelib.plan.planner",
+        "chalicelib.plan.state.cluster_state",
+        "chalicelib.plan.scale_down.drain_rules",
+        "chalicelib.plan.predicates",
+        "chalicelib.plan.simulation.pod_topology",
+        "chalicelib.plan.scale_up.expanders.least_cost",
+        "chalicelib.plan.scale_down.removal_simulation",
+        "chalicelib.plan.scale_down.pdb_tracker",
+        "chalicelib.reconciler.reconciler",
+        "chalicelib.operations.drain_recheck",
+        "cronsim",
+        "zoneinfo",
+    }
+)
 _CLUSTER = frozenset({"requests", "idna", "chalicelib.kube.client", "chalicelib.net.http_session"})
 _MESSENGER = _SOLVER | _CLOUDS | _PLANNER | _CLUSTER | {"chalicelib.plan", "chalicelib.operations.steps"}
 
@@ -30,7 +64,9 @@ _BY: Mapping[str, frozenset[str]] = {
     "app": _MESSENGER | {"chalicelib.operations.runner", "chalicelib.reconciler.scan_scheduler"},
     "chalicelib.handlers.tick": _MESSENGER | {"chalicelib.operations.runner", "chalicelib.record"},
     "chalicelib.handlers.act": _SOLVER | _CLOUDS | _PLANNER,
-    "chalicelib.handlers.reconcile": _SOLVER | _CLOUDS | {"chalicelib.operations.runner", "chalicelib.operations.definition"},
+    "chalicelib.handlers.reconcile": _SOLVER
+    | _CLOUDS
+    | {"chalicelib.operations.runner", "chalicelib.operations.definition"},
 }
 
 

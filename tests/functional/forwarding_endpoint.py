@@ -44,7 +44,7 @@ def passing_on(endpoint: str, admit: Admit) -> Iterator[str]:
             self.wfile.write(data)
             line.close()
 
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _pass_on     # noqa: N815 - the base class's names
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _pass_on  # noqa: N815 - the base class's names
 
         def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class's name
             pass

@@ -73,15 +73,18 @@ class Shop:
             stack.callback(cloud.stop)
             cloud.start()
         self._permit_endpoints()
-        self.hosted = stack.enter_context(
-            Hosted(self.aws, artifact().zip, place / "lambda", self.clock, authority.pem))
+        self.hosted = stack.enter_context(Hosted(self.aws, artifact().zip, place / "lambda", self.clock, authority.pem))
         self.store = Store(TABLE, clock=self.clock, client=self.aws.client("dynamodb"))
 
     def _accounts(self, tls: Any) -> dict[str, Any]:
-        return {"alicloud": AlicloudAccount(tls=tls), "exoscale": ExoscaleAccount(tls=tls),
-                "cherryservers": CherryAccount(tls=tls, times=MetalTimes(deploy=60.0), ways=Ways(cluster="shop"),
-                                               create_tokens=True),
-                "huaweicloud": HuaweiAccount(tls=tls)}
+        return {
+            "alicloud": AlicloudAccount(tls=tls),
+            "exoscale": ExoscaleAccount(tls=tls),
+            "cherryservers": CherryAccount(
+                tls=tls, times=MetalTimes(deploy=60.0), ways=Ways(cluster="shop"), create_tokens=True
+            ),
+            "huaweicloud": HuaweiAccount(tls=tls),
+        }
 
     def _permit_endpoints(self) -> None:
         """As a deployment permits a proxy of its own: by the variable of every function."""
@@ -91,7 +94,8 @@ class Shop:
         for one in functions.list_functions()["Functions"]:
             variables = one["Environment"]["Variables"] | {"OUTSCALER_ALLOWED_ENDPOINTS": hosts}
             functions.update_function_configuration(
-                FunctionName=one["FunctionName"], Environment={"Variables": variables})
+                FunctionName=one["FunctionName"], Environment={"Variables": variables}
+            )
 
     # -- what a person does
 
@@ -102,10 +106,12 @@ class Shop:
         sks = exo.zone.add_cluster("shop")
         exo_pool = exo.zone.add_nodepool(sks.id, "sks", labels={"pool": "exoscale"})
         cce = huawei.cloud.add_pool(huawei.cluster.uid, "cce", most=3, labels={"pool": "huaweicloud"})
-        return [{"provider": "alicloud", "id": burst.id, "min": 0, "max": 3},
-                {"provider": "exoscale", "id": exo_pool.pool.id, "min": 0, "max": 3},
-                {"provider": "cherryservers", "id": METAL, "min": 0, "max": 3},
-                {"provider": "huaweicloud", "id": cce.uid, "min": 0, "max": 3}]
+        return [
+            {"provider": "alicloud", "id": burst.id, "min": 0, "max": 3},
+            {"provider": "exoscale", "id": exo_pool.pool.id, "min": 0, "max": 3},
+            {"provider": "cherryservers", "id": METAL, "min": 0, "max": 3},
+            {"provider": "huaweicloud", "id": cce.uid, "min": 0, "max": 3},
+        ]
 
     def connect(self) -> None:
         """Secrets under the cluster's own names, and `outscaler apply`."""
@@ -121,20 +127,42 @@ class Shop:
             sections[name] = json.loads(text)
         metal = sections["cherryservers"]
         sections["cherryservers"] = {
-            **{key: metal[key] for key in ("credentialsSecret", "endpoint")}, "clusterName": "shop",
-            "createBootstrapTokens": True, "nodeGroupDefs": {"default": {
-                "projectId": PROJECT, "region": "LT-Siauliai", "plan": "amd-ryzen-9950x", "os": "ubuntu_24_04_64bit",
-                "apiServerEndpoint": "203.0.113.10:6443", "cloudInit": SCRIPT}}}
-        self.apply("shop", sections, nodeGroups=groups, webhook={"secret": f"{SECRETS}webhook"}, options={
-            "scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"})
+            **{key: metal[key] for key in ("credentialsSecret", "endpoint")},
+            "clusterName": "shop",
+            "createBootstrapTokens": True,
+            "nodeGroupDefs": {
+                "default": {
+                    "projectId": PROJECT,
+                    "region": "LT-Siauliai",
+                    "plan": "amd-ryzen-9950x",
+                    "os": "ubuntu_24_04_64bit",
+                    "apiServerEndpoint": "203.0.113.10:6443",
+                    "cloudInit": SCRIPT,
+                }
+            },
+        }
+        self.apply(
+            "shop",
+            sections,
+            nodeGroups=groups,
+            webhook={"secret": f"{SECRETS}webhook"},
+            options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"},
+        )
 
     def apply(self, name: str, providers: Json, **spec: Any) -> None:
         """`outscaler apply` of a policy."""
         access = spec.pop("kubernetes", {"kubeconfigSecret": f"outscaler/dev/{name}/kubeconfig"})
         file = self._place / f"{name}.yaml"
-        file.write_text(json.dumps({       # JSON is YAML
-            "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": name},
-            "spec": {"mode": "active", "kubernetes": access, "providers": providers, **spec}}))
+        file.write_text(
+            json.dumps(
+                {  # JSON is YAML
+                    "apiVersion": "outscaler.dev/v1",
+                    "kind": "Cluster",
+                    "metadata": {"name": name},
+                    "spec": {"mode": "active", "kubernetes": access, "providers": providers, **spec},
+                }
+            )
+        )
         assert outscaler(["apply", str(file)]) == 0
 
     def scale(self, name: str, replicas: int) -> None:

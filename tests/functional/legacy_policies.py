@@ -13,7 +13,12 @@ def store_as_before(store: Store, name: str, *texts: str) -> None:
     """Versions 1, 2, … of a cluster's policy, the last in force."""
     table = store.table
     for version, text in enumerate(texts, start=1):
-        values: dict[str, Any] = {"name": name, "version": version, "text": text, "digest": digest(text),
-                                  "stored_at": 1_790_000_000.0}
+        values: dict[str, Any] = {
+            "name": name,
+            "version": version,
+            "text": text,
+            "digest": digest(text),
+            "stored_at": 1_790_000_000.0,
+        }
         table.write(table.put(PolicyRow(name, f"{POLICY}{version:010d}", **values)))
         table.write(table.put(PolicyRow(POLICIES, name, **values)))

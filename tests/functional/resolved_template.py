@@ -12,7 +12,9 @@ VPC = {"SubnetIds": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "Securi
 #: Values that bring everything that only a parameter brings.
 EVERYTHING = VPC | {
     "KmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012",
-    "AlarmTopicArn": "arn:aws:sns:us-east-1:123456789012:alarms", "Tracing": "on", "Reserve": "on",
+    "AlarmTopicArn": "arn:aws:sns:us-east-1:123456789012:alarms",
+    "Tracing": "on",
+    "Reserve": "on",
 }
 
 _GONE = object()
@@ -33,11 +35,17 @@ class _Resolver:
         self._conditions, self._values = conditions, values
 
     def template(self, template: Template) -> Template:
-        kept = {name: one for name, one in template["Resources"].items()
-                if "Condition" not in one or self._holds(one["Condition"])}
-        resolved: Template = {"Resources": {
-            name: self._value({key: value for key, value in one.items() if key != "Condition"})
-            for name, one in kept.items()}}
+        kept = {
+            name: one
+            for name, one in template["Resources"].items()
+            if "Condition" not in one or self._holds(one["Condition"])
+        }
+        resolved: Template = {
+            "Resources": {
+                name: self._value({key: value for key, value in one.items() if key != "Condition"})
+                for name, one in kept.items()
+            }
+        }
         resolved["Outputs"] = self._value(template.get("Outputs", {}))
         return resolved
 
@@ -85,7 +93,11 @@ class _Resolver:
         return between.join(found) if all(isinstance(each, str) for each in found) else {"Fn::Join": [between, found]}
 
     _FUNCTIONS: ClassVar[dict[str, Callable[[_Resolver, Any], Any]]] = {
-        "Ref": _ref, "Fn::If": _if, "Fn::Sub": _sub, "Fn::Equals": _equals, "Fn::Join": _join,
+        "Ref": _ref,
+        "Fn::If": _if,
+        "Fn::Sub": _sub,
+        "Fn::Equals": _equals,
+        "Fn::Join": _join,
         "Condition": _holds,
         "Fn::Not": lambda self, argument: not self._value(argument[0]),
         "Fn::Or": lambda self, argument: any(self._value(each) for each in argument),

@@ -14,27 +14,54 @@ ZONE = "topology.kubernetes.io/zone"
 
 def node(name: str, group: str, cpu: str = "2", **labels: str) -> dict[str, Any]:
     offers = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
-    return {"kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
-            "spec": {"providerID": f"example://{group}/{name}"},
-            "status": {"allocatable": offers, "capacity": offers,
-                       "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}]}}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "spec": {"providerID": f"example://{group}/{name}"},
+        "status": {
+            "allocatable": offers,
+            "capacity": offers,
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}],
+        },
+    }
 
 
-def pod(name: str, cpu: str, *, on: str = "", owner: str = "ReplicaSet/rs", namespace: str = "shop",
-        labels: Mapping[str, str] | None = None, annotations: Mapping[str, str] | None = None,
-        **spec: Any) -> dict[str, Any]:
+def pod(
+    name: str,
+    cpu: str,
+    *,
+    on: str = "",
+    owner: str = "ReplicaSet/rs",
+    namespace: str = "shop",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
     """A running pod where `on` names a node, else one that the scheduler has refused. owner: empty for a bare one."""
     kind, _, controller = owner.partition("/")
-    refused = {"type": "PodScheduled", "status": "False", "message": "0/2 nodes",
-               "reason": "SchedulingGated" if spec.get("schedulingGates") else "Unschedulable"}
+    refused = {
+        "type": "PodScheduled",
+        "status": "False",
+        "message": "0/2 nodes",
+        "reason": "SchedulingGated" if spec.get("schedulingGates") else "Unschedulable",
+    }
     return {
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": LONG_AGO, "labels": labels or {},
-                     "annotations": annotations or {},
-                     "ownerReferences": [{"kind": kind, "name": controller, "uid": f"u-{controller}",
-                                          "controller": True}] if owner else []},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
-                 **({"nodeName": on} if on else {}), **spec},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "creationTimestamp": LONG_AGO,
+            "labels": labels or {},
+            "annotations": annotations or {},
+            "ownerReferences": [{"kind": kind, "name": controller, "uid": f"u-{controller}", "controller": True}]
+            if owner
+            else [],
+        },
+        "spec": {
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}],
+            **({"nodeName": on} if on else {}),
+            **spec,
+        },
         "status": {"phase": "Running"} if on else {"phase": "Pending", "conditions": [refused]},
     }
 
@@ -42,12 +69,16 @@ def pod(name: str, cpu: str, *, on: str = "", owner: str = "ReplicaSet/rs", name
 def workload(kind: str, name: str, replicas: int = 1, owner: str = "", namespace: str = "shop") -> dict[str, Any]:
     above, _, top = owner.partition("/")
     references = [{"kind": above, "name": top, "uid": f"u-{top}", "controller": True}] if owner else []
-    return {"kind": kind, "metadata": {"name": name, "namespace": namespace, "uid": f"u-{name}",
-                                       "ownerReferences": references}, "spec": {"replicas": replicas}}
+    return {
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace, "uid": f"u-{name}", "ownerReferences": references},
+        "spec": {"replicas": replicas},
+    }
 
 
-def save(folder: Path, nodes: Iterable[Any], pods: Iterable[Any], groups: Iterable[Any],
-         workloads: Iterable[Any] = ()) -> Path:
+def save(
+    folder: Path, nodes: Iterable[Any], pods: Iterable[Any], groups: Iterable[Any], workloads: Iterable[Any] = ()
+) -> Path:
     """The folder, with what `outscaler plan --snapshot` reads."""
     folder.mkdir()
     for kind, items in (("nodes", nodes), ("pods", pods), ("workloads", workloads), ("pdbs", ())):
@@ -68,13 +99,21 @@ def shop(folder: Path) -> Path:
             pod("logs-0", "100m", on="a-0", owner="DaemonSet/logs"),
             pod("static", "100m", on="a-0", owner="Node/a-0", annotations={"kubernetes.io/config.mirror": "x"}),
             pod("db-0", "1900m", on="a-1", owner="StatefulSet/db"),
-            pod("web-0", "1500m", owner="ReplicaSet/web-1"), pod("web-1", "1500m", owner="ReplicaSet/web-1"),
-            pod("huge", "40"), pod("small", "150m"),
+            pod("web-0", "1500m", owner="ReplicaSet/web-1"),
+            pod("web-1", "1500m", owner="ReplicaSet/web-1"),
+            pod("huge", "40"),
+            pod("small", "150m"),
             pod("gated", "1", schedulingGates=[{"name": "quota"}]),
             pod("web-0", "10", namespace="other"),
         ],
-        groups=[{"id": "a", "min": 0, "max": 2, "size": 2, "template": node("t", "a")},
-                {"id": "b", "min": 0, "max": 5, "size": 0, "template": node("t", "b")}],
-        workloads=[workload("ReplicaSet", "api-1", 1, "Deployment/api"), workload("ReplicaSet", "web-1", 2),
-                   workload("StatefulSet", "db"), workload("ReplicaSet", "rs", 3)],
+        groups=[
+            {"id": "a", "min": 0, "max": 2, "size": 2, "template": node("t", "a")},
+            {"id": "b", "min": 0, "max": 5, "size": 0, "template": node("t", "b")},
+        ],
+        workloads=[
+            workload("ReplicaSet", "api-1", 1, "Deployment/api"),
+            workload("ReplicaSet", "web-1", 2),
+            workload("StatefulSet", "db"),
+            workload("ReplicaSet", "rs", 3),
+        ],
     )

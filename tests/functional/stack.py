@@ -47,7 +47,8 @@ class Stack:
         self.status: str = made["StackStatus"]
         self.ids: dict[str, str] = {
             one["LogicalResourceId"]: one["PhysicalResourceId"]
-            for one in cloud.describe_stack_resources(StackName=name)["StackResources"] if "PhysicalResourceId" in one
+            for one in cloud.describe_stack_resources(StackName=name)["StackResources"]
+            if "PhysicalResourceId" in one
         }
 
     def environment(self, function: str) -> dict[str, str]:
@@ -71,7 +72,8 @@ class Stack:
     def messages(self, queue: str) -> list[Json]:
         """What is visible in a queue now; it stays there."""
         got = self._aws.client("sqs").receive_message(
-            QueueUrl=self.ids[queue], MaxNumberOfMessages=10, VisibilityTimeout=0)
+            QueueUrl=self.ids[queue], MaxNumberOfMessages=10, VisibilityTimeout=0
+        )
         return [json.loads(one["Body"]) for one in got.get("Messages", [])]
 
     def count(self, queue: str) -> int:

@@ -38,8 +38,17 @@ def verdict(file: str, capsys: Said) -> tuple[int, list[str], list[str]]:
 FILES: list[dict[str, Any]] = [
     {"kubernetes": {"kubeconfigFile": "kubeconfig"}},
     {"providers": {"clusterapi": {"kubeconfigFile": "management", "clusterName": "shop", "namespace": "capi"}}},
-    {"providers": {"alicloud": {"region": "cn-hangzhou", "nodes": ALI["nodes"], "oidcProviderArn": "acs:ram::1:p",
-                                "roleArn": "acs:ram::1:r", "oidcTokenFile": "/proc/self/environ"}}},
+    {
+        "providers": {
+            "alicloud": {
+                "region": "cn-hangzhou",
+                "nodes": ALI["nodes"],
+                "oidcProviderArn": "acs:ram::1:p",
+                "roleArn": "acs:ram::1:r",
+                "oidcTokenFile": "/proc/self/environ",
+            }
+        }
+    },
 ]
 
 
@@ -55,7 +64,9 @@ def test_apply_refuses_local_files_and_validate_warns(tmp_path: Path, capsys: Sa
 
 
 def test_a_foreign_host_is_refused_unless_the_environment_lists_it(
-    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: Said,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = file_of(tmp_path, document(providers={"alicloud": ALI | {"stsEndpoint": "https://sts.example.com:8443"}}))
     for command in (["apply", "--dry-run", file], ["validate", file]):
@@ -67,13 +78,22 @@ def test_a_foreign_host_is_refused_unless_the_environment_lists_it(
     assert verdict(file, capsys)[:2] == (0, [])
 
 
-@pytest.mark.parametrize(("name", "certain"), [
-    ("outscaler/other/kubeconfig", False), ("team/shop/kubeconfig", False), ("outscaler/shop/exoscale", True),
-    ("arn:aws:secretsmanager:eu-central-2:123456789012:secret:outscaler/shop/kubeconfig-Q1w2E3", True),
-    ("outscaler/shop/../other/kubeconfig", True),
-])
+@pytest.mark.parametrize(
+    ("name", "certain"),
+    [
+        ("outscaler/other/kubeconfig", False),
+        ("team/shop/kubeconfig", False),
+        ("outscaler/shop/exoscale", True),
+        ("arn:aws:secretsmanager:eu-central-2:123456789012:secret:outscaler/shop/kubeconfig-Q1w2E3", True),
+        ("outscaler/shop/../other/kubeconfig", True),
+    ],
+)
 def test_validate_refuses_what_no_deployment_permits_and_warns_of_the_rest(
-    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch, name: str, certain: bool,
+    tmp_path: Path,
+    capsys: Said,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    certain: bool,
 ) -> None:
     file = file_of(tmp_path, document(secret=name))
     code, problems, warnings = verdict(file, capsys)
@@ -82,14 +102,16 @@ def test_validate_refuses_what_no_deployment_permits_and_warns_of_the_rest(
     assert certain or any(place in warning and "unless the deployment shares it" in warning for warning in warnings)
     assert main(["apply", "--dry-run", file]) == 2
     assert place in capsys.readouterr().err
-    monkeypatch.setenv("OUTSCALER_SECRET_PREFIX", "outscaler/")     # now the deployment is known
+    monkeypatch.setenv("OUTSCALER_SECRET_PREFIX", "outscaler/")  # now the deployment is known
     assert verdict(file, capsys)[:2] == (2, [place])
     monkeypatch.setenv("OUTSCALER_SHARED_SECRETS", "outscaler/other/kubeconfig,team/shop/kubeconfig")
     assert verdict(file, capsys)[0] == (2 if certain else 0)
 
 
 def test_another_prefix_is_known_from_the_environment(
-    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: Said,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = file_of(tmp_path, document(secret="team/shop/kubeconfig"))
     monkeypatch.setenv("OUTSCALER_SECRET_PREFIX", "team/")
@@ -97,7 +119,9 @@ def test_another_prefix_is_known_from_the_environment(
 
 
 def test_a_variable_that_makes_no_sense_is_one_line(
-    tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: Said,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OUTSCALER_ALLOWED_ENDPOINTS", "https://evil.io/")
     assert main(["apply", "--dry-run", file_of(tmp_path, document())]) == 2

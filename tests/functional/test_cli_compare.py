@@ -30,7 +30,9 @@ def test_both_plans_with_their_options_and_what_differs(folder: Path, capsys: Sa
     answer = compared(folder, capsys, "--compare-option", "maxNodesTotal=3")
     assert [each["options"] for each in answer["plans"]] == [{"maxNodesTotal": 0}, {"maxNodesTotal": 3}]
     assert [[(up["group"], up["to"]) for up in each["plan"]["scaleUps"]] for each in answer["plans"]] == [
-        [("b", 2)], [("b", 1)]]
+        [("b", 2)],
+        [("b", 1)],
+    ]
     difference = answer["difference"]
     assert difference["groups"] == [{"group": "b", "from": 0, "to": [2, 1], "pods": [2, 1], "removals": [0, 0]}]
     assert (difference["nodes"], difference["pods"], difference["left"]) == ([2, 1], [2, 1], [2, 3])
@@ -40,11 +42,22 @@ def test_both_plans_with_their_options_and_what_differs(folder: Path, capsys: Sa
 
 
 def test_several_options_make_one_second_plan_over_the_first_ones(folder: Path, capsys: Said) -> None:
-    answer = compared(folder, capsys, "--option", "maxNodesTotal=3", "--compare-option", "maxNodesTotal=0",
-                      "--compare-option", "scaleDownUtilizationThreshold=0.99", "--compare-option", "maxNodesTotal=4")
+    answer = compared(
+        folder,
+        capsys,
+        "--option",
+        "maxNodesTotal=3",
+        "--compare-option",
+        "maxNodesTotal=0",
+        "--compare-option",
+        "scaleDownUtilizationThreshold=0.99",
+        "--compare-option",
+        "maxNodesTotal=4",
+    )
     assert [each["options"] for each in answer["plans"]] == [
         {"maxNodesTotal": 3, "scaleDownUtilizationThreshold": 0.5},
-        {"maxNodesTotal": 4, "scaleDownUtilizationThreshold": 0.99}]
+        {"maxNodesTotal": 4, "scaleDownUtilizationThreshold": 0.99},
+    ]
     assert answer["difference"]["nodes"] == [1, 2]
 
 
@@ -63,8 +76,9 @@ def test_removals_are_compared(folder: Path, capsys: Said) -> None:
     (folder / "pods.json").write_text(json.dumps(pods))
     answer = compared(folder, capsys, "--assume-unneeded-for", "20m", "--compare-option", "scaleDownEnabled=false")
     assert answer["difference"]["removals"] == [1, 0]
-    assert answer["difference"]["groups"] == [{"group": "a", "from": 2, "to": [2, 2], "pods": [0, 0],
-                                               "removals": [1, 0]}]
+    assert answer["difference"]["groups"] == [
+        {"group": "a", "from": 2, "to": [2, 2], "pods": [0, 0], "removals": [1, 0]}
+    ]
 
 
 def test_the_table_has_both_beside_each_other(folder: Path, capsys: Said) -> None:

@@ -21,12 +21,15 @@ def _file(place: Path, **providers: Any) -> str:
 
 @pytest.mark.parametrize("command", [["validate"], ["apply", "--dry-run"]])
 def test_settings_that_do_not_go_together_are_all_told_at_once(
-        command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = _file(tmp_path, alicloud={"region": "cn-hangzhou", "roleArn": "acs:ram::1:role/scaler"}, clusterapi={})
     assert main([*command, file]) == 2
     said = capsys.readouterr().err.splitlines()
     assert [line.removeprefix(f"{file}: ").partition(":")[0] for line in said] == [
-        "spec.providers.alicloud.credentialsSecret", "spec.nodeGroups"]
+        "spec.providers.alicloud.credentialsSecret",
+        "spec.nodeGroups",
+    ]
     assert all("; " in line for line in said), "each says what would be right"
 
 

@@ -22,6 +22,7 @@ Explain = Callable[..., dict[str, Any]]
 @pytest.fixture
 def explain(tmp_path: Path, capsys: Said) -> Explain:
     """The JSON answer about something of a small shop, or of --snapshot."""
+
     def run(kind: str, name: str, *args: str | Path) -> dict[str, Any]:
         folder = tmp_path / "shop"
         where = [] if "--snapshot" in args else ["--snapshot", folder if folder.exists() else shop(folder)]
@@ -83,10 +84,16 @@ def test_a_running_pod_says_where_and_why_its_node_stays(explain: Explain) -> No
 @pytest.fixture
 def idle(tmp_path: Path) -> Path:
     """Two nodes; one pod that can be moved to n-1, on a node that is hardly used, and one that holds n-1."""
-    return save(tmp_path / "idle", [node("n-0", "n"), node("n-1", "n")],
-                [pod("move", "100m", on="n-0"), pod("logs", "50m", on="n-0", owner="DaemonSet/logs"),
-                 pod("bare", "200m", on="n-1", owner="")],
-                [{"id": "n", "min": 0, "max": 3, "size": 2, "template": node("t", "n")}])
+    return save(
+        tmp_path / "idle",
+        [node("n-0", "n"), node("n-1", "n")],
+        [
+            pod("move", "100m", on="n-0"),
+            pod("logs", "50m", on="n-0", owner="DaemonSet/logs"),
+            pod("bare", "200m", on="n-1", owner=""),
+        ],
+        [{"id": "n", "min": 0, "max": 3, "size": 2, "template": node("t", "n")}],
+    )
 
 
 def test_a_running_pod_whose_node_goes_is_told_where_it_would_go(idle: Path, explain: Explain) -> None:
@@ -128,17 +135,21 @@ def test_a_pod_that_could_not_be_read_is_not_unknown(explain: Explain, tmp_path:
 # -- names ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("asked", "says"), [
-    ("pod web-0", "explain pod: 'web-0' is in 2 namespaces; write one of other/web-0, shop/web-0"),
-    ("pod web", "explain pod: no pod is called 'web'; did you mean other/web-0, shop/web-0, shop/web-1?"),
-    ("pod shop/hgue", "explain pod: no pod is called 'shop/hgue'; did you mean shop/huge?"),
-    ("pod xyzzy-12345", "explain pod: no pod is called 'xyzzy-12345'; there are other/web-0, shop/api-0,"),
-    ("node a-3", "explain node: no node is called 'a-3'; did you mean a-"),
-    ("group bb", "explain group: no node group is called 'bb'; did you mean b?"),
-    ("deployment web", "outscaler explain: argument kind: invalid choice: 'deployment'"),
-])
-def test_a_name_that_is_not_there_is_one_line_with_the_nearest(asked: str, says: str, tmp_path: Path,
-                                                              capsys: Said) -> None:
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("pod web-0", "explain pod: 'web-0' is in 2 namespaces; write one of other/web-0, shop/web-0"),
+        ("pod web", "explain pod: no pod is called 'web'; did you mean other/web-0, shop/web-0, shop/web-1?"),
+        ("pod shop/hgue", "explain pod: no pod is called 'shop/hgue'; did you mean shop/huge?"),
+        ("pod xyzzy-12345", "explain pod: no pod is called 'xyzzy-12345'; there are other/web-0, shop/api-0,"),
+        ("node a-3", "explain node: no node is called 'a-3'; did you mean a-"),
+        ("group bb", "explain group: no node group is called 'bb'; did you mean b?"),
+        ("deployment web", "outscaler explain: argument kind: invalid choice: 'deployment'"),
+    ],
+)
+def test_a_name_that_is_not_there_is_one_line_with_the_nearest(
+    asked: str, says: str, tmp_path: Path, capsys: Said
+) -> None:
     assert main(["explain", *asked.split(), "--snapshot", str(shop(tmp_path / "shop"))]) == 2
     said = capsys.readouterr()
     assert said.out == ""
@@ -185,9 +196,24 @@ def test_a_group_that_is_skipped(explain: Explain) -> None:
 
 def test_a_group_in_back_off_says_until_when_and_after_what(explain: Explain, tmp_path: Path) -> None:
     memory = tmp_path / "memory.json"
-    memory.write_text(json.dumps({"groups": {"b": {"backoff": {
-        "duration": 300.0, "until": 1_795_245_900.0, "last_failed": 1_795_245_600.0, "cls": "OutOfStock",
-        "code": "E1", "message": "none left"}}}}))
+    memory.write_text(
+        json.dumps(
+            {
+                "groups": {
+                    "b": {
+                        "backoff": {
+                            "duration": 300.0,
+                            "until": 1_795_245_900.0,
+                            "last_failed": 1_795_245_600.0,
+                            "cls": "OutOfStock",
+                            "code": "E1",
+                            "message": "none left",
+                        }
+                    }
+                }
+            }
+        )
+    )
     answer = explain("group", "b", "--memory", memory, "--now", "2026-11-21T07:21:00Z")
     assert answer["backoff"]["class"] == "OutOfStock"
     assert answer["skipped"]["code"] == "BackOff"
@@ -217,12 +243,19 @@ def test_a_what_if_is_explained_as_well_and_said(explain: Explain) -> None:
 @needs_shared
 def test_every_pod_of_a_captured_cluster_has_an_answer(explain: Explain) -> None:
     pods = json.loads((BUSY / "pods.json").read_text())["items"]
-    pending = [f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in pods
-               if not each["spec"].get("nodeName") and each["status"]["phase"] == "Pending"]
+    pending = [
+        f"{each['metadata']['namespace']}/{each['metadata']['name']}"
+        for each in pods
+        if not each["spec"].get("nodeName") and each["status"]["phase"] == "Pending"
+    ]
     assert len(pending) > 30
     for name in pending[::5]:
         assert explain("pod", name, "--snapshot", BUSY)["verdict"] in {
-            "newNode", "fitsExisting", "unschedulable", "notLookedAt"}, name
+            "newNode",
+            "fitsExisting",
+            "unschedulable",
+            "notLookedAt",
+        }, name
 
 
 @needs_shared

@@ -25,7 +25,7 @@ from tests.builders import NOW as BUILT
 from tests.builders import ClusterBuilder, cluster
 from tests.functional.saved_cluster import NOW, node, pod, save, workload
 
-AT = 1_795_245_654.0        # NOW
+AT = 1_795_245_654.0  # NOW
 LONG = ("--assume-unneeded-for", "11m")
 Said = pytest.CaptureFixture[str]
 
@@ -38,8 +38,8 @@ class Row(msgspec.Struct, frozen=True):
     nodes: tuple[dict[str, Any], ...] = ()
     pods: tuple[dict[str, Any], ...] = ()
     args: tuple[str, ...] = ()
-    first: dict[str, Any] = {}                  # fields of n-0
-    groups: tuple[dict[str, Any], ...] = ()     # in place of g
+    first: dict[str, Any] = {}  # fields of n-0
+    groups: tuple[dict[str, Any], ...] = ()  # in place of g
     memory: dict[str, Any] = {}
     policy: dict[str, Any] = {}
     budgets: tuple[dict[str, Any], ...] = ()
@@ -48,8 +48,9 @@ class Row(msgspec.Struct, frozen=True):
     verdict: str = "stays"
 
 
-def _node(name: str, group: str = "g", *, ready: bool = True, created: str = "", taints: Any = (),
-          **marks: str) -> dict[str, Any]:
+def _node(
+    name: str, group: str = "g", *, ready: bool = True, created: str = "", taints: Any = (), **marks: str
+) -> dict[str, Any]:
     made = node(name, group)
     made["metadata"] |= {"annotations": marks, **({"creationTimestamp": created} if created else {})}
     made["spec"] |= {"taints": list(taints)} if taints else {}
@@ -62,8 +63,12 @@ def _group(name: str = "g", least: int = 0, size: int = 2, **more: Any) -> dict[
 
 
 def _budget(name: str, allowed: int) -> dict[str, Any]:
-    return {"kind": "PodDisruptionBudget", "metadata": {"name": name, "namespace": "shop"},
-            "spec": {"selector": {"matchLabels": {"app": "api"}}}, "status": {"disruptionsAllowed": allowed}}
+    return {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"selector": {"matchLabels": {"app": "api"}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
 
 
 def _many(group: str, count: int, *, ready: bool = True) -> tuple[dict[str, Any], ...]:
@@ -81,114 +86,296 @@ MOVES = pod("move", "100m", on="n-0")
 BARE = pod("bare", "100m", on="n-0", owner="")
 DISABLED = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
 EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-OPERATION = {"id": "remove-1", "cluster": "x", "provider": "file", "group": "g", "kind": "remove", "plan": "p",
-             "created_at": AT - 60, "deadline": AT + 900, "state": "waiting", "step": "gone",
-             "targets": [{"node": "n-0", "instance": "example://g/n-0"}]}
+OPERATION = {
+    "id": "remove-1",
+    "cluster": "x",
+    "provider": "file",
+    "group": "g",
+    "kind": "remove",
+    "plan": "p",
+    "created_at": AT - 60,
+    "deadline": AT + 900,
+    "state": "waiting",
+    "step": "gone",
+    "targets": [{"node": "n-0", "instance": "example://g/n-0"}],
+}
 LEAVING = {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]}
 BLOCKED = Code.BLOCKED_BY_POD
 
 ROWS = (
-    Row(Code.SCALE_DOWN_DISABLED, ("scale-down is disabled", "set scaleDownEnabled to true"),
-        args=(*LONG, "--option", "scaleDownEnabled=false"), verdict="unneeded"),
-    Row(Code.SCALE_DOWN_DISABLED_ANNOTATION, ("is annotated", "take the annotation cluster-autoscaler.kubernetes.io"),
-        first=DISABLED),
-    Row(Code.SCALE_DOWN_UNREADY_DISABLED, ("node is unready", "set scaleDownUnreadyEnabled to true"),
-        first={"ready": False}, args=("--option", "scaleDownUnreadyEnabled=false")),
+    Row(
+        Code.SCALE_DOWN_DISABLED,
+        ("scale-down is disabled", "set scaleDownEnabled to true"),
+        args=(*LONG, "--option", "scaleDownEnabled=false"),
+        verdict="unneeded",
+    ),
+    Row(
+        Code.SCALE_DOWN_DISABLED_ANNOTATION,
+        ("is annotated", "take the annotation cluster-autoscaler.kubernetes.io"),
+        first=DISABLED,
+    ),
+    Row(
+        Code.SCALE_DOWN_UNREADY_DISABLED,
+        ("node is unready", "set scaleDownUnreadyEnabled to true"),
+        first={"ready": False},
+        args=("--option", "scaleDownUnreadyEnabled=false"),
+    ),
     Row(Code.NOT_AUTOSCALED, ("in no autoscaled group", "nodeGroups of the policy"), groups=(_group("other", size=0),)),
-    Row(Code.NOT_UNNEEDED_LONG_ENOUGH, ("since 2026-11-21T07:10:54Z, needs 12m", "scaleDownUnneededTime"),
-        memory={"nodes": {"n-0": {"unneeded_since": AT - 600, "confirmed_at": AT - 60}}}, verdict="unneeded",
-        args=("--option", "scaleDownUnneededTime=12m"), until="2026-11-21T07:22:54Z"),
-    Row(Code.NOT_UNREADY_LONG_ENOUGH, ("not unready long enough", "scaleDownUnreadyTime"), first={"ready": False},
-        verdict="unneeded", until="2026-11-21T07:40:54Z"),
+    Row(
+        Code.NOT_UNNEEDED_LONG_ENOUGH,
+        ("since 2026-11-21T07:10:54Z, needs 12m", "scaleDownUnneededTime"),
+        memory={"nodes": {"n-0": {"unneeded_since": AT - 600, "confirmed_at": AT - 60}}},
+        verdict="unneeded",
+        args=("--option", "scaleDownUnneededTime=12m"),
+        until="2026-11-21T07:22:54Z",
+    ),
+    Row(
+        Code.NOT_UNREADY_LONG_ENOUGH,
+        ("not unready long enough", "scaleDownUnreadyTime"),
+        first={"ready": False},
+        verdict="unneeded",
+        until="2026-11-21T07:40:54Z",
+    ),
     Row(Code.GROUP_MIN_SIZE, ("size 2, min 2", "lower the group's minimum"), groups=(_group(least=2),)),
-    Row(Code.MINIMAL_RESOURCE_LIMIT, ("minimal resource limit", "coresTotal"), verdict="unneeded",
-        args=(*LONG, "--option", "coresTotal=4:100")),
-    Row(Code.BEING_DELETED, ("operation remove-1 is at step gone, waiting",), first=LEAVING, verdict="leaving",
-        memory={"operations": [OPERATION]}),
+    Row(
+        Code.MINIMAL_RESOURCE_LIMIT,
+        ("minimal resource limit", "coresTotal"),
+        verdict="unneeded",
+        args=(*LONG, "--option", "coresTotal=4:100"),
+    ),
+    Row(
+        Code.BEING_DELETED,
+        ("operation remove-1 is at step gone, waiting",),
+        first=LEAVING,
+        verdict="leaving",
+        memory={"operations": [OPERATION]},
+    ),
     Row(Code.BEING_DELETED, ("currently being deleted", "taken off by the next pass"), first=LEAVING),
     Row(Code.IDENTITY_CONTESTED, ("which machine it is cannot be known", "n-0, n-9"), nodes=(_twin("n-9", "n-0"),)),
-    Row(Code.NOT_UNDERUTILIZED, ("cpu 75%, threshold 50%", "raise scaleDownUtilizationThreshold"),
-        pods=(pod("big", "1500m", on="n-0"),)),
-    Row(Code.RECENTLY_UNREMOVABLE, ("no place to move its pods (shop/move: Insufficient cpu)", "07:25:00Z",
-                                    "make room for the pod"), until="2026-11-21T07:25:00Z", holds="shop/move",
-        memory={"nodes": {"n-0": {"unremovable_until": AT + 246, "why": {
-            "code": "NoPlaceToMovePods", "params": {"pod": "shop/move", "what": "Insufficient cpu"}}}}}),
-    Row(Code.RECENTLY_UNREMOVABLE, ("looked at again after", "unremovableNodeRecheckTimeout"),
-        memory={"nodes": {"n-0": {"unremovable_until": AT + 246}}}, until="2026-11-21T07:25:00Z"),
-    Row(Code.NO_PLACE_TO_MOVE_PODS, ("no place to move its pods (shop/here", "let it ask for less"),
-        pods=(pod("here", "100m", on="n-0", nodeSelector={"kubernetes.io/hostname": "n-0"}),), holds="shop/here"),
-    Row(Code.BLOCKED_BY_ON_COMPLETION_POD, ("waits for a pod to complete (shop/job)", "wait for the pod"), args=LONG,
-        pods=(pod("job", "100m", on="n-0", annotations={EVICT: "on-completion"}),), verdict="unneeded"),
-    Row(Code.IN_COOLDOWN, ("scaleDownDelayAfterAdd, until 2026-11-21T07:29:54Z", "scaleDownDelayAfterAdd says how"),
-        args=LONG, memory={"last_scale_up": AT - 60}, until="2026-11-21T07:29:54Z", verdict="unneeded"),
-    Row(Code.PARALLELISM, ("limit 1", "maxDrainParallelism and maxScaleDownParallelism"), verdict="unneeded",
-        args=(*LONG, "--option", "maxScaleDownParallelism=1"), nodes=(_node("m-0"),), pods=(MOVES,),
-        groups=(_group(size=3),)),
-    Row(Code.ATOMIC_FAILED, ("goes as a whole or not at all (1 of 2", "why the group's other nodes stay"), args=LONG,
-        groups=(_group(zeroOrMax=True),), verdict="unneeded"),
-    Row(Code.GROUP_FROZEN, ("its node group is unhealthy", "mend its unready nodes"), groups=(
-        _group(size=7), _group("h", size=12)), nodes=(*_many("g", 5, ready=False), *_many("h", 12))),
-    Row(Code.DISRUPTION_LIMIT, ("nodes per hour reached (limit 1, more at", "outscaler release edge lifts it"),
-        args=LONG, policy={"maxDisruption": {"nodesPerHour": 1}}, until="2026-11-21T07:50:54Z", verdict="unneeded",
-        memory={"brake": {"taken": [[AT - 1800, 1, 0]]}}),
-    Row(Code.DISRUPTION_BRAKE, ("the brake is on until somebody releases it", "then: outscaler release edge"),
-        args=LONG, policy={"maxDisruption": {"share": 0.3}}, nodes=_many("g", 3), groups=(_group(size=5),),
-        verdict="unneeded"),
-    Row(Code.OUTSIDE_WINDOW, ("forbid removals now (night, until 2026-11-21T22:00:00Z", "spec.maintenanceWindows"),
-        args=LONG, policy={"maintenanceWindows": [{"name": "night", "cron": "0 22 * * *", "duration": "6h"}]},
-        until="2026-11-21T22:00:00Z", verdict="unneeded"),
-    Row(Code.REMOVAL_FAILED, ("removal failed (pod shop/x cannot be evicted; tried again after", "mend what is named"),
-        args=LONG, verdict="unneeded", until="2026-11-21T07:25:54Z", memory={"groups": {"g": {"failed_removals": {
-            "n-0": {"until": AT + 300, "why": "pod shop/x cannot be evicted"}}}}}),
-    Row(Code.GROUP_GROWING, ("being grown just now", "nothing but a moment"), args=LONG, verdict="unneeded",
-        memory={"operations": [{**OPERATION, "id": "grow-1", "kind": "grow", "targets": [], "from_size": 3,
-                                "to_size": 4}]}),
+    Row(
+        Code.NOT_UNDERUTILIZED,
+        ("cpu 75%, threshold 50%", "raise scaleDownUtilizationThreshold"),
+        pods=(pod("big", "1500m", on="n-0"),),
+    ),
+    Row(
+        Code.RECENTLY_UNREMOVABLE,
+        ("no place to move its pods (shop/move: Insufficient cpu)", "07:25:00Z", "make room for the pod"),
+        until="2026-11-21T07:25:00Z",
+        holds="shop/move",
+        memory={
+            "nodes": {
+                "n-0": {
+                    "unremovable_until": AT + 246,
+                    "why": {"code": "NoPlaceToMovePods", "params": {"pod": "shop/move", "what": "Insufficient cpu"}},
+                }
+            }
+        },
+    ),
+    Row(
+        Code.RECENTLY_UNREMOVABLE,
+        ("looked at again after", "unremovableNodeRecheckTimeout"),
+        memory={"nodes": {"n-0": {"unremovable_until": AT + 246}}},
+        until="2026-11-21T07:25:00Z",
+    ),
+    Row(
+        Code.NO_PLACE_TO_MOVE_PODS,
+        ("no place to move its pods (shop/here", "let it ask for less"),
+        pods=(pod("here", "100m", on="n-0", nodeSelector={"kubernetes.io/hostname": "n-0"}),),
+        holds="shop/here",
+    ),
+    Row(
+        Code.BLOCKED_BY_ON_COMPLETION_POD,
+        ("waits for a pod to complete (shop/job)", "wait for the pod"),
+        args=LONG,
+        pods=(pod("job", "100m", on="n-0", annotations={EVICT: "on-completion"}),),
+        verdict="unneeded",
+    ),
+    Row(
+        Code.IN_COOLDOWN,
+        ("scaleDownDelayAfterAdd, until 2026-11-21T07:29:54Z", "scaleDownDelayAfterAdd says how"),
+        args=LONG,
+        memory={"last_scale_up": AT - 60},
+        until="2026-11-21T07:29:54Z",
+        verdict="unneeded",
+    ),
+    Row(
+        Code.PARALLELISM,
+        ("limit 1", "maxDrainParallelism and maxScaleDownParallelism"),
+        verdict="unneeded",
+        args=(*LONG, "--option", "maxScaleDownParallelism=1"),
+        nodes=(_node("m-0"),),
+        pods=(MOVES,),
+        groups=(_group(size=3),),
+    ),
+    Row(
+        Code.ATOMIC_FAILED,
+        ("goes as a whole or not at all (1 of 2", "why the group's other nodes stay"),
+        args=LONG,
+        groups=(_group(zeroOrMax=True),),
+        verdict="unneeded",
+    ),
+    Row(
+        Code.GROUP_FROZEN,
+        ("its node group is unhealthy", "mend its unready nodes"),
+        groups=(_group(size=7), _group("h", size=12)),
+        nodes=(*_many("g", 5, ready=False), *_many("h", 12)),
+    ),
+    Row(
+        Code.DISRUPTION_LIMIT,
+        ("nodes per hour reached (limit 1, more at", "outscaler release edge lifts it"),
+        args=LONG,
+        policy={"maxDisruption": {"nodesPerHour": 1}},
+        until="2026-11-21T07:50:54Z",
+        verdict="unneeded",
+        memory={"brake": {"taken": [[AT - 1800, 1, 0]]}},
+    ),
+    Row(
+        Code.DISRUPTION_BRAKE,
+        ("the brake is on until somebody releases it", "then: outscaler release edge"),
+        args=LONG,
+        policy={"maxDisruption": {"share": 0.3}},
+        nodes=_many("g", 3),
+        groups=(_group(size=5),),
+        verdict="unneeded",
+    ),
+    Row(
+        Code.OUTSIDE_WINDOW,
+        ("forbid removals now (night, until 2026-11-21T22:00:00Z", "spec.maintenanceWindows"),
+        args=LONG,
+        policy={"maintenanceWindows": [{"name": "night", "cron": "0 22 * * *", "duration": "6h"}]},
+        until="2026-11-21T22:00:00Z",
+        verdict="unneeded",
+    ),
+    Row(
+        Code.REMOVAL_FAILED,
+        ("removal failed (pod shop/x cannot be evicted; tried again after", "mend what is named"),
+        args=LONG,
+        verdict="unneeded",
+        until="2026-11-21T07:25:54Z",
+        memory={
+            "groups": {"g": {"failed_removals": {"n-0": {"until": AT + 300, "why": "pod shop/x cannot be evicted"}}}}
+        },
+    ),
+    Row(
+        Code.GROUP_GROWING,
+        ("being grown just now", "nothing but a moment"),
+        args=LONG,
+        verdict="unneeded",
+        memory={
+            "operations": [{**OPERATION, "id": "grow-1", "kind": "grow", "targets": [], "from_size": 3, "to_size": 4}]
+        },
+    ),
     Row(Code.NOT_STARTED, ("has not started yet", "maxNodeStartupTime"), first={"ready": False, "created": NOW}),
-    Row(Code.PROMISED, ("pending pods are expected on it (shop/wants)", "needed for that pod"),
-        pods=(pod("wants", "1500m"),), holds="shop/wants"),
-    Row(Code.RULE_NEEDS_NODE, ("rule busy needs it (without it cpu would be at 75%, above 60%)", "raise the rule's"),
-        args=LONG, verdict="unneeded",
-        policy={"rules": [{"name": "busy", "groups": ["g"], "metric": "cpu", "above": "60%", "add": 1}]}),
-    Row(Code.HEADROOM, ("its free capacity is headroom (spare)", "lower spec.headroom"),
-        policy={"headroom": [{"name": "spare", "groups": ["g"], "pods": 1, "cpu": "1"}]}),
-    Row(Code.CLUSTER_UNHEALTHY, ("6 of 9 nodes are unready", "maxTotalUnreadyPercentage"), args=LONG,
+    Row(
+        Code.PROMISED,
+        ("pending pods are expected on it (shop/wants)", "needed for that pod"),
+        pods=(pod("wants", "1500m"),),
+        holds="shop/wants",
+    ),
+    Row(
+        Code.RULE_NEEDS_NODE,
+        ("rule busy needs it (without it cpu would be at 75%, above 60%)", "raise the rule's"),
+        args=LONG,
+        verdict="unneeded",
+        policy={"rules": [{"name": "busy", "groups": ["g"], "metric": "cpu", "above": "60%", "add": 1}]},
+    ),
+    Row(
+        Code.HEADROOM,
+        ("its free capacity is headroom (spare)", "lower spec.headroom"),
+        policy={"headroom": [{"name": "spare", "groups": ["g"], "pods": 1, "cpu": "1"}]},
+    ),
+    Row(
+        Code.CLUSTER_UNHEALTHY,
+        ("6 of 9 nodes are unready", "maxTotalUnreadyPercentage"),
+        args=LONG,
         nodes=(*_many("g", 3, ready=False), *_many("h", 1), *_many("h", 3, ready=False)),
-        groups=(_group(size=5), _group("h", size=4)), verdict="unneeded"),
-    Row(Code.UNEXPECTED, ("pod shop/odd could not be read", "look at what it names"), pods=(
-        pod("odd", "lots", on="n-0"),), holds="shop/odd"),
-    Row(BLOCKED, ("ControllerNotFound", "its controller does not exist", "delete the pod, or create its controller"),
-        pods=(pod("orphan", "100m", on="n-0", owner="ReplicaSet/gone"),), holds="shop/orphan"),
-    Row(BLOCKED, ("MinReplicasReached", "minReplicaCount 5", "raise its replicas"), pods=(MOVES,), holds="shop/move",
-        args=("--option", "minReplicaCount=5")),
-    Row(BLOCKED, ("NotReplicated", "nothing would recreate it", 'safe-to-evict: "true"'), pods=(BARE,),
-        holds="shop/bare"),
-    Row(BLOCKED, ("LocalStorageRequested", "volume scratch", "safe-to-evict-local-volumes"), holds="shop/disk",
-        pods=(pod("disk", "100m", on="n-0", volumes=[{"name": "scratch", "emptyDir": {}}]),)),
-    Row(BLOCKED, ("NotSafeToEvictAnnotation", "remove the annotation"), holds="shop/held",
-        pods=(pod("held", "100m", on="n-0", annotations={EVICT: "false"}),)),
-    Row(BLOCKED, ("UnmovableKubeSystemPod", "PodDisruptionBudget in kube-system"), holds="kube-system/dns",
+        groups=(_group(size=5), _group("h", size=4)),
+        verdict="unneeded",
+    ),
+    Row(
+        Code.UNEXPECTED,
+        ("pod shop/odd could not be read", "look at what it names"),
+        pods=(pod("odd", "lots", on="n-0"),),
+        holds="shop/odd",
+    ),
+    Row(
+        BLOCKED,
+        ("ControllerNotFound", "its controller does not exist", "delete the pod, or create its controller"),
+        pods=(pod("orphan", "100m", on="n-0", owner="ReplicaSet/gone"),),
+        holds="shop/orphan",
+    ),
+    Row(
+        BLOCKED,
+        ("MinReplicasReached", "minReplicaCount 5", "raise its replicas"),
+        pods=(MOVES,),
+        holds="shop/move",
+        args=("--option", "minReplicaCount=5"),
+    ),
+    Row(
+        BLOCKED,
+        ("NotReplicated", "nothing would recreate it", 'safe-to-evict: "true"'),
+        pods=(BARE,),
+        holds="shop/bare",
+    ),
+    Row(
+        BLOCKED,
+        ("LocalStorageRequested", "volume scratch", "safe-to-evict-local-volumes"),
+        holds="shop/disk",
+        pods=(pod("disk", "100m", on="n-0", volumes=[{"name": "scratch", "emptyDir": {}}]),),
+    ),
+    Row(
+        BLOCKED,
+        ("NotSafeToEvictAnnotation", "remove the annotation"),
+        holds="shop/held",
+        pods=(pod("held", "100m", on="n-0", annotations={EVICT: "false"}),),
+    ),
+    Row(
+        BLOCKED,
+        ("UnmovableKubeSystemPod", "PodDisruptionBudget in kube-system"),
+        holds="kube-system/dns",
         pods=(pod("dns", "100m", on="n-0", namespace="kube-system", owner="ReplicaSet/dns"),),
-        args=("--option", "blockingSystemPodDistruptionTimeout=48h")),
-    Row(BLOCKED, ("NotEnoughPdb", "api-budget", "let the budget allow a disruption"), holds="shop/api",
-        pods=(pod("api", "100m", on="n-0", labels={"app": "api"}),), budgets=(_budget("api-budget", 0),)),
+        args=("--option", "blockingSystemPodDistruptionTimeout=48h"),
+    ),
+    Row(
+        BLOCKED,
+        ("NotEnoughPdb", "api-budget", "let the budget allow a disruption"),
+        holds="shop/api",
+        pods=(pod("api", "100m", on="n-0", labels={"app": "api"}),),
+        budgets=(_budget("api-budget", 0),),
+    ),
 )
 
 
 def _saved(row: Row, folder: Path) -> list[str]:
     """The arguments that ask about n-0."""
-    made = save(folder / "edge", [_node("n-0", **row.first), _node("n-1"), *row.nodes],
-                [pod("big-1", "1500m", on="n-1"), *row.pods], row.groups or (_group(),),
-                [workload("ReplicaSet", "rs", 3), workload("ReplicaSet", "dns", 2, namespace="kube-system")])
+    made = save(
+        folder / "edge",
+        [_node("n-0", **row.first), _node("n-1"), *row.nodes],
+        [pod("big-1", "1500m", on="n-1"), *row.pods],
+        row.groups or (_group(),),
+        [workload("ReplicaSet", "rs", 3), workload("ReplicaSet", "dns", 2, namespace="kube-system")],
+    )
     (made / "pdbs.json").write_text(json.dumps({"kind": "List", "items": list(row.budgets)}))
     args = ["explain", "node", "n-0", "--snapshot", str(made), "--now", NOW, *row.args]
     if row.memory:
         (folder / "memory.json").write_text(json.dumps(row.memory))
         args += ["--memory", str(folder / "memory.json")]
     if row.policy:
-        (folder / "policy.json").write_text(json.dumps({
-            "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": "edge"},
-            "spec": {"mode": "active", "providers": {"clusterapi": {}},
-                     "kubernetes": {"kubeconfigSecret": "outscaler/edge/kubeconfig"}, **row.policy}}))
+        (folder / "policy.json").write_text(
+            json.dumps(
+                {
+                    "apiVersion": "outscaler.dev/v1",
+                    "kind": "Cluster",
+                    "metadata": {"name": "edge"},
+                    "spec": {
+                        "mode": "active",
+                        "providers": {"clusterapi": {}},
+                        "kubernetes": {"kubeconfigSecret": "outscaler/edge/kubeconfig"},
+                        **row.policy,
+                    },
+                }
+            )
+        )
         args += ["--policy", str(folder / "policy.json")]
     return args
 
@@ -220,7 +407,7 @@ def _built(build: ClusterBuilder, **how: Any) -> dict[str, Any]:
 
 
 def test_CA_6423_a_node_that_there_was_no_time_for_says_so() -> None:
-    ticks = itertools.count(step=20.0)      # every look at the clock costs more than a pass may take
+    ticks = itertools.count(step=20.0)  # every look at the clock costs more than a pass may take
     build = cluster().node("n-0", group="g").node("n-1", group="g").running("n-0", 1, "100m").group("g")
     build.controllers = []
     answer = _built(build, clock=lambda: next(ticks))
@@ -229,8 +416,12 @@ def test_CA_6423_a_node_that_there_was_no_time_for_says_so() -> None:
 
 
 def test_a_node_that_its_groups_cooldown_protects_says_until_when() -> None:
-    build = cluster().node("n-0", group="g", created=BUILT - 60).node("n-1", group="g").group(
-        "g", options=GroupOptions(scale_down_cooldown=300.0))
+    build = (
+        cluster()
+        .node("n-0", group="g", created=BUILT - 60)
+        .node("n-1", group="g")
+        .group("g", options=GroupOptions(scale_down_cooldown=300.0))
+    )
     answer = _built(build, assume_unneeded_for=700.0)
     assert answer["reason"]["code"] == Code.NODE_COOLDOWN.value
     assert answer["until"] == "2027-01-15T08:04:00Z"
@@ -265,8 +456,15 @@ def test_a_removal_under_way_is_shown_with_its_operation(tmp_path: Path, capsys:
     assert main([*args, "-o", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["operation"] == {
-        "id": "remove-1", "kind": "remove", "state": "waiting", "step": "gone", "attempt": 0, "plan": "p",
-        "createdAt": "2026-11-21T07:19:54Z", "deadline": "2026-11-21T07:35:54Z"}
+        "id": "remove-1",
+        "kind": "remove",
+        "state": "waiting",
+        "step": "gone",
+        "attempt": 0,
+        "plan": "p",
+        "createdAt": "2026-11-21T07:19:54Z",
+        "deadline": "2026-11-21T07:35:54Z",
+    }
     assert main(args) == 0
     shown = capsys.readouterr().out
     assert "remove-1, since 2026-11-21T07:19:54Z" in shown

@@ -107,7 +107,11 @@ def refusal(command: list[str], capsys: Said) -> str:
 @pytest.mark.parametrize("command", COMMANDS, ids=[each.__name__ for each in COMMANDS])
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_file_is_refused_in_one_line(
-    command: Command, text: str, cluster: Path, tmp_path: Path, capsys: Said,
+    command: Command,
+    text: str,
+    cluster: Path,
+    tmp_path: Path,
+    capsys: Said,
 ) -> None:
     file = tmp_path / "hostile.yaml"
     file.write_text(text, "utf-8")
@@ -120,7 +124,7 @@ def test_a_hostile_file_is_refused_in_one_line(
 def test_a_disk_image_is_not_read_into_memory(command: Command, cluster: Path, tmp_path: Path, capsys: Said) -> None:
     file = tmp_path / "disk.yaml"
     with file.open("wb") as made:
-        made.truncate(2**40)        # sparse: no byte of it is stored
+        made.truncate(2**40)  # sparse: no byte of it is stored
     assert "too large" in refusal(command(file, cluster), capsys).lower()
 
 
@@ -138,9 +142,13 @@ def test_a_saved_cluster_that_unpacks_without_end_is_refused(cluster: Path, tmp_
 
 def test_aliases_as_people_use_them_are_read(cluster: Path, tmp_path: Path, capsys: Said) -> None:
     file = tmp_path / "pods.yaml"
-    file.write_text("".join(
-        f"kind: Pod\nmetadata: {{name: p{at}, namespace: shop, labels: &labels {{app: web}}, annotations: *labels}}\n"
-        "spec: {containers: [{name: c, resources: {requests: {cpu: 100m}}}]}\n---\n" for at in range(500)))
+    file.write_text(
+        "".join(
+            f"kind: Pod\nmetadata: {{name: p{at}, namespace: shop, labels: &labels {{app: web}}, annotations: *labels}}\n"
+            "spec: {containers: [{name: c, resources: {requests: {cpu: 100m}}}]}\n---\n"
+            for at in range(500)
+        )
+    )
     assert main(add_pods(file, cluster)) == 0
     assert capsys.readouterr().out.count("pending as well: shop/p") == 500
 

@@ -23,7 +23,11 @@ Said = pytest.CaptureFixture[str]
 def outscaler(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     """A real process with a bare environment."""
     return subprocess.run(
-        [sys.executable, "-m", "chalicelib", *arguments], cwd=ROOT, input=stdin, capture_output=True, text=True,
+        [sys.executable, "-m", "chalicelib", *arguments],
+        cwd=ROOT,
+        input=stdin,
+        capture_output=True,
+        text=True,
         check=False,
         env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1", **environment},
         timeout=60,
@@ -62,24 +66,27 @@ def test_version(capsys: Said) -> None:
     assert capsys.readouterr().out == f"outscaler {chalicelib.__version__}\n"
 
 
-@pytest.mark.parametrize(("line", "says"), [
-    ("", "outscaler: no command is given; write one of plan, explain,"),
-    ("valdate x", "outscaler: 'valdate' is no command; did you mean validate?"),
-    ("wibble", "outscaler: 'wibble' is no command; write one of plan,"),
-    ("-x", "outscaler: '-x' is no command"),
-    ("validate", "outscaler validate: the following arguments are required: FILE; see outscaler validate --help"),
-    ("validate -o xml a", "outscaler validate: argument -o/--output: invalid choice: 'xml'"),
-    ("validate --strct a", "outscaler validate: unrecognized arguments: --strct"),
-    ("validate --stric a", "outscaler validate: unrecognized arguments: --stric"),        # no guessing from beginnings
-    ("get policy", "outscaler get policy: needs a cluster's name; outscaler get clusters lists them"),
-    ("get clusters a", "outscaler get clusters: takes no name, but 'a' is given; write outscaler get policy a"),
-    ("get pods a", "outscaler get: argument what: invalid choice: 'pods'"),
-    ("history a --limit 0", "outscaler history: argument --limit: '0' is not a number from 1 to 1000"),
-    ("validate /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),
-    ("apply /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),
-    ("validate /", "/: Is a directory"),
-    ("apply /", "/: Is a directory"),
-])
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("", "outscaler: no command is given; write one of plan, explain,"),
+        ("valdate x", "outscaler: 'valdate' is no command; did you mean validate?"),
+        ("wibble", "outscaler: 'wibble' is no command; write one of plan,"),
+        ("-x", "outscaler: '-x' is no command"),
+        ("validate", "outscaler validate: the following arguments are required: FILE; see outscaler validate --help"),
+        ("validate -o xml a", "outscaler validate: argument -o/--output: invalid choice: 'xml'"),
+        ("validate --strct a", "outscaler validate: unrecognized arguments: --strct"),
+        ("validate --stric a", "outscaler validate: unrecognized arguments: --stric"),  # no guessing from beginnings
+        ("get policy", "outscaler get policy: needs a cluster's name; outscaler get clusters lists them"),
+        ("get clusters a", "outscaler get clusters: takes no name, but 'a' is given; write outscaler get policy a"),
+        ("get pods a", "outscaler get: argument what: invalid choice: 'pods'"),
+        ("history a --limit 0", "outscaler history: argument --limit: '0' is not a number from 1 to 1000"),
+        ("validate /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),
+        ("apply /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),
+        ("validate /", "/: Is a directory"),
+        ("apply /", "/: Is a directory"),
+    ],
+)
 def test_a_wrong_command_line_is_one_line_and_exit_2(line: str, says: str, capsys: Said) -> None:
     assert main(line.split()) == 2
     said = capsys.readouterr()
@@ -94,8 +101,10 @@ def test_a_right_document(good: str, capsys: Said) -> None:
     assert main(["validate", good]) == 0
     said = capsys.readouterr()
     assert said.err == ""
-    assert [line.split() for line in said.out.splitlines()] == [["FILE", "CLUSTER", "RESULT"],
-                                                                [good, "prod-geneva", "right"]]
+    assert [line.split() for line in said.out.splitlines()] == [
+        ["FILE", "CLUSTER", "RESULT"],
+        [good, "prod-geneva", "right"],
+    ]
 
 
 def test_all_mistakes_of_all_files_are_told(tmp_path: Path, good: str, capsys: Said) -> None:
@@ -108,8 +117,11 @@ def test_all_mistakes_of_all_files_are_told(tmp_path: Path, good: str, capsys: S
         f"{bad}:5: spec.mode: 'on' is unknown; write off, shadow or active",
     ]
     assert said.err.splitlines()[2].startswith(f"{worse}:1: not YAML")
-    assert [line.split()[-2:] for line in said.out.splitlines()[1:]] == [["2", "mistakes"], ["prod-geneva", "right"],
-                                                                         ["1", "mistake"]]
+    assert [line.split()[-2:] for line in said.out.splitlines()[1:]] == [
+        ["2", "mistakes"],
+        ["prod-geneva", "right"],
+        ["1", "mistake"],
+    ]
 
 
 def test_warnings_are_told_and_count_only_when_strict(tmp_path: Path, capsys: Said) -> None:
@@ -132,11 +144,17 @@ def test_json_and_yaml_say_the_same(tmp_path: Path, capsys: Said) -> None:
     as_json = json.loads(capsys.readouterr().out)
     assert main(["validate", "-o", "yaml", file]) == 2
     assert yaml.safe_load(capsys.readouterr().out) == as_json
-    assert as_json == [{
-        "file": file, "name": "", "valid": False, "warnings": [],
-        "problems": [{"place": f"{file}:5: spec.mode", "problem": "'on' is unknown",
-                      "remedy": "write off, shadow or active"}],
-    }]
+    assert as_json == [
+        {
+            "file": file,
+            "name": "",
+            "valid": False,
+            "warnings": [],
+            "problems": [
+                {"place": f"{file}:5: spec.mode", "problem": "'on' is unknown", "remedy": "write off, shadow or active"}
+            ],
+        }
+    ]
 
 
 def test_one_cluster_in_two_files_is_a_mistake(tmp_path: Path, good: str, capsys: Said) -> None:
@@ -146,12 +164,15 @@ def test_one_cluster_in_two_files_is_a_mistake(tmp_path: Path, good: str, capsys
     assert told == f"{twin}: metadata.name: prod-geneva is already in {good}; one document per cluster\n"
 
 
-@pytest.mark.parametrize(("data", "says"), [
-    (b"metadata:\n  name: \xff\n", ":2: is not UTF-8 text; save the file as UTF-8"),
-    (b"a" * 300_000, ": is too large for a policy; keep it under 262144 bytes"),
-    (b"", ": the document is empty; start with apiVersion"),
-    (GOOD.encode("utf-16"), " is not UTF-8 text"),
-])
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"metadata:\n  name: \xff\n", ":2: is not UTF-8 text; save the file as UTF-8"),
+        (b"a" * 300_000, ": is too large for a policy; keep it under 262144 bytes"),
+        (b"", ": the document is empty; start with apiVersion"),
+        (GOOD.encode("utf-16"), " is not UTF-8 text"),
+    ],
+)
 def test_a_file_that_is_no_text(data: bytes, says: str, tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "odd.yaml").write_bytes(data)
     assert main(["validate", str(tmp_path / "odd.yaml")]) == 2
@@ -178,15 +199,19 @@ def test_validate_loads_nothing_heavy() -> None:
         "heavy = {'numpy', 'boto3', 'botocore', 'pynamodb', 'requests', 'urllib3', 'rich'}; "
         "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, input=GOOD, capture_output=True, text=True,
-                          check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, input=GOOD, capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_reader_that_goes_away_is_no_failure_to_talk_about(good: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "chalicelib", "validate", "-o", "json", *[good] * 3000], cwd=ROOT,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, "-m", "chalicelib", "validate", "-o", "json", *[good] * 3000],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -203,15 +228,27 @@ def test_without_a_table_it_says_which_one_is_missing() -> None:
     assert done.stderr.startswith("--table: is not given, and OUTSCALER_TABLE is not set")
 
 
-@pytest.mark.parametrize(("environment", "says"), [
-    ({}, "AWS region: You must specify a region; set AWS_DEFAULT_REGION"),
-    ({"AWS_DEFAULT_REGION": "eu-central-2", "AWS_EC2_METADATA_DISABLED": "true"},
-     "AWS credentials: Unable to locate credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
-    ({"AWS_PROFILE": "nobodys"}, "AWS_PROFILE: The config profile (nobodys) could not be found; name a profile"),
-    ({"AWS_DEFAULT_REGION": "eu-central-2", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
-      "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
-     'AWS endpoint: Could not connect to the endpoint URL: "http://127.0.0.1:9/"; check AWS_DEFAULT_REGION'),
-], ids=["no-region", "no-credentials", "no-profile", "unreachable"])
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({}, "AWS region: You must specify a region; set AWS_DEFAULT_REGION"),
+        (
+            {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_EC2_METADATA_DISABLED": "true"},
+            "AWS credentials: Unable to locate credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        ),
+        ({"AWS_PROFILE": "nobodys"}, "AWS_PROFILE: The config profile (nobodys) could not be found; name a profile"),
+        (
+            {
+                "AWS_DEFAULT_REGION": "eu-central-2",
+                "AWS_ACCESS_KEY_ID": "a",
+                "AWS_SECRET_ACCESS_KEY": "b",
+                "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+            },
+            'AWS endpoint: Could not connect to the endpoint URL: "http://127.0.0.1:9/"; check AWS_DEFAULT_REGION',
+        ),
+    ],
+    ids=["no-region", "no-credentials", "no-profile", "unreachable"],
+)
 def test_aws_that_cannot_be_used_is_one_line_with_its_place_and_remedy(environment: dict[str, str], says: str) -> None:
     done = outscaler("get", "--table", "t", **environment)
     assert done.returncode == 2, done.stderr
@@ -224,7 +261,12 @@ def test_a_bug_is_one_line_unless_the_traceback_is_asked_for() -> None:
     code = "import sys; from chalicelib.cli import main; sys.exit(main.main(['validate', 5]))"
     for environment, lines in (({}, 1), ({"OUTSCALER_TRACEBACK": "1"}, 3)):
         done = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
             env={"PATH": os.environ["PATH"], **environment},
         )
         assert done.returncode == 70

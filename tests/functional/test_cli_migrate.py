@@ -29,8 +29,12 @@ VERSIONS = (f"# one\n{GOOD}", f"# two\n{GOOD}", GOOD)
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """Two tables, and a cluster with three versions in the old place."""
-    for name, value in {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_ACCESS_KEY_ID": "testing",
-                        "AWS_SECRET_ACCESS_KEY": "testing", "OUTSCALER_TABLE": TABLE}.items():
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-central-2",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "OUTSCALER_TABLE": TABLE,
+    }.items():
         monkeypatch.setenv(name, value)
     with mock_aws():
         create_table(boto3.client("dynamodb"), TABLE)
@@ -47,8 +51,11 @@ def _answer(capsys: Said, *arguments: str) -> Any:
 
 def _is_moved(store: Store) -> bool:
     current = store.policies.current(NAME)
-    return (current is not None and (current.version, current.text, current.stored_at) == (3, GOOD, 1_790_000_000.0)
-            and [one.text for one in store.policies.history(NAME)] == list(reversed(VERSIONS)))
+    return (
+        current is not None
+        and (current.version, current.text, current.stored_at) == (3, GOOD, 1_790_000_000.0)
+        and [one.text for one in store.policies.history(NAME)] == list(reversed(VERSIONS))
+    )
 
 
 def _old_rows(store: Store) -> int:
@@ -57,8 +64,15 @@ def _old_rows(store: Store) -> int:
 
 def test_every_version_is_copied_as_it_is_and_nothing_is_deleted(store: Store, capsys: Said) -> None:
     [row] = _answer(capsys)
-    assert row == {"name": NAME, "version": 3, "digest": digest(GOOD), "result": "copied", "copied": 3, "deleted": 0,
-                   "conflict": False}
+    assert row == {
+        "name": NAME,
+        "version": 3,
+        "digest": digest(GOOD),
+        "result": "copied",
+        "copied": 3,
+        "deleted": 0,
+        "conflict": False,
+    }
     assert _is_moved(store)
     assert store.policies.webhooks()[NAME] == StoredWebhook(3, _secret())
     assert _old_rows(store) == 4
@@ -85,11 +99,13 @@ def test_a_second_run_changes_nothing(store: Store, capsys: Said) -> None:
     assert _is_moved(store)
 
 
-@pytest.mark.parametrize(("method", "which"), [("put_item", 0), ("put_item", 1), ("put_item", 2),
-                                               ("transact_write_items", 0)])
+@pytest.mark.parametrize(
+    ("method", "which"), [("put_item", 0), ("put_item", 1), ("put_item", 2), ("transact_write_items", 0)]
+)
 @pytest.mark.parametrize("written", [True, False])
 def test_a_run_that_was_stopped_anywhere_is_completed_by_the_next(
-        store: Store, method: str, which: int, written: bool, capsys: Said) -> None:
+    store: Store, method: str, which: int, written: bool, capsys: Said
+) -> None:
     faults = Faults()
     stopped = Store(TABLE, clock=lambda: 0.0, client=store.table.client, wrap=faults.wrap)
     faults.instead(method, *[None] * which, *([] if written else [lost_answer()]))
@@ -165,7 +181,8 @@ def test_get_clusters_warns_of_policies_that_are_not_used(store: Store, capsys: 
 
 
 def test_the_policy_table_may_have_a_name_of_its_own(
-        store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
     create_table(boto3.client("dynamodb"), "elsewhere")
     assert main(["migrate", "--table", TABLE, "--policy-table", "elsewhere"]) == 0
     assert store.policies.current(NAME) is None

@@ -22,6 +22,7 @@ _TAINTED = "node(s) had untolerated taint(s)"
 @pytest.fixture
 def plan(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
     """Runs the command and reads its JSON."""
+
     def run(*args: str | Path) -> dict[str, Any]:
         assert main(["plan", *map(str, args), "-o", "json"]) == 0
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -48,8 +49,9 @@ def _refused_by_the_real_scheduler() -> dict[str, str]:
 @needs_shared
 def test_shop_busy_every_refused_pod_has_an_answer(plan: Callable[..., dict[str, Any]]) -> None:
     answer = plan("--snapshot", BUSY, "--now", (BUSY / "captured-at").read_text().strip())
-    told = [pod for part in ("scaleUps", "unschedulable", "notLookedAt") for entry in answer[part]
-            for pod in entry["pods"]] + answer["fitsExisting"]
+    told = [
+        pod for part in ("scaleUps", "unschedulable", "notLookedAt") for entry in answer[part] for pod in entry["pods"]
+    ] + answer["fitsExisting"]
     assert len(told) == len(set(told)), "nobody is told twice"
     refused = _refused_by_the_real_scheduler()
     assert len(refused) == 34
@@ -82,7 +84,8 @@ def test_shop_busy_every_placed_pod_is_promised_one_place(plan: Callable[..., di
     grown = {entry["group"]: entry["to"] - entry["from"] for entry in answer["scaleUps"]}
     promised = {(promise["group"], promise["number"]) for promise in answer["promises"] if "group" in promise}
     assert promised == {(group, number + 1) for group, nodes in grown.items() for number in range(nodes)}, (
-        "no new node is left empty")
+        "no new node is left empty"
+    )
 
 
 @needs_shared
@@ -90,8 +93,14 @@ def test_shop_busy_why_not_per_group_in_the_schedulers_words(plan: Callable[...,
     answer = plan("--snapshot", BUSY)
     why = {_workload(entry["pods"][0]): entry["reasons"] for entry in answer["unschedulable"]}
     general = ["Insufficient cpu", "Insufficient memory"]
-    assert why["ml/huge"] == {"arm": ["Insufficient cpu"], "batch": [_TAINTED], "gpu": [_TAINTED],
-                              "general-a": general, "general-b": general, "general-c": general}
+    assert why["ml/huge"] == {
+        "arm": ["Insufficient cpu"],
+        "batch": [_TAINTED],
+        "gpu": [_TAINTED],
+        "general-a": general,
+        "general-b": general,
+        "general-c": general,
+    }
 
 
 @needs_shared
@@ -103,21 +112,29 @@ def test_shop_busy_agrees_with_the_real_schedulers_refusals_on_existing_nodes(pl
 def test_shop_quiet_removable_nodes_and_what_holds_the_others(plan: Callable[..., dict[str, Any]]) -> None:
     answer = plan("--snapshot", QUIET, "--assume-unneeded-for", "11m")
     assert [(s["node"], s["group"], s["kind"]) for s in answer["scaleDowns"]] == [
-        ("batch-0", "batch", "empty"), ("general-a-2", "general-a", "drain")]
+        ("batch-0", "batch", "empty"),
+        ("general-a-2", "general-a", "drain"),
+    ]
     assert answer["unneeded"] == ["batch-0", "general-a-2", "general-b-2"]
     held = {v["node"]: (v["code"], _workload(v.get("pod", ""))) for v in answer["unremovable"]}
     assert held == {
         "batch-1": ("NoPlaceToMovePods", "jobs/crunch"),
-        "general-a-0": ("BlockedByPod", "data/cache"), "general-a-1": ("BlockedByPod", "shop/gateway"),
-        "general-b-0": ("BlockedByPod", "shop/uploads"), "general-b-1": ("BlockedByPod", "data/cache"),
-        "general-b-2": ("ParallelismReached", ""), "general-c-0": ("BlockedByPod", "data/cache"),
-        "general-c-1": ("NotUnderutilized", ""), "general-c-2": ("BlockedByPod", "data/cache")}
+        "general-a-0": ("BlockedByPod", "data/cache"),
+        "general-a-1": ("BlockedByPod", "shop/gateway"),
+        "general-b-0": ("BlockedByPod", "shop/uploads"),
+        "general-b-1": ("BlockedByPod", "data/cache"),
+        "general-b-2": ("ParallelismReached", ""),
+        "general-c-0": ("BlockedByPod", "data/cache"),
+        "general-c-1": ("NotUnderutilized", ""),
+        "general-c-2": ("BlockedByPod", "data/cache"),
+    }
     assert len(answer["scaleDowns"]) + len(held) == 11, "every node has an answer"
 
 
 @needs_shared
 def test_without_the_time_nothing_goes_and_memory_can_be_carried_over(
-        plan: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    plan: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
     kept = tmp_path / "memory.json"
     first = plan("--snapshot", QUIET, "--save-memory", kept)
     assert first["scaleDowns"] == []
@@ -128,8 +145,16 @@ def test_without_the_time_nothing_goes_and_memory_can_be_carried_over(
 
 @needs_shared
 def test_options_change_the_plan(plan: Callable[..., dict[str, Any]]) -> None:
-    more = plan("--snapshot", QUIET, "--assume-unneeded-for", "11m", "--option", "maxDrainParallelism=5",
-                "--option", "scaleDownUtilizationThreshold=0.8")
+    more = plan(
+        "--snapshot",
+        QUIET,
+        "--assume-unneeded-for",
+        "11m",
+        "--option",
+        "maxDrainParallelism=5",
+        "--option",
+        "scaleDownUtilizationThreshold=0.8",
+    )
     assert "general-b-2" in [s["node"] for s in more["scaleDowns"]]
 
 
@@ -142,6 +167,7 @@ def test_the_order_of_the_input_does_not_matter(plan: Callable[..., dict[str, An
             with gzip.open(tmp_path / f"{path.name}.gz", "wt") as out:
                 json.dump(document, out)
     shutil.copy(BUSY / "manifest.json", tmp_path)
+
     def bare(answer: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in answer.items() if k not in {"timings", "cluster", "plan"}}
 
@@ -158,15 +184,18 @@ def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Insufficient cpu (needs 40, template offers 3750m)" in out
 
 
-@pytest.mark.parametrize(("args", "words"), [
-    pytest.param(["plan"], "--snapshot", id="no-source"),
-    pytest.param(["plan", "--snapshot", "/no/such/place"], "/no/such/place", id="no-folder"),
-    pytest.param(["plan", "--snapshot", ".", "--now", "noon"], "--now", id="no-time"),
-    pytest.param(["plan", "--snapshot", ".", "--option", "maxNodesTotal"], "NAME=VALUE", id="option-without-value"),
-    pytest.param(["plan", "--snapshot", ".", "--option", "maxNodesTotl=3"], "maxNodesTotal", id="unknown-option"),
-    pytest.param(["plan", "--snapshot", ".", "--assume-unneeded-for", "11"], "duration", id="no-duration"),
-    pytest.param(["plan", "--snapshot", ".", "--memory", "/no/such/file"], "/no/such/file", id="no-memory"),
-])
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        pytest.param(["plan"], "--snapshot", id="no-source"),
+        pytest.param(["plan", "--snapshot", "/no/such/place"], "/no/such/place", id="no-folder"),
+        pytest.param(["plan", "--snapshot", ".", "--now", "noon"], "--now", id="no-time"),
+        pytest.param(["plan", "--snapshot", ".", "--option", "maxNodesTotal"], "NAME=VALUE", id="option-without-value"),
+        pytest.param(["plan", "--snapshot", ".", "--option", "maxNodesTotl=3"], "maxNodesTotal", id="unknown-option"),
+        pytest.param(["plan", "--snapshot", ".", "--assume-unneeded-for", "11"], "duration", id="no-duration"),
+        pytest.param(["plan", "--snapshot", ".", "--memory", "/no/such/file"], "/no/such/file", id="no-memory"),
+    ],
+)
 def test_bad_input_is_one_line_and_exit_2(args: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(args) == 2
     captured = capsys.readouterr()
@@ -178,7 +207,8 @@ def test_bad_input_is_one_line_and_exit_2(args: list[str], words: str, capsys: p
 @needs_shared
 @pytest.mark.parametrize("cut", [1, 1000, 900_000])
 def test_a_truncated_file_is_an_error_not_half_a_plan(
-        cut: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cut: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for path in BUSY.iterdir():
         shutil.copy(path, tmp_path)
     (tmp_path / "pods.json").write_bytes((BUSY / "pods.json").read_bytes()[:cut])

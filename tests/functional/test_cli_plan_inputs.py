@@ -27,9 +27,16 @@ NOW = "2026-11-21T07:20:54Z"
 
 def _node(name: str) -> dict[str, Any]:
     offers = {"cpu": "2", "memory": "4Gi", "pods": "110"}
-    return {"kind": "Node", "metadata": {"name": name}, "spec": {"providerID": f"example://a/{name}"},
-            "status": {"allocatable": offers, "capacity": offers,
-                       "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": NOW}]}}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": {"providerID": f"example://a/{name}"},
+        "status": {
+            "allocatable": offers,
+            "capacity": offers,
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": NOW}],
+        },
+    }
 
 
 @pytest.fixture
@@ -39,8 +46,10 @@ def saved(tmp_path: Path) -> Path:
     folder.mkdir()
     for kind, items in (("nodes", [_node("a-0")]), ("pods", []), ("workloads", []), ("pdbs", [])):
         (folder / f"{kind}.json").write_text(json.dumps({"kind": "List", "items": items}))
-    groups = [{"id": "a", "min": 0, "max": 3, "size": 1, "template": _node("t")},
-              {"id": "b", "min": 0, "max": 5, "size": 0, "template": _node("t")}]
+    groups = [
+        {"id": "a", "min": 0, "max": 3, "size": 1, "template": _node("t")},
+        {"id": "b", "min": 0, "max": 5, "size": 0, "template": _node("t")},
+    ]
     (folder / "manifest.json").write_text(json.dumps({"nodeGroups": groups}))
     (tmp_path / "none.json").write_text('{"nodeGroups": []}')
     (folder / "captured-at").write_text(NOW + "\n")
@@ -72,7 +81,8 @@ def policy(folder: Path, *groups: str, mode: str = "active") -> Path:
 
 
 def test_bounds_of_the_policy_are_the_groups_whatever_provider_it_names(
-        saved: Path, tmp_path: Path, capsys: Said) -> None:
+    saved: Path, tmp_path: Path, capsys: Said
+) -> None:
     file = policy(tmp_path, "{provider: clusterapi, id: a, min: 1, max: 9}", "{provider: clusterapi, id: b, max: 4}")
     code, out, _ = run(capsys, "--snapshot", saved, "--policy", file, "--assume-unneeded-for", "11m")
     answer = json.loads(out)
@@ -88,8 +98,9 @@ def test_a_group_that_the_snapshot_does_not_have_is_told(saved: Path, tmp_path: 
     code, _, told = run(capsys, "--snapshot", saved, "--policy", file)
     assert code == 0
     (line,) = told
-    assert line == ("warning: policy.yaml: spec.nodeGroups: MachineDeployment/d/x is no group of this snapshot; "
-                    "its groups are a, b")
+    assert line == (
+        "warning: policy.yaml: spec.nodeGroups: MachineDeployment/d/x is no group of this snapshot; its groups are a, b"
+    )
 
 
 def test_bounds_that_contradict_the_snapshots_are_refused(saved: Path, tmp_path: Path, capsys: Said) -> None:
@@ -127,12 +138,24 @@ def test_an_empty_memory_is_a_memory_too(saved: Path, tmp_path: Path, capsys: Sa
     assert run(capsys, "--snapshot", saved, "--memory", tmp_path / "m")[0] == 0
 
 
-@pytest.mark.parametrize("text", [
-    "{}", "[]", "null", "{", '{"kind": "List", "items": []}', '{"kind": "outscaler/memory"}', '{"nodeGroups": []}',
-    '{"nodes": {}, "apiVersion": "v1"}', '{"kind": "outscaler/memory", "memory": {"nodes": 3}}', '{"nodes": []}',
-    '{"kind": "outscaler/memory", "memory": {}, "more": 1}', '{"kind": "outscaler/memory", "memory": {"node": {}}}',
-    "\udcff",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "[]",
+        "null",
+        "{",
+        '{"kind": "List", "items": []}',
+        '{"kind": "outscaler/memory"}',
+        '{"nodeGroups": []}',
+        '{"nodes": {}, "apiVersion": "v1"}',
+        '{"kind": "outscaler/memory", "memory": {"nodes": 3}}',
+        '{"nodes": []}',
+        '{"kind": "outscaler/memory", "memory": {}, "more": 1}',
+        '{"kind": "outscaler/memory", "memory": {"node": {}}}',
+        "\udcff",
+    ],
+)
 def test_what_is_no_saved_memory_is_refused(text: str, saved: Path, tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "m.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     line = refused(capsys, "--snapshot", saved, "--memory", tmp_path / "m.json")
@@ -143,14 +166,17 @@ def test_what_is_no_saved_memory_is_refused(text: str, saved: Path, tmp_path: Pa
 # -- instants, times, sources --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("arguments", "says"), [
-    (["--assume-unneeded-for", "11x"], "--assume-unneeded-for: '11x' is not a duration; write it as Go does"),
-    (["--assume-unneeded-for", ""], "--assume-unneeded-for: '' is not a duration"),
-    (["--assume-unneeded-for=-11m"], "--assume-unneeded-for: '-11m' is negative; write it as Go does: 11m"),
-    (["--now", ""], "--now: '' is not a time; write RFC 3339"),
-    (["--context", "prod"], "--context: belongs to --kubeconfig, and --snapshot is given; take it out"),
-    (["--context", ""], "--context: belongs to --kubeconfig"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--assume-unneeded-for", "11x"], "--assume-unneeded-for: '11x' is not a duration; write it as Go does"),
+        (["--assume-unneeded-for", ""], "--assume-unneeded-for: '' is not a duration"),
+        (["--assume-unneeded-for=-11m"], "--assume-unneeded-for: '-11m' is negative; write it as Go does: 11m"),
+        (["--now", ""], "--now: '' is not a time; write RFC 3339"),
+        (["--context", "prod"], "--context: belongs to --kubeconfig, and --snapshot is given; take it out"),
+        (["--context", ""], "--context: belongs to --kubeconfig"),
+    ],
+)
 def test_an_option_that_cannot_be_is_named(arguments: list[str], says: str, saved: Path, capsys: Said) -> None:
     assert refused(capsys, "--snapshot", saved, *arguments).startswith(says)
 
@@ -169,13 +195,24 @@ def test_an_instant_that_cannot_be_read_names_its_file(content: bytes, saved: Pa
 def pending(saved: Path, memory: str = "1Gi") -> list[dict[str, Any]]:
     """The saved cluster gets a pod on its node and one that wants another, with two cores; these two."""
     asks = {"cpu": "2", "memory": memory}
-    pod: dict[str, Any] = {"kind": "Pod", "metadata": {"name": "waits", "namespace": "default"},
-           "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": asks}}]},
-           "status": {"phase": "Pending", "conditions": [
-               {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}
-    busy = {"kind": "Pod", "metadata": {"name": "runs", "namespace": "default"}, "status": {"phase": "Running"},
-            "spec": {"nodeName": "a-0", "containers": [{"name": "c", "image": "i",
-                                                         "resources": {"requests": {"cpu": "1"}}}]}}
+    pod: dict[str, Any] = {
+        "kind": "Pod",
+        "metadata": {"name": "waits", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": asks}}]},
+        "status": {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+        },
+    }
+    busy = {
+        "kind": "Pod",
+        "metadata": {"name": "runs", "namespace": "default"},
+        "status": {"phase": "Running"},
+        "spec": {
+            "nodeName": "a-0",
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+        },
+    }
     (saved / "pods.json").write_text(json.dumps({"kind": "List", "items": [busy, pod]}))
     return [busy, pod]
 
@@ -190,22 +227,40 @@ PRIORITIES = "cluster-autoscaler-priority-expander"
 @pytest.mark.parametrize("told", ["a", "b"])
 @pytest.mark.parametrize("namespace", ["kube-system", "scaling"])
 def test_the_priority_expander_takes_the_group_that_a_saved_config_map_names(
-        saved: Path, capsys: Said, told: str, namespace: str) -> None:
+    saved: Path, capsys: Said, told: str, namespace: str
+) -> None:
     pending(saved)
-    maps = [{"kind": "ConfigMap", "metadata": {"name": PRIORITIES, "namespace": place},
-             "data": {"priorities": f'10: [".*"]\n20: ["^{group}$"]\n'}}
-            for place, group in ((namespace, told), ("elsewhere", "b" if told == "a" else "a"))]
+    maps = [
+        {
+            "kind": "ConfigMap",
+            "metadata": {"name": PRIORITIES, "namespace": place},
+            "data": {"priorities": f'10: [".*"]\n20: ["^{group}$"]\n'},
+        }
+        for place, group in ((namespace, told), ("elsewhere", "b" if told == "a" else "a"))
+    ]
     (saved / "configmaps.json").write_text(json.dumps({"kind": "List", "items": maps}))
-    code, out, _ = run(capsys, "--snapshot", saved, "--option", "expander=priority",
-                       "--option", f"namespace={namespace}")
+    code, out, _ = run(
+        capsys, "--snapshot", saved, "--option", "expander=priority", "--option", f"namespace={namespace}"
+    )
     assert (code, grown(out)) == (0, [told])
 
 
 def test_priorities_that_cannot_be_read_are_told_with_their_line(saved: Path, capsys: Said) -> None:
     pending(saved)
-    (saved / "configmaps.json").write_text(json.dumps({"kind": "List", "items": [
-        {"kind": "ConfigMap", "metadata": {"name": PRIORITIES, "namespace": "kube-system"},
-         "data": {"priorities": "10: [a]\nten: [b]"}}]}))
+    (saved / "configmaps.json").write_text(
+        json.dumps(
+            {
+                "kind": "List",
+                "items": [
+                    {
+                        "kind": "ConfigMap",
+                        "metadata": {"name": PRIORITIES, "namespace": "kube-system"},
+                        "data": {"priorities": "10: [a]\nten: [b]"},
+                    }
+                ],
+            }
+        )
+    )
     code, out, _ = run(capsys, "--snapshot", saved, "--option", "expander=priority")
     assert code == 0
     assert "priorities:2: the priority 'ten' is not a whole number" in out
@@ -213,43 +268,87 @@ def test_priorities_that_cannot_be_read_are_told_with_their_line(saved: Path, ca
 
 @pytest.mark.parametrize("told", ["a", "b"])
 def test_the_priority_expander_takes_the_group_that_a_live_config_map_names(
-        saved: Path, tmp_path: Path, capsys: Said, told: str) -> None:
+    saved: Path, tmp_path: Path, capsys: Said, told: str
+) -> None:
     store = ObjectStore(lambda: parse_time(NOW) - 60.0)
     store.create("nodes", _node("a-0"))
     store.create("namespaces", {"metadata": {"name": "scaling"}})
     for pod in pending(saved):
         store.create("pods", pod)
-    store.create("configmaps", {"metadata": {"name": PRIORITIES, "namespace": "scaling"},
-                                "data": {"priorities": f'10: [".*"]\n20: ["^{told}$"]\n'}})
+    store.create(
+        "configmaps",
+        {
+            "metadata": {"name": PRIORITIES, "namespace": "scaling"},
+            "data": {"priorities": f'10: [".*"]\n20: ["^{told}$"]\n'},
+        },
+    )
     with running(store) as server:
         file = kubeconfig(tmp_path, server.url, "token-of-admin")
         code, out, told_besides = run(
-            capsys, "--kubeconfig", file, "--node-groups", saved / "manifest.json", "--now", NOW,
-            "--option", "expander=priority", "--option", "namespace=scaling")
+            capsys,
+            "--kubeconfig",
+            file,
+            "--node-groups",
+            saved / "manifest.json",
+            "--now",
+            NOW,
+            "--option",
+            "expander=priority",
+            "--option",
+            "namespace=scaling",
+        )
     assert code == 0, told_besides
     assert grown(out) == [told]
 
 
-@pytest.mark.parametrize(("memory", "learnt", "grows"), [
-    pytest.param("3996Mi", None, True, id="what-a-kubelet-leaves"),
-    pytest.param("3997Mi", None, False, id="what-it-keeps-for-itself"),
-    pytest.param("3Gi", "3Gi", True, id="what-the-groups-kubelets-left"),
-    pytest.param("3996Mi", "3Gi", False, id="what-the-groups-kubelets-kept"),
-])
+@pytest.mark.parametrize(
+    ("memory", "learnt", "grows"),
+    [
+        pytest.param("3996Mi", None, True, id="what-a-kubelet-leaves"),
+        pytest.param("3997Mi", None, False, id="what-it-keeps-for-itself"),
+        pytest.param("3Gi", "3Gi", True, id="what-the-groups-kubelets-left"),
+        pytest.param("3996Mi", "3Gi", False, id="what-the-groups-kubelets-kept"),
+    ],
+)
 def test_a_new_node_of_a_capacity_offers_what_its_kubelet_leaves(
-        saved: Path, tmp_path: Path, capsys: Said, memory: str, learnt: str | None, grows: bool) -> None:
+    saved: Path, tmp_path: Path, capsys: Said, memory: str, learnt: str | None, grows: bool
+) -> None:
     """A template without allocatable: less the kubelet's own, as far as it is known from a node that the group had."""
     pending(saved, memory)
     template = _node("t")
     del template["status"]["allocatable"]
-    (saved / "manifest.json").write_text(json.dumps({"nodeGroups": [
-        {"id": "a", "min": 0, "max": 1, "size": 1, "template": _node("t")},
-        {"id": "b", "min": 0, "max": 5, "size": 0, "template": template}]}))
+    (saved / "manifest.json").write_text(
+        json.dumps(
+            {
+                "nodeGroups": [
+                    {"id": "a", "min": 0, "max": 1, "size": 1, "template": _node("t")},
+                    {"id": "b", "min": 0, "max": 5, "size": 0, "template": template},
+                ]
+            }
+        )
+    )
     known: list[str | Path] = ["--memory", tmp_path / "memory.json"] if learnt else []
     had = {"cpu": 2000, "memory": 4 * 2**30, "pods": 110}
-    (tmp_path / "memory.json").write_text(json.dumps({"kind": "outscaler/memory", "memory": {"templates": {"b": {
-        "learnt_at": 1.0, "node": {"name": "", "labels": {}, "capacity": had,
-                                   "allocatable": {**had, "memory": 3 * 2**30}}}}}}))
+    (tmp_path / "memory.json").write_text(
+        json.dumps(
+            {
+                "kind": "outscaler/memory",
+                "memory": {
+                    "templates": {
+                        "b": {
+                            "learnt_at": 1.0,
+                            "node": {
+                                "name": "",
+                                "labels": {},
+                                "capacity": had,
+                                "allocatable": {**had, "memory": 3 * 2**30},
+                            },
+                        }
+                    }
+                },
+            }
+        )
+    )
     code, out, told = run(capsys, "--snapshot", saved, *known)
     assert (code, told) == (0, [])
     assert grown(out) == (["b"] if grows else [])
@@ -260,12 +359,18 @@ def test_a_new_node_of_a_capacity_offers_what_its_kubelet_leaves(
 
 def kubeconfig(folder: Path, server: str, token: str = "t", *, insecure: bool = False) -> Path:
     path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump({
-        "apiVersion": "v1", "kind": "Config", "current-context": "x",
-        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-        "clusters": [{"name": "x", "cluster": {"server": server, "insecure-skip-tls-verify": insecure}}],
-        "users": [{"name": "x", "user": {"token": token}}],
-    }))
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "x",
+                "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+                "clusters": [{"name": "x", "cluster": {"server": server, "insecure-skip-tls-verify": insecure}}],
+                "users": [{"name": "x", "user": {"token": token}}],
+            }
+        )
+    )
     return path
 
 
@@ -281,12 +386,28 @@ def test_a_server_that_is_trusted_on_purpose_is_no_warning(tmp_path: Path) -> No
     """As a process, because a test's own filters would hide what a person sees."""
     document = tmp_path / "policy.yaml"
     document.write_text(GOOD.replace("{kubeconfigSecret:", "{allowInsecureTls: true, kubeconfigSecret:"))
-    answers = [Reply(body={"kind": "List", "metadata": {}, "items": []})] * (len(RESOURCES) + 1)    # and a ConfigMap
+    answers = [Reply(body={"kind": "List", "metadata": {}, "items": []})] * (len(RESOURCES) + 1)  # and a ConfigMap
     with HttpScript(answers, tls=Authority("nobody").server()) as server:
         file = kubeconfig(tmp_path, server.url, insecure=True)
         done = subprocess.run(
-            [sys.executable, "-W", "always", "-m", "chalicelib", "plan", "--kubeconfig", str(file), "--policy",
-             str(document), "--node-groups", str(tmp_path / "none.json")],
-            cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+            [
+                sys.executable,
+                "-W",
+                "always",
+                "-m",
+                "chalicelib",
+                "plan",
+                "--kubeconfig",
+                str(file),
+                "--policy",
+                str(document),
+                "--node-groups",
+                str(tmp_path / "none.json"),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
     assert (done.returncode, done.stderr) == (0, "")

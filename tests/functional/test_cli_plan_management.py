@@ -16,8 +16,11 @@ from tests.unit.policy.policy_documents import GOOD, HEAD
 Said = pytest.CaptureFixture[str]
 Files = dict[str, str]
 OFFERS = {"cpu": "2", "memory": "4Gi", "pods": "110"}
-STATUS = {"allocatable": OFFERS, "capacity": OFFERS, "conditions": [
-    {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T07:20:54Z"}]}
+STATUS = {
+    "allocatable": OFFERS,
+    "capacity": OFFERS,
+    "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T07:20:54Z"}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +72,24 @@ OURS = {"MachineDeployment/default/md-0": 2}
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, context: elsewhere, clusterName: c1}"),
         ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true, clusterName: c1}"),
         ("{inClusterKubeconfigSecret: k}", "{kubeconfigSecret: m, clusterName: c1}"),
-        ("{eksCluster: k, region: eu-central-2}",
-         "{kubeconfigFile: not-here, autoDiscovery: 'clusterapi:clusterName=c1'}"),
+        (
+            "{eksCluster: k, region: eu-central-2}",
+            "{kubeconfigFile: not-here, autoDiscovery: 'clusterapi:clusterName=c1'}",
+        ),
     ],
 )
 def test_the_management_cluster_is_named_by_a_file(
     access: str, clusterapi: str, files: Files, tmp_path: Path, capsys: Said
 ) -> None:
-    answer = planned(capsys, "--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"],
-                     "--policy", policy(tmp_path, access, clusterapi))
+    answer = planned(
+        capsys,
+        "--kubeconfig",
+        files["worker"],
+        "--management-kubeconfig",
+        files["manager"],
+        "--policy",
+        policy(tmp_path, access, clusterapi),
+    )
     assert sizes(answer) == OURS
     assert [gap for gap in answer["gaps"] if gap["kind"].startswith("provider/")] == []
 
@@ -123,16 +135,21 @@ def refused(capsys: Said, *arguments: str) -> str:
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, namespace: default}", "clusterName"),
         ("{inClusterKubeconfigSecret: k}", "{kubeconfigSecret: m}", "clusterName"),
         ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true}", "clusterName"),
-        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, autoDiscovery: 'clusterapi:namespace=default'}",
-         "autoDiscovery"),
+        (
+            "{kubeconfigSecret: k}",
+            "{kubeconfigSecret: m, autoDiscovery: 'clusterapi:namespace=default'}",
+            "autoDiscovery",
+        ),
     ],
 )
 def test_a_policy_with_a_management_cluster_must_name_the_cluster(
     access: str, clusterapi: str, place: str, tmp_path: Path, capsys: Said
 ) -> None:
-    named = {"Secret: k": "Secret: outscaler/a/kubeconfig",
-             "KubeconfigSecret: m": "KubeconfigSecret: outscaler/a/kubeconfig-m",
-             "kubeconfigSecret: m": "kubeconfigSecret: outscaler/a/clusterapi"}
+    named = {
+        "Secret: k": "Secret: outscaler/a/kubeconfig",
+        "KubeconfigSecret: m": "KubeconfigSecret: outscaler/a/kubeconfig-m",
+        "kubeconfigSecret: m": "kubeconfigSecret: outscaler/a/clusterapi",
+    }
     for short, name in named.items():
         access, clusterapi = access.replace(short, name), clusterapi.replace(short, name)
     document = policy(tmp_path, access, clusterapi)
@@ -144,8 +161,9 @@ def test_a_policy_with_a_management_cluster_must_name_the_cluster(
 
 def test_a_management_kubeconfig_without_a_cluster_name_is_a_gap(files: Files, tmp_path: Path, capsys: Said) -> None:
     document = policy(tmp_path, "{kubeconfigSecret: k}", "{}")
-    answer = planned(capsys, "--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"],
-                     "--policy", document)
+    answer = planned(
+        capsys, "--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"], "--policy", document
+    )
     assert answer["groups"] == []
     [gap] = [gap for gap in answer["gaps"] if gap["kind"] == "provider/clusterapi"]
     assert "providers.clusterapi.clusterName: is missing" in gap["detail"]
@@ -156,8 +174,21 @@ def test_a_management_cluster_that_belongs_to_nothing_is_refused(files: Files, t
         "--management-kubeconfig: belongs to --kubeconfig"
     )
     document = tmp_path / "policy.yaml"
-    document.write_text(GOOD.replace("clusterapi: {clusterName: prod-geneva}",
-                                     "exoscale: {zone: ch-gva-2, credentialsSecret: a}"))
-    assert main(["plan", "--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"],
-                 "--policy", str(document)]) == 2
+    document.write_text(
+        GOOD.replace("clusterapi: {clusterName: prod-geneva}", "exoscale: {zone: ch-gva-2, credentialsSecret: a}")
+    )
+    assert (
+        main(
+            [
+                "plan",
+                "--kubeconfig",
+                files["worker"],
+                "--management-kubeconfig",
+                files["manager"],
+                "--policy",
+                str(document),
+            ]
+        )
+        == 2
+    )
     assert "--management-kubeconfig: belongs to the provider clusterapi" in capsys.readouterr().err

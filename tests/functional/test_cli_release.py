@@ -25,8 +25,12 @@ NAME = "prod-geneva"
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    for name, value in {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_ACCESS_KEY_ID": "testing",
-                        "AWS_SECRET_ACCESS_KEY": "testing", "OUTSCALER_TABLE": TABLE}.items():
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-central-2",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "OUTSCALER_TABLE": TABLE,
+    }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("time.time", lambda: NOW)
     with mock_aws():
@@ -55,13 +59,18 @@ def test_the_brake_is_released_for_an_hour(store: Store, capsys: Said) -> None:
     assert main(["get", "brake", NAME]) == 0
     assert capsys.readouterr().out == (
         f"{NAME}: on since {format_time(NOW - 600)}, when a plan wanted 12 nodes to be on their way out; "
-        "nodes removed in the last hour: 2, pods moved: 30\n")
+        "nodes removed in the last hour: 2, pods moved: 30\n"
+    )
     assert main(["release", NAME]) == 0
     until = format_time(NOW + 3600)
     assert capsys.readouterr().out == f"{NAME}: the brake is released until {until}; it was on\n"
     assert store.memory.load(NAME).released_until == NOW + 3600
     assert answer(capsys, "get", "brake", NAME) == {
-        "name": NAME, "on": False, "pulledAt": format_time(NOW - 600), "wanted": 12, "releasedUntil": until,
+        "name": NAME,
+        "on": False,
+        "pulledAt": format_time(NOW - 600),
+        "wanted": 12,
+        "releasedUntil": until,
         "lastHour": {"nodes": 2, "pods": 30},
     }
     [entry] = store.journal.recent(NAME)
@@ -70,8 +79,13 @@ def test_the_brake_is_released_for_an_hour(store: Store, capsys: Said) -> None:
 
 def test_a_brake_that_is_not_on_can_be_released_ahead(store: Store, capsys: Said) -> None:
     assert answer(capsys, "release", NAME, "--for", "90m") == {
-        "name": NAME, "wasOn": False, "on": False, "pulledAt": None, "wanted": 0,
-        "releasedUntil": format_time(NOW + 5400), "lastHour": {"nodes": 0, "pods": 0},
+        "name": NAME,
+        "wasOn": False,
+        "on": False,
+        "pulledAt": None,
+        "wanted": 0,
+        "releasedUntil": format_time(NOW + 5400),
+        "lastHour": {"nodes": 0, "pods": 0},
     }
     assert main(["get", "brake", NAME, "-o", "yaml"]) == 0
     assert "releasedUntil: '" in capsys.readouterr().out
@@ -87,11 +101,14 @@ LASTS = "argument --for: {!r} is not a duration from 1m to 24h, such as 20m"
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize(("arguments", "says"), [
-    ([], "the following arguments are required: CLUSTER"),
-    *(([NAME, "--for", text], LASTS.format(text)) for text in ("10", "0", "25h", "soon", "59s")),
-    ([NAME, "--for", "-1h"], "argument --for: expected one argument"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "the following arguments are required: CLUSTER"),
+        *(([NAME, "--for", text], LASTS.format(text)) for text in ("10", "0", "25h", "soon", "59s")),
+        ([NAME, "--for", "-1h"], "argument --for: expected one argument"),
+    ],
+)
 def test_bad_input_is_one_line(arguments: list[str], says: str, capsys: Said) -> None:
     assert main(["release", *arguments]) == 2
     assert capsys.readouterr().err == f"outscaler release: {says}; see outscaler release --help\n"
@@ -118,10 +135,25 @@ def test_who_holds_a_claim_since_when_is_told(store: Store, capsys: Said) -> Non
     claim(store, "gone", "ch-gva-2#pool-2", discovered=True)
     rows = answer(capsys, "get", "claims")
     assert rows == [
-        {"provider": "exoscale", "group": "pool-1", "key": "ch-gva-2#pool-1", "cluster": NAME,
-         "since": format_time(NOW), "named": True, "ended": ""},
-        {"provider": "exoscale", "group": "pool-2", "key": "ch-gva-2#pool-2", "cluster": "gone",
-         "since": format_time(NOW), "named": False, "ended": ""}]
+        {
+            "provider": "exoscale",
+            "group": "pool-1",
+            "key": "ch-gva-2#pool-1",
+            "cluster": NAME,
+            "since": format_time(NOW),
+            "named": True,
+            "ended": "",
+        },
+        {
+            "provider": "exoscale",
+            "group": "pool-2",
+            "key": "ch-gva-2#pool-2",
+            "cluster": "gone",
+            "since": format_time(NOW),
+            "named": False,
+            "ended": "",
+        },
+    ]
     assert main(["get", "claims"]) == 0
     assert "discovered" in capsys.readouterr().out
 
@@ -135,10 +167,14 @@ def test_a_claim_is_given_back_and_another_cluster_has_the_group(store: Store, c
     assert not store.memory.load(NAME).released_until, "the brake stays as it is"
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
-    (("release", NAME, "--claim", "pool-9"), f"--claim pool-9: {NAME} has no claim on it"),
-    (("release", NAME, "--claim", "pool-2"), f"{NAME} has no claim on it, gone has"),
-    (("get", "claims", NAME), "takes no name")])
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("release", NAME, "--claim", "pool-9"), f"--claim pool-9: {NAME} has no claim on it"),
+        (("release", NAME, "--claim", "pool-2"), f"{NAME} has no claim on it, gone has"),
+        (("get", "claims", NAME), "takes no name"),
+    ],
+)
 def test_a_mistaken_claim_is_named(store: Store, capsys: Said, arguments: tuple[str, ...], told: str) -> None:
     claim(store, "gone", "ch-gva-2#pool-2")
     assert main(list(arguments)) == 2

@@ -13,17 +13,23 @@ from tests.functional.saved_cluster import node, save
 
 
 def _rules(name: str, **more: Any) -> dict[str, Any]:
-    rule = {"ruleName": "busy", "type": "Metric", "action": {"type": "ScaleUp", "unit": "Node", "value": 2},
-            "metricTrigger": {"metricName": "Cpu", "metricOperation": ">", "metricValue": "70", "unit": "%"}, **more}
-    return {"metadata": {"name": name, "namespace": "kube-system", "uid": f"uid-{name}"},
-            "spec": {"targetNodepoolIds": ["g"], "rules": [rule]}}
+    rule = {
+        "ruleName": "busy",
+        "type": "Metric",
+        "action": {"type": "ScaleUp", "unit": "Node", "value": 2},
+        "metricTrigger": {"metricName": "Cpu", "metricOperation": ">", "metricValue": "70", "unit": "%"},
+        **more,
+    }
+    return {
+        "metadata": {"name": name, "namespace": "kube-system", "uid": f"uid-{name}"},
+        "spec": {"targetNodepoolIds": ["g"], "rules": [rule]},
+    }
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """One object with a field that is none, one that is refused, with such a field as well, and a sound one."""
-    made = save(tmp_path / "saved", [node("g-1", "g")], [], [
-        {"id": "g", "min": 0, "max": 3, "size": 1}])
+    made = save(tmp_path / "saved", [node("g-1", "g")], [], [{"id": "g", "min": 0, "max": 3, "size": 1}])
     items = [_rules("odd", colour="red"), _rules("wrong", colour="red", ruleName=7), _rules("sound")]
     (made / "rules.json").write_text(json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": items}))
     return made
@@ -31,19 +37,24 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", [["plan"], ["explain", "node", "g-1"]])
 def test_CCE_A2_what_is_passed_over_is_warned_of_and_the_answer_stays_clean(
-        folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*command, "--snapshot", str(folder), "-o", "json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)
-    assert captured.err == ("warning: HorizontalNodeAutoscaler kube-system/odd: spec.rules[0].colour: is no field of "
-                            "it, and passed over\n")
+    assert captured.err == (
+        "warning: HorizontalNodeAutoscaler kube-system/odd: spec.rules[0].colour: is no field of it, and passed over\n"
+    )
 
 
 def test_where_such_objects_do_not_count_nothing_is_said_of_them(
-        folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     policy = tmp_path / "p.yaml"
-    policy.write_text("apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: saved}\nspec:\n"
-                      "  kubernetes: {kubeconfigSecret: example}\n  providers: {clusterapi: {}}\n"
-                      "  scaleUp: {horizontalNodeAutoscalers: false}\n")
+    policy.write_text(
+        "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: saved}\nspec:\n"
+        "  kubernetes: {kubeconfigSecret: example}\n  providers: {clusterapi: {}}\n"
+        "  scaleUp: {horizontalNodeAutoscalers: false}\n"
+    )
     assert main(["plan", "--snapshot", str(folder), "--policy", str(policy), "-o", "json"]) == 0
     assert "HorizontalNodeAutoscaler" not in capsys.readouterr().err

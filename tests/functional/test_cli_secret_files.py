@@ -28,16 +28,24 @@ def files(tmp_path: Path) -> Iterator[dict[str, str]]:
     pod: KubeObject = {
         "metadata": {"name": "web", "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]},
-        "status": {"phase": "Pending", "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}
+        "status": {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+        },
+    }
     store.load("pods", [pod])
     server = ApiServer(store, tls=False)
     server.start()
     account.start()
     try:
-        texts = {"kubeconfig": server.kubeconfig(), "key": account.secret(), "policy": document(
-            providers={"alicloud": account.settings()},
-            nodeGroups=[{"provider": "alicloud", "id": group.id, "min": 0, "max": 3}])}
+        texts = {
+            "kubeconfig": server.kubeconfig(),
+            "key": account.secret(),
+            "policy": document(
+                providers={"alicloud": account.settings()},
+                nodeGroups=[{"provider": "alicloud", "id": group.id, "min": 0, "max": 3}],
+            ),
+        }
         for name, text in texts.items():
             (tmp_path / name).write_text(text, "utf-8")
         yield {name: str(tmp_path / name) for name in texts}

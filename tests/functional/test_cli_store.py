@@ -26,9 +26,12 @@ TABLE = "outscaler-cli"
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    for name, value in {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_ACCESS_KEY_ID": "testing",
-                        "AWS_SECRET_ACCESS_KEY": "testing",
-                        "OUTSCALER_TABLE": TABLE}.items():
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-central-2",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "OUTSCALER_TABLE": TABLE,
+    }.items():
         monkeypatch.setenv(name, value)
     with mock_aws():
         create_table(boto3.client("dynamodb"), TABLE)
@@ -103,13 +106,28 @@ def test_get_clusters(store: Store, document: Path, capsys: Said) -> None:
     assert capsys.readouterr().out == "no cluster has a policy yet\n"
     store.policies.put("prod-geneva", GOOD, digest(GOOD), None)
     store.schedule.passed("prod-geneva", NOW)
-    assert answer(capsys, "get") == [{
-        "name": "prod-geneva", "version": 1, "storedAt": "2026-11-18T11:06:40Z", "digest": digest(GOOD),
-        "lastPass": "2026-11-18T11:06:40Z", "lastSuccess": None, "lastError": None, "health": "late",
-    }]
+    assert answer(capsys, "get") == [
+        {
+            "name": "prod-geneva",
+            "version": 1,
+            "storedAt": "2026-11-18T11:06:40Z",
+            "digest": digest(GOOD),
+            "lastPass": "2026-11-18T11:06:40Z",
+            "lastSuccess": None,
+            "lastError": None,
+            "health": "late",
+        }
+    ]
     assert main(["get"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split() == ["CLUSTER", "VERSION", "STORED", "DIGEST", "LAST", "PASS",
-                                                               "HEALTH"]
+    assert capsys.readouterr().out.splitlines()[0].split() == [
+        "CLUSTER",
+        "VERSION",
+        "STORED",
+        "DIGEST",
+        "LAST",
+        "PASS",
+        "HEALTH",
+    ]
 
 
 def test_get_policy_gives_the_text_as_it_was_written(store: Store, capsys: Said) -> None:
@@ -118,8 +136,11 @@ def test_get_policy_gives_the_text_as_it_was_written(store: Store, capsys: Said)
         assert main(["get", "policy", "prod-geneva", "-o", form]) == 0
         assert capsys.readouterr().out == f"# mine\n{GOOD}"
     assert answer(capsys, "get", "policy", "prod-geneva") == {
-        "name": "prod-geneva", "version": 1, "storedAt": "2026-11-18T11:06:40Z", "digest": "d",
-        "text": f"# mine\n{GOOD}"
+        "name": "prod-geneva",
+        "version": 1,
+        "storedAt": "2026-11-18T11:06:40Z",
+        "digest": "d",
+        "text": f"# mine\n{GOOD}",
     }
 
 
@@ -135,26 +156,45 @@ def test_a_cluster_that_is_not_there_is_bad_input_with_the_nearest(what: str, st
 def test_get_operations_and_groups(store: Store, capsys: Said) -> None:
     store.policies.put("prod-geneva", GOOD, "d", None)
     assert answer(capsys, "get", "operations", "prod-geneva") == []
-    operation = Operation(id="grow-1", cluster="prod-geneva", provider="clusterapi", group="g", kind=Kind.GROW,
-                          plan="p",
-                          created_at=NOW, from_size=1, to_size=3)
-    group = GroupMemory(target=3, request=ScaleUpRequest(2, NOW, NOW + 900), last_add=NOW,
-                        backoff=Backoff(300.0, NOW + 300, NOW, cls="OutOfStock"))
+    operation = Operation(
+        id="grow-1",
+        cluster="prod-geneva",
+        provider="clusterapi",
+        group="g",
+        kind=Kind.GROW,
+        plan="p",
+        created_at=NOW,
+        from_size=1,
+        to_size=3,
+    )
+    group = GroupMemory(
+        target=3,
+        request=ScaleUpRequest(2, NOW, NOW + 900),
+        last_add=NOW,
+        backoff=Backoff(300.0, NOW + 300, NOW, cls="OutOfStock"),
+    )
     lease = store.leases.acquire("prod-geneva", "test", 60.0)
     before = store.memory.load("prod-geneva")
     after = Memory(groups={"g": group}, operations=(operation,))
     store.memory.save("prod-geneva", before, after, (operation,), lease)
 
     (shown,) = answer(capsys, "get", "operations", "prod-geneva")
-    assert (shown["id"], shown["kind"], shown["from"], shown["to"], shown["state"]) == ("grow-1", "grow", 1, 3,
-                                                                                        "planned")
+    assert (shown["id"], shown["kind"], shown["from"], shown["to"], shown["state"]) == (
+        "grow-1",
+        "grow",
+        1,
+        3,
+        "planned",
+    )
     (shown,) = answer(capsys, "get", "groups", "prod-geneva")
     assert (shown["group"], shown["target"]) == ("g", 3)
     assert shown["request"] == {"increase": 2, "since": "2026-11-18T11:06:40Z", "expectedAt": "2026-11-18T11:21:40Z"}
     assert shown["backoff"]["class"] == "OutOfStock"
 
-    for what, row in (("operations", ["grow-1", "grow", "g", "1", "to", "3", "planned"]),
-                      ("groups", ["g", "3", "2", "until"])):
+    for what, row in (
+        ("operations", ["grow-1", "grow", "g", "1", "to", "3", "planned"]),
+        ("groups", ["g", "3", "2", "until"]),
+    ):
         assert main(["get", what, "prod-geneva"]) == 0
         assert capsys.readouterr().out.splitlines()[1].split()[: len(row)] == row
 

@@ -20,10 +20,17 @@ Plan = Callable[..., dict[str, Any]]
 
 def deployment(name: str = "front", replicas: int | None = 3, cpu: str = "1500m", **spec: Any) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "shop"},
-        "spec": {"selector": {"matchLabels": {"app": name}}, "template": {
-            "metadata": {"labels": {"app": name}},
-            "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}], **spec}}}}
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}], **spec},
+            },
+        },
+    }
     if replicas is not None:
         made["spec"]["replicas"] = replicas
     return made
@@ -37,6 +44,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def plan(folder: Path, capsys: Said) -> Plan:
     """The JSON of the plan; what is warned of under `warned`."""
+
     def run(*args: str | Path) -> dict[str, Any]:
         assert main(["plan", "--snapshot", str(folder), *map(str, args), "-o", "json"]) == 0
         said = capsys.readouterr()
@@ -51,8 +59,9 @@ def grown(answer: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 def asked_for(answer: dict[str, Any]) -> set[str]:
     """Every pod that is told something as pending."""
-    return {name for part in ("scaleUps", "unschedulable", "notLookedAt") for each in answer[part]
-            for name in each["pods"]} | set(answer["fitsExisting"])
+    return {
+        name for part in ("scaleUps", "unschedulable", "notLookedAt") for each in answer[part] for name in each["pods"]
+    } | set(answer["fitsExisting"])
 
 
 # -- pods from a file ----------------------------------------------------------------------------------------------
@@ -74,9 +83,14 @@ def test_the_pods_of_a_workload_are_added(write: Callable[[Any], str], plan: Pla
 
 
 def test_several_documents_lists_and_pods_in_one_file_and_the_rest_passed_over(plan: Plan, tmp_path: Path) -> None:
-    text = yaml.safe_dump_all([
-        {"kind": "Service", "metadata": {"name": "front"}}, deployment(replicas=1),
-        {"kind": "List", "items": [pod("one", "1"), {**pod("two", "1"), "metadata": {"name": "two"}}]}, None])
+    text = yaml.safe_dump_all(
+        [
+            {"kind": "Service", "metadata": {"name": "front"}},
+            deployment(replicas=1),
+            {"kind": "List", "items": [pod("one", "1"), {**pod("two", "1"), "metadata": {"name": "two"}}]},
+            None,
+        ]
+    )
     (tmp_path / "all.yaml").write_text(text)
     answer = plan("--add-pods", tmp_path / "all.yaml")
     assert {"shop/front-added-1", "shop/one", "default/two"} <= asked_for(answer)
@@ -104,8 +118,9 @@ def test_gates_and_daemons_are_told_apart_as_ever(plan: Plan, tmp_path: Path) ->
     answer = plan("--add-pods", tmp_path / "f.yaml")
     why = {entry["code"]: entry["pods"] for entry in answer["notLookedAt"]}
     assert why["DaemonSetPod"] == ["shop/agent-added-1"]
-    assert "shop/held-added-1" in [name for entry in answer["notLookedAt"] if entry["code"] == "SchedulingGated"
-                                   for name in entry["pods"]]
+    assert "shop/held-added-1" in [
+        name for entry in answer["notLookedAt"] if entry["code"] == "SchedulingGated" for name in entry["pods"]
+    ]
 
 
 def test_a_priority_class_has_the_value_that_the_clusters_pods_have(folder: Path, plan: Plan, tmp_path: Path) -> None:
@@ -114,11 +129,16 @@ def test_a_priority_class_has_the_value_that_the_clusters_pods_have(folder: Path
     (folder / "pods.json").write_text(json.dumps(pods))
     for name in ("spare", "unheard-of"):
         (tmp_path / f"{name}.json").write_text(json.dumps(deployment(name, 1, priorityClassName=name)))
-    ignored = {name: entry["code"] for entry in plan("--add-pods", tmp_path / "spare.json")["notLookedAt"]
-               for name in entry["pods"]}
+    ignored = {
+        name: entry["code"]
+        for entry in plan("--add-pods", tmp_path / "spare.json")["notLookedAt"]
+        for name in entry["pods"]
+    }
     assert ignored["shop/spare-added-1"] == "Expendable"
-    assert "no pod of the cluster has priority class unheard-of" in plan(
-        "--add-pods", tmp_path / "unheard-of.json")["warned"]
+    assert (
+        "no pod of the cluster has priority class unheard-of"
+        in plan("--add-pods", tmp_path / "unheard-of.json")["warned"]
+    )
 
 
 # -- N of something ------------------------------------------------------------------------------------------------
@@ -131,12 +151,18 @@ def test_n_pods_like_the_one_in_a_file(form: str, plan: Plan, tmp_path: Path) ->
     assert grown(answer) == {"b": (0, 4)}, "two of them, whatever its replicas"
 
 
-@pytest.mark.parametrize(("like", "name"), [
-    ("shop/api-0", "shop/api-0-added-1"), ("shop/api", "shop/api-added-1"), ("shop/api-1", "shop/api-1-added-1"),
-    ("api", "shop/api-added-1"),
-])
+@pytest.mark.parametrize(
+    ("like", "name"),
+    [
+        ("shop/api-0", "shop/api-0-added-1"),
+        ("shop/api", "shop/api-added-1"),
+        ("shop/api-1", "shop/api-1-added-1"),
+        ("api", "shop/api-added-1"),
+    ],
+)
 def test_n_pods_like_one_of_the_cluster_or_like_a_workload_and_its_replica_set(
-        like: str, name: str, plan: Plan) -> None:
+    like: str, name: str, plan: Plan
+) -> None:
     answer = plan("--add-pods", f"3x{like}")
     assert grown(answer) == {"b": (0, 5)}
     assert name in asked_for(answer)
@@ -151,31 +177,41 @@ def test_a_copy_of_a_running_pod_is_not_tied_to_its_zone_by_labels_that_binding_
 
 def test_claims_that_copies_share_are_told(folder: Path, plan: Plan) -> None:
     pods = json.loads((folder / "pods.json").read_text())
-    pods["items"].append(pod("disk", "1", on="a-1",
-                             volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]))
+    pods["items"].append(
+        pod("disk", "1", on="a-1", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    )
     (folder / "pods.json").write_text(json.dumps(pods))
     assert "its copies share its claims: data" in plan("--add-pods", "2xshop/disk")["warned"]
 
 
-@pytest.mark.parametrize(("value", "says"), [
-    ("nothing.yaml", "--add-pods: there is no file nothing.yaml; write FILE, or N"),
-    ("3xshop/appi", "--add-pods: no file, pod or workload with pods is called 'shop/appi'; did you mean"),
-    ("0xshop/api", "--add-pods: 0 pods are not to be added; write a number from 1 to"),
-    ("2xstatic", "--add-pods static: is a static pod of its node"),
-    ("{dir}/empty.yaml", "holds no pods"),
-    ("{dir}/service.yaml", "holds no pods, only Service; give Pods"),
-    ("{dir}/text.yaml", "is neither JSON nor YAML"),
-    ("{dir}/bad.yaml", "bad.yaml: Deployment front: cpu: 'lots' is not a Kubernetes quantity"),
-    ("{dir}/half.yaml", "half.yaml: Deployment front: 2.5 is no number of replicas"),
-    ("{dir}/bare.yaml", "bare.yaml: Pod p: has no spec.containers"),
-    ("2x{dir}/two.yaml", "holds 2 pods or workloads; N"),
-])
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("nothing.yaml", "--add-pods: there is no file nothing.yaml; write FILE, or N"),
+        ("3xshop/appi", "--add-pods: no file, pod or workload with pods is called 'shop/appi'; did you mean"),
+        ("0xshop/api", "--add-pods: 0 pods are not to be added; write a number from 1 to"),
+        ("2xstatic", "--add-pods static: is a static pod of its node"),
+        ("{dir}/empty.yaml", "holds no pods"),
+        ("{dir}/service.yaml", "holds no pods, only Service; give Pods"),
+        ("{dir}/text.yaml", "is neither JSON nor YAML"),
+        ("{dir}/bad.yaml", "bad.yaml: Deployment front: cpu: 'lots' is not a Kubernetes quantity"),
+        ("{dir}/half.yaml", "half.yaml: Deployment front: 2.5 is no number of replicas"),
+        ("{dir}/bare.yaml", "bare.yaml: Pod p: has no spec.containers"),
+        ("2x{dir}/two.yaml", "holds 2 pods or workloads; N"),
+    ],
+)
 def test_what_cannot_be_added_is_one_line(value: str, says: str, folder: Path, tmp_path: Path, capsys: Said) -> None:
     half = deployment()
     half["spec"]["replicas"] = 2.5
-    texts = {"empty": "", "text": "a: [", "service": "kind: Service", "bad": yaml.safe_dump(deployment(cpu="lots")),
-             "half": yaml.safe_dump(half), "bare": "kind: Pod\nmetadata: {name: p}",
-             "two": yaml.safe_dump_all([deployment(), deployment("back")])}
+    texts = {
+        "empty": "",
+        "text": "a: [",
+        "service": "kind: Service",
+        "bad": yaml.safe_dump(deployment(cpu="lots")),
+        "half": yaml.safe_dump(half),
+        "bare": "kind: Pod\nmetadata: {name: p}",
+        "two": yaml.safe_dump_all([deployment(), deployment("back")]),
+    }
     for name, text in texts.items():
         (tmp_path / f"{name}.yaml").write_text(text)
     assert main(["plan", "--snapshot", str(folder), "--add-pods", value.replace("{dir}", str(tmp_path))]) == 2
@@ -185,15 +221,28 @@ def test_what_cannot_be_added_is_one_line(value: str, says: str, folder: Path, t
     assert len(said.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("junk", [
-    "3", "[]", "[3]", "kind: Pod", "kind: [Pod]", "{kind: PodList, items: 3}", "{kind: List, items: [3, null]}",
-    "{kind: Pod, metadata: [1], spec: {containers: [{}]}, }", "{kind: Pod, spec: {containers: 3}}",
-    "{kind: Pod, spec: {containers: [{}], tolerations: x}}", "{kind: Deployment, spec: {template: 3}}",
-    "{kind: Deployment, metadata: {name: {a: b}}, spec: {template: {spec: {containers: [3]}}}}",
-    "{kind: Pod, metadata: {name: p, labels: {a: true}}, spec: {containers: [{}]}}",
-    "{kind: Pod, metadata: {name: p, ownerReferences: 3}, spec: {containers: [{}]}}",
-    "{kind: Pod, metadata: {1: 2}, spec: {containers: [{}], 1: 2}}", "&a [*a]", "&a {kind: List, items: [*a]}",
-])
+@pytest.mark.parametrize(
+    "junk",
+    [
+        "3",
+        "[]",
+        "[3]",
+        "kind: Pod",
+        "kind: [Pod]",
+        "{kind: PodList, items: 3}",
+        "{kind: List, items: [3, null]}",
+        "{kind: Pod, metadata: [1], spec: {containers: [{}]}, }",
+        "{kind: Pod, spec: {containers: 3}}",
+        "{kind: Pod, spec: {containers: [{}], tolerations: x}}",
+        "{kind: Deployment, spec: {template: 3}}",
+        "{kind: Deployment, metadata: {name: {a: b}}, spec: {template: {spec: {containers: [3]}}}}",
+        "{kind: Pod, metadata: {name: p, labels: {a: true}}, spec: {containers: [{}]}}",
+        "{kind: Pod, metadata: {name: p, ownerReferences: 3}, spec: {containers: [{}]}}",
+        "{kind: Pod, metadata: {1: 2}, spec: {containers: [{}], 1: 2}}",
+        "&a [*a]",
+        "&a {kind: List, items: [*a]}",
+    ],
+)
 def test_no_manifest_is_an_internal_error(junk: str, folder: Path, tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "junk.yaml").write_text(junk)
     code = main(["plan", "--snapshot", str(folder), "--add-pods", str(tmp_path / "junk.yaml")])
@@ -206,7 +255,8 @@ def test_no_manifest_is_an_internal_error(junk: str, folder: Path, tmp_path: Pat
 def test_without_a_node_its_recreated_pods_want_another_and_its_group_is_smaller(plan: Plan) -> None:
     answer = plan("--remove-node", "a-0")
     assert answer["assumed"] == [
-        "node a-0 is gone, and a is smaller by one; 1 of its pods want a node again, 1 will not come back: shop/lone"]
+        "node a-0 is gone, and a is smaller by one; 1 of its pods want a node again, 1 will not come back: shop/lone"
+    ]
     (group,) = [each for each in answer["groups"] if each["group"] == "a"]
     assert group["target"] == 1
     told = asked_for(answer)
@@ -230,8 +280,10 @@ def test_a_template_that_only_the_removed_node_showed_is_not_forgotten(folder: P
 def test_another_maximum(plan: Plan) -> None:
     answer = plan("--group", "a:max=9", "--group", "b:max=0,min=0")
     assert grown(answer) == {"a": (2, 4)}
-    assert answer["assumed"] == ["node group a has max 9 instead of 2",
-                                 "node group b has min 0 instead of 0, max 0 instead of 5"]
+    assert answer["assumed"] == [
+        "node group a has max 9 instead of 2",
+        "node group b has min 0 instead of 0, max 0 instead of 5",
+    ]
 
 
 def test_nodes_that_were_asked_for_already_are_on_their_way(plan: Plan) -> None:
@@ -240,16 +292,22 @@ def test_nodes_that_were_asked_for_already_are_on_their_way(plan: Plan) -> None:
     assert {"shop/web-0", "shop/web-1"} <= set(answer["fitsExisting"])
 
 
-@pytest.mark.parametrize(("value", "says"), [
-    ("bb:max=3", "--group: no node group is called 'bb'; did you mean b?"),
-    ("b:most=3", "--group b: 'most=3' is no setting; write max=50, min=2 or size=5"),
-    ("b:max=-1", "--group b: 'max=-1' is no setting"),
-    ("b:max=", "--group b: 'max=' is no setting"),
-    ("b", "--group: 'b' says nothing"),
-    ("b:", "--group b: '' is no setting"),
-    ("b:min=7", "--group b: max 5 is below min 7; give both"),
-    ("a:size=1", "--group a: size 1 is below the 2 nodes that are there; say which ones are gone with --remove-node"),
-])
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("bb:max=3", "--group: no node group is called 'bb'; did you mean b?"),
+        ("b:most=3", "--group b: 'most=3' is no setting; write max=50, min=2 or size=5"),
+        ("b:max=-1", "--group b: 'max=-1' is no setting"),
+        ("b:max=", "--group b: 'max=' is no setting"),
+        ("b", "--group: 'b' says nothing"),
+        ("b:", "--group b: '' is no setting"),
+        ("b:min=7", "--group b: max 5 is below min 7; give both"),
+        (
+            "a:size=1",
+            "--group a: size 1 is below the 2 nodes that are there; say which ones are gone with --remove-node",
+        ),
+    ],
+)
 def test_bounds_that_cannot_be_are_one_line(value: str, says: str, folder: Path, capsys: Said) -> None:
     assert main(["plan", "--snapshot", str(folder), "--group", value]) == 2
     assert capsys.readouterr().err.startswith(says)
@@ -282,16 +340,38 @@ def test_files_are_left_as_they_are(folder: Path, plan: Plan) -> None:
 
 def test_a_live_cluster_is_asked_as_well(tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "front.yaml").write_text(yaml.safe_dump(deployment()))
-    template = {"kind": "Node", "metadata": {"name": "t"}, "status": {"capacity": {"cpu": "2", "memory": "4Gi",
-                                                                                   "pods": "110"}}}
+    template = {
+        "kind": "Node",
+        "metadata": {"name": "t"},
+        "status": {"capacity": {"cpu": "2", "memory": "4Gi", "pods": "110"}},
+    }
     (tmp_path / "groups.json").write_text(json.dumps({"nodeGroups": [{"id": "g", "max": 9, "template": template}]}))
     with running() as server:
-        (tmp_path / "config").write_text(yaml.safe_dump({
-            "apiVersion": "v1", "kind": "Config", "current-context": "x", "users": [{"name": "x", "user": {
-                "token": "token-of-admin"}}], "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-            "clusters": [{"name": "x", "cluster": {"server": server.url}}]}))
-        code = main(["plan", "--kubeconfig", str(tmp_path / "config"), "--node-groups",
-                     str(tmp_path / "groups.json"), "--add-pods", str(tmp_path / "front.yaml"), "-o", "json"])
+        (tmp_path / "config").write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "x",
+                    "users": [{"name": "x", "user": {"token": "token-of-admin"}}],
+                    "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+                    "clusters": [{"name": "x", "cluster": {"server": server.url}}],
+                }
+            )
+        )
+        code = main(
+            [
+                "plan",
+                "--kubeconfig",
+                str(tmp_path / "config"),
+                "--node-groups",
+                str(tmp_path / "groups.json"),
+                "--add-pods",
+                str(tmp_path / "front.yaml"),
+                "-o",
+                "json",
+            ]
+        )
     answer = json.loads(capsys.readouterr().out)
     assert code == 0
     assert answer["assumed"] == ["pending as well: 3 pods, shop/front-added-1 to shop/front-added-3"]

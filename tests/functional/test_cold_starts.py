@@ -10,8 +10,8 @@ from tests.functional.artifact import artifact
 from tests.functional.forbidden_modules import unwanted
 from tests.functional.stack import HANDLERS
 
-FEWEST, MOST = 3, 15        # rounds
-AWAITED = ("app", "chalicelib.handlers.tick")     # they begin by reading policies before they are asked
+FEWEST, MOST = 3, 15  # rounds
+AWAITED = ("app", "chalicelib.handlers.tick")  # they begin by reading policies before they are asked
 
 
 @pytest.mark.parametrize("function", HANDLERS)
@@ -53,8 +53,17 @@ def test_after_a_start_garbage_is_collected_but_not_sought_among_modules(functio
 
 
 def test_the_list_finds_what_is_loaded_too_early() -> None:
-    loaded = ("numpy.linalg", "chalicelib.providers.exoscale.api", "chalicelib.providers.alicloud", "boto3.session",
-              "numpydoc", "chalicelib.model.timeouts")
+    loaded = (
+        "numpy.linalg",
+        "chalicelib.providers.exoscale.api",
+        "chalicelib.providers.alicloud",
+        "boto3.session",
+        "numpydoc",
+        "chalicelib.model.timeouts",
+    )
     assert unwanted("chalicelib.handlers.act.act_exoscale", loaded) == [
-        "boto3.session", "chalicelib.providers.alicloud", "numpy.linalg"]
+        "boto3.session",
+        "chalicelib.providers.alicloud",
+        "numpy.linalg",
+    ]
     assert "chalicelib.model.timeouts" in unwanted("app.app", loaded)

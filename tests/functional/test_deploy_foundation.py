@@ -76,12 +76,13 @@ def test_the_literal_policies_are_those_of_the_template(stage: str, folder: Path
         given = json.loads((POLICIES / f"{name}.json").read_text())["Statement"]
         for wanted, found in zip(given, document["Statement"], strict=False):
             actions = set(wanted["Action"])
-            assert set(found["Action"]) == actions | ({"sqs:GetQueueUrl"} & {
-                "sqs:GetQueueUrl" for action in actions if action == "sqs:SendMessage"})
+            assert set(found["Action"]) == actions | (
+                {"sqs:GetQueueUrl"} & {"sqs:GetQueueUrl" for action in actions if action == "sqs:SendMessage"}
+            )
             assert {**found, "Action": 0, "Resource": 0} == {**wanted, "Action": 0, "Resource": 0}
             assert _count(found["Resource"]) == _count(wanted["Resource"])
         more = {"tick": ["LeaveFailedTicks"], "reconcile_large": ["LeaveFailedPasses"]}.get(name, [])
-        assert [one["Sid"] for one in document["Statement"][len(given):]] == [*more, "WriteOwnLog"]
+        assert [one["Sid"] for one in document["Statement"][len(given) :]] == [*more, "WriteOwnLog"]
 
 
 def _count(resources: Any) -> int:
@@ -104,9 +105,13 @@ def test_a_literal_policy_names_only_what_belongs_to_its_stage(stage: str, folde
 
 def test_rights_for_a_vpc_tracing_and_a_key_are_given_only_where_asked_for(folder: Path) -> None:
     graph, stage = _graph("dev", folder), load("dev")
-    more = msgspec.structs.replace(graph, functions=tuple(
-        msgspec.structs.replace(one, subnet_ids=["subnet-1"], security_group_ids=["sg-1"], xray=True)
-        for one in graph.functions))
+    more = msgspec.structs.replace(
+        graph,
+        functions=tuple(
+            msgspec.structs.replace(one, subnet_ids=["subnet-1"], security_group_ids=["sg-1"], xray=True)
+            for one in graph.functions
+        ),
+    )
     for file, document in documents(_with_key(stage), more).items():
         sids = [one["Sid"] for one in document["Statement"]]
         assert {"AttachToVpc", "LookIntoVpc", "NotByCode", "SendTraces", "UseKmsKey"} <= set(sids), file
@@ -117,17 +122,23 @@ def test_rights_for_a_vpc_tracing_and_a_key_are_given_only_where_asked_for(folde
     assert not [word for word in ("ec2:", "xray:", "kms:") if word in plain]
 
 
-@pytest.mark.parametrize(("section", "said"), [
-    ({"provider": ["exoscale"]}, "unknown field"),
-    ({"providers": "exoscale"}, r"Expected `array`"),
-    ({"events_rate": "many"}, r"Expected `float`"),
-])
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"provider": ["exoscale"]}, "unknown field"),
+        ({"providers": "exoscale"}, r"Expected `array`"),
+        ({"events_rate": "many"}, r"Expected `float`"),
+    ],
+)
 def test_a_setting_that_does_not_exist_is_named(tmp_path: Path, section: Json, said: str) -> None:
     from chalicelib.model.errors import BadInput
 
     (tmp_path / ".chalice").mkdir()
-    (tmp_path / ".chalice" / "config.json").write_text(json.dumps({"stages": {"dev": {
-        "environment_variables": {"OUTSCALER_PREFIX": "outscaler-dev"}, "outscaler": section}}}))
+    (tmp_path / ".chalice" / "config.json").write_text(
+        json.dumps(
+            {"stages": {"dev": {"environment_variables": {"OUTSCALER_PREFIX": "outscaler-dev"}, "outscaler": section}}}
+        )
+    )
     with pytest.raises(BadInput, match=said) as raised:
         load("dev", tmp_path)
     assert raised.value.place == ".chalice/config.json: stages.dev.outscaler"

@@ -16,7 +16,7 @@ from infra.aws.package import PackagingFailed
 from infra.emulators.aws import LocalAws
 from tests.functional.deployments import SERVICES, account, cut_after, deploy, small_package
 
-REQUESTS = 260      # that a first deployment makes, about
+REQUESTS = 260  # that a first deployment makes, about
 POINTS = sorted(random.Random(14).sample(range(3, REQUESTS), 3))
 
 
@@ -46,16 +46,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 def test_a_second_deployment_from_another_machine_changes_nothing(place: Place) -> None:
     assert place.deploy() == []
     first, url = place.account(), place.clients["apigateway"].get_rest_apis()["items"][0]["id"]
-    shutil.rmtree(place.folder / "built")     # with everything that Chalice remembered
+    shutil.rmtree(place.folder / "built")  # with everything that Chalice remembered
     assert place.deploy() == []
     assert place.account() == first
     assert [one["id"] for one in place.clients["apigateway"].get_rest_apis()["items"]] == [url]
 
 
-@pytest.mark.parametrize("requests", [*POINTS, *(pytest.param(point, marks=pytest.mark.slow) for point in
-                                                 range(1, REQUESTS, 7))])
+@pytest.mark.parametrize(
+    "requests", [*POINTS, *(pytest.param(point, marks=pytest.mark.slow) for point in range(1, REQUESTS, 7))]
+)
 def test_a_deployment_that_was_broken_off_is_continued(
-        place: Place, requests: int, monkeypatch: pytest.MonkeyPatch, whole: Any) -> None:
+    place: Place, requests: int, monkeypatch: pytest.MonkeyPatch, whole: Any
+) -> None:
     with cut_after(place.aws.endpoint, requests) as endpoint, monkeypatch.context() as patched:
         patched.setenv("AWS_ENDPOINT_URL", endpoint)
         with pytest.raises((OutscalerError, PackagingFailed, BotoCoreError, ClientError)):

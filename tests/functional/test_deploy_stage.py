@@ -59,7 +59,8 @@ def _store(aws: LocalAws) -> Store:
 
 
 def test_only_the_queues_of_providers_that_policies_name_are_polled(
-        aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deploy(built, tmp_path / "built")
     assert _polled(aws) == {"reconcile"}
     monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
@@ -88,8 +89,7 @@ def test_a_policy_that_cannot_be_read_leaves_every_queue_polled(aws: LocalAws, b
     assert len(_polled(aws)) == 6
 
 
-def test_an_upgrade_and_the_way_back_keep_the_address_and_every_row(
-        aws: LocalAws, built: Path, tmp_path: Path) -> None:
+def test_an_upgrade_and_the_way_back_keep_the_address_and_every_row(aws: LocalAws, built: Path, tmp_path: Path) -> None:
     deploy(built, tmp_path / "built")
     _store(aws).policies.put("shop", POLICY, digest(POLICY), None)
     newer = tmp_path / "newer.zip"
@@ -112,8 +112,10 @@ def test_a_function_that_a_person_stopped_stays_stopped(aws: LocalAws, built: Pa
     client = aws.client("lambda")
     client.put_function_concurrency(FunctionName="outscaler-dev-act_exoscale", ReservedConcurrentExecutions=0)
     deploy(built, tmp_path / "built")
-    limits = [client.get_function_concurrency(FunctionName=f"outscaler-dev-{name}").get("ReservedConcurrentExecutions")
-              for name in ("act_exoscale", "tick")]
+    limits = [
+        client.get_function_concurrency(FunctionName=f"outscaler-dev-{name}").get("ReservedConcurrentExecutions")
+        for name in ("act_exoscale", "tick")
+    ]
     assert limits == [0, None]
 
 
@@ -130,7 +132,8 @@ def test_what_somebody_changed_is_found_and_set_again(aws: LocalAws, built: Path
 
 
 def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(
-        aws: LocalAws, built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    aws: LocalAws, built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     deploy(built, tmp_path / "built")
     _store(aws).policies.put("shop", POLICY, digest(POLICY), None)
     assert command.main(["undeploy"]) == 0
@@ -142,11 +145,12 @@ def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(
     assert _store(aws).policies.names() == ("shop",)
 
 
-@pytest.mark.parametrize(("answers", "left"), [
-    ([], 2), (["dev"], 2), (["prod", TABLE], 2), (["dev", "yes"], 2), (["dev", TABLE], 0)])
+@pytest.mark.parametrize(
+    ("answers", "left"), [([], 2), (["dev"], 2), (["prod", TABLE], 2), (["dev", "yes"], 2), (["dev", TABLE], 0)]
+)
 def test_the_tables_are_deleted_only_where_a_person_says_so_twice(
-        aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[str],
-        left: int) -> None:
+    aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[str], left: int
+) -> None:
     from infra.aws.deploy import foundation
 
     session = boto3.Session()
@@ -178,27 +182,40 @@ def test_chalice_deploy_in_the_root_works_after_prepare(aws: LocalAws, built: Pa
     graph = Deployment(stage, session, lambda line: None, lambda seconds: None, root).prepare(built)
     done = subprocess.run(
         [sys.executable, "-c", "from chalice.cli import main; raise SystemExit(main())", "deploy", "--stage", STAGE],
-        cwd=root, capture_output=True, text=True, check=False)
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "Reusing existing deployment package" in done.stdout
     wrong = [one.place for one in account_settings.before_chalice(stage, graph, frozenset(), session) if not one.right]
     assert wrong == []
     for one in aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]:
         assert one["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    variables = aws.client("lambda").get_function_configuration(
-        FunctionName="outscaler-dev-reconcile")["Environment"]["Variables"]
+    variables = aws.client("lambda").get_function_configuration(FunctionName="outscaler-dev-reconcile")["Environment"][
+        "Variables"
+    ]
     assert (variables["OUTSCALER_PREFIX"], variables["OUTSCALER_BATCH_FAILURES"]) == ("outscaler-dev", "reported")
 
 
-@pytest.mark.parametrize(("arguments", "environment", "said"), [
-    (["deploy", "--stage", "pord"], {}, "stage pord: is not in .chalice/config.json; did you mean prod?"),
-    (["check"], {"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}, "AWS region: is not set; set AWS_REGION"),
-    (["check"], {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}, "AWS credentials: are not"),
-    (["check"], {}, "stage dev is not deployed in us-east-1; run make deploy"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "environment", "said"),
+    [
+        (["deploy", "--stage", "pord"], {}, "stage pord: is not in .chalice/config.json; did you mean prod?"),
+        (["check"], {"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}, "AWS region: is not set; set AWS_REGION"),
+        (["check"], {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}, "AWS credentials: are not"),
+        (["check"], {}, "stage dev is not deployed in us-east-1; run make deploy"),
+    ],
+)
 def test_a_mistake_is_one_line_that_says_what_would_be_right(
-        aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str],
-        environment: dict[str, str], said: str) -> None:
+    aws: LocalAws,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    environment: dict[str, str],
+    said: str,
+) -> None:
     assert aws.endpoint
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -210,8 +227,11 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(
 
 def test_a_table_of_another_kind_is_not_taken(aws: LocalAws, capsys: pytest.CaptureFixture[str]) -> None:
     aws.client("dynamodb").create_table(
-        TableName=TABLE, BillingMode="PAY_PER_REQUEST", KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}])
+        TableName=TABLE,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+    )
     from chalicelib.model.errors import BadInput
     from infra.aws.deploy import foundation
 

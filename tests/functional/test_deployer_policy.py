@@ -17,7 +17,7 @@ from tests.functional.deployer_rights import Need, Reader, Statements
 from tests.functional.deployments import STAGE, deploy, small_package
 
 POLICY = Path(__file__).resolve().parents[2] / "infra" / "aws" / "deployer-policy.json"
-LIMIT = 6144        # characters of a managed policy, without white space
+LIMIT = 6144  # characters of a managed policy, without white space
 
 #: Granted although the deployments of this test make no such call, each with the reason.
 UNSEEN = {
@@ -50,8 +50,10 @@ class Recording:
                 package = small_package(folder)
                 assert deploy(package, folder / "built") == []
                 assert deploy(package, folder / "built") == []
-                self.mappings = {one["UUID"]: one["FunctionArn"].rpartition(":")[2] for one in
-                                 aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]}
+                self.mappings = {
+                    one["UUID"]: one["FunctionArn"].rpartition(":")[2]
+                    for one in aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+                }
                 patched.setattr("sys.stdin", io.StringIO(f"{STAGE}\noutscaler-{STAGE}-state\n"))
                 assert main(["undeploy", "--stage", STAGE, "--with-table"]) == 0
 
@@ -73,32 +75,43 @@ def test_no_call_of_a_deployment_or_its_end_is_denied(recording: Recording) -> N
 
 def test_nothing_is_granted_that_no_deployment_uses(recording: Recording) -> None:
     policy = Statements(POLICY)
-    assert all([policy.allows(need) for need in recording.needs()])     # noqa: C419 - every one is to be asked
+    assert all([policy.allows(need) for need in recording.needs()])  # noqa: C419 - every one is to be asked
     assert {action for _, action in policy.granted - policy.used} == UNSEEN.keys()
 
 
 def test_a_permission_that_is_missing_would_be_noticed(recording: Recording, tmp_path: Path) -> None:
     document = json.loads(POLICY.read_text())
     for left_out in ("iam:PassRole", "sqs:CreateQueue", "lambda:UpdateEventSourceMapping", "apigateway:PUT"):
-        statements = [{**one, "Action": [each for each in one["Action"] if each != left_out]}
-                      for one in document["Statement"]]
+        statements = [
+            {**one, "Action": [each for each in one["Action"] if each != left_out]} for one in document["Statement"]
+        ]
         (tmp_path / "less.json").write_text(json.dumps({"Statement": statements}))
         policy = Statements(tmp_path / "less.json")
         assert {need.action for need in recording.needs() if not policy.allows(need)} == {left_out}
 
 
-@pytest.mark.parametrize("need", [
-    Need("lambda:UpdateFunctionCode", "arn:aws:lambda:us-east-1:123456789012:function:payroll"),
-    Need("lambda:UpdateEventSourceMapping", "arn:aws:lambda:us-east-1:123456789012:event-source-mapping:1",
-         {"lambda:FunctionArn": "arn:aws:lambda:us-east-1:123456789012:function:payroll"}),
-    Need("iam:PutRolePolicy", "arn:aws:iam::123456789012:role/admin"),
-    Need("iam:PassRole", "arn:aws:iam::123456789012:role/outscaler-dev-tick",
-         {"iam:PassedToService": "ec2.amazonaws.com"}),
-    Need("iam:PassRole", "arn:aws:iam::123456789012:role/outscaler-dev-tick"),
-    Need("dynamodb:DeleteTable", "arn:aws:dynamodb:us-east-1:123456789012:table/orders"),
-    Need("logs:DeleteLogGroup", "arn:aws:logs:us-east-1:123456789012:log-group:/aws/lambda/payroll"),
-    Need("iam:CreateUser", "arn:aws:iam::123456789012:user/outscaler-dev"),
-], ids=lambda need: need.action)
+@pytest.mark.parametrize(
+    "need",
+    [
+        Need("lambda:UpdateFunctionCode", "arn:aws:lambda:us-east-1:123456789012:function:payroll"),
+        Need(
+            "lambda:UpdateEventSourceMapping",
+            "arn:aws:lambda:us-east-1:123456789012:event-source-mapping:1",
+            {"lambda:FunctionArn": "arn:aws:lambda:us-east-1:123456789012:function:payroll"},
+        ),
+        Need("iam:PutRolePolicy", "arn:aws:iam::123456789012:role/admin"),
+        Need(
+            "iam:PassRole",
+            "arn:aws:iam::123456789012:role/outscaler-dev-tick",
+            {"iam:PassedToService": "ec2.amazonaws.com"},
+        ),
+        Need("iam:PassRole", "arn:aws:iam::123456789012:role/outscaler-dev-tick"),
+        Need("dynamodb:DeleteTable", "arn:aws:dynamodb:us-east-1:123456789012:table/orders"),
+        Need("logs:DeleteLogGroup", "arn:aws:logs:us-east-1:123456789012:log-group:/aws/lambda/payroll"),
+        Need("iam:CreateUser", "arn:aws:iam::123456789012:user/outscaler-dev"),
+    ],
+    ids=lambda need: need.action,
+)
 def test_what_is_not_outscalers_is_denied(need: Need) -> None:
     assert not Statements(POLICY).allows(need)
 

@@ -63,7 +63,8 @@ def test_the_page_lists_what_the_published_template_asks_for_besides() -> None:
     more = published(artifact().sam("dev"))["Parameters"]
     of_both = artifact().sam("dev")["Parameters"]
     assert dict(_rows("Published template")) == {
-        f"`{name}`": _default(name, False, one) for name, one in more.items() if name not in of_both}
+        f"`{name}`": _default(name, False, one) for name, one in more.items() if name not in of_both
+    }
 
 
 def test_the_page_lists_every_output() -> None:
@@ -74,17 +75,28 @@ def test_the_page_lists_every_output() -> None:
 
 def test_every_wildcard_that_a_parameter_brings_is_documented() -> None:
     template = resolve(artifact().sam("dev"), **VPC, Tracing="on", SecretPrefix="x", EksClusters="x")
-    found = {str(text).removeprefix("arn:${AWS::Partition}:") for one in template["Resources"].values()
-             if one["Type"] == "AWS::IAM::Role" for policy in one["Properties"]["Policies"]
-             if policy["PolicyName"] in ("UseVpc", "SendTraces") for statement in policy["PolicyDocument"]["Statement"]
-             for resource in _listed(statement["Resource"]) for text in [resource.get("Fn::Sub", "")
-                                                                        if isinstance(resource, dict) else resource]}
+    found = {
+        str(text).removeprefix("arn:${AWS::Partition}:")
+        for one in template["Resources"].values()
+        if one["Type"] == "AWS::IAM::Role"
+        for policy in one["Properties"]["Policies"]
+        if policy["PolicyName"] in ("UseVpc", "SendTraces")
+        for statement in policy["PolicyDocument"]["Statement"]
+        for resource in _listed(statement["Resource"])
+        for text in [resource.get("Fn::Sub", "") if isinstance(resource, dict) else resource]
+    }
     documented = {text for _, cell in _rows("VPC") for text in re.findall(r"`([^`]+)`", cell)}
     assert found == documented
     actions = {action for cell, _ in _rows("VPC") for action in re.findall(r"`(\w+:\w+)`", cell)}
-    granted = {action for one in template["Resources"].values() if one["Type"] == "AWS::IAM::Role"
-               for policy in one["Properties"]["Policies"] if policy["PolicyName"] in ("UseVpc", "SendTraces")
-               for statement in policy["PolicyDocument"]["Statement"] for action in statement["Action"]}
+    granted = {
+        action
+        for one in template["Resources"].values()
+        if one["Type"] == "AWS::IAM::Role"
+        for policy in one["Properties"]["Policies"]
+        if policy["PolicyName"] in ("UseVpc", "SendTraces")
+        for statement in policy["PolicyDocument"]["Statement"]
+        for action in statement["Action"]
+    }
     assert actions == granted
 
 
@@ -95,8 +107,7 @@ def _listed(value: object) -> list[object]:
 def test_the_keys_policy_lets_in_the_two_services_that_have_no_role() -> None:
     [block] = re.findall(r"^```json\n(.*?)^```", _section("Key"), re.MULTILINE | re.DOTALL)
     statements = json.loads(block)
-    assert {one["Principal"]["Service"] for one in statements} == {
-        "events.amazonaws.com", "logs.REGION.amazonaws.com"}
+    assert {one["Principal"]["Service"] for one in statements} == {"events.amazonaws.com", "logs.REGION.amazonaws.com"}
     assert all(one["Condition"] for one in statements), "any account's events would do otherwise"
 
 
@@ -112,8 +123,11 @@ def test_every_command_that_sends_the_template_names_a_bucket() -> None:
 
 
 def test_every_stack_command_names_the_same_stack() -> None:
-    named = [re.findall(r"--stack-name (\S+)", command) for command in _commands()
-             if re.match(r"aws cloudformation (?!package)", command)]
+    named = [
+        re.findall(r"--stack-name (\S+)", command)
+        for command in _commands()
+        if re.match(r"aws cloudformation (?!package)", command)
+    ]
     assert named
     assert all(names == ["outscaler-dev"] for names in named)
 
@@ -170,7 +184,7 @@ def test_the_documented_commands_make_upgrade_and_remove_a_stack(desk: tuple[Loc
     _run(desk, delete)
     _run(desk, wait)
     for table in (names["PolicyTableName"], names["TableName"]):
-        if table in aws.client("dynamodb").list_tables()["TableNames"]:    # moto does not know Retain
+        if table in aws.client("dynamodb").list_tables()["TableNames"]:  # moto does not know Retain
             _run(desk, unprotect, table)
             _run(desk, drop, table)
     left = aws.client("dynamodb").list_tables()["TableNames"]

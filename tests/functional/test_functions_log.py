@@ -17,8 +17,15 @@ logger.info("reconciled", cluster="shop")
 
 
 def test_a_line_is_logged_even_where_the_app_was_made_with_another_output() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, timeout=60,
-                          env={"AWS_DEFAULT_REGION": "eu-west-1", "PATH": ""}, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"AWS_DEFAULT_REGION": "eu-west-1", "PATH": ""},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     [line] = done.stdout.splitlines()
     assert '"reconciled"' in line

@@ -11,10 +11,20 @@ import pytest
 from chalicelib.model.reason import Code
 from tests.property import hostile_tenants
 
-SECONDS, MIB = 30.0, 600.0       # of an attack; the function that plans has 1,769 MB and 120 s
-_QUICK = ("host-ports-500", "anti-affinity-50", "anti-affinity-of-200-expressions", "selectors-of-ephemeral-claims",
-          "anti-affinity-that-runs", "resource-names-100", "spread-50", "tolerations-1000",
-          "volumes-2000", "containers-10000", "nodes-of-1000-taints")
+SECONDS, MIB = 30.0, 600.0  # of an attack; the function that plans has 1,769 MB and 120 s
+_QUICK = (
+    "host-ports-500",
+    "anti-affinity-50",
+    "anti-affinity-of-200-expressions",
+    "selectors-of-ephemeral-claims",
+    "anti-affinity-that-runs",
+    "resource-names-100",
+    "spread-50",
+    "tolerations-1000",
+    "volumes-2000",
+    "containers-10000",
+    "nodes-of-1000-taints",
+)
 
 
 def _check(case: str) -> None:
@@ -38,8 +48,13 @@ def test_every_attack_by_one_tenant_costs_seconds_and_serves_the_others(case: st
 def test_a_pod_beyond_a_limit_is_told_which_limit() -> None:
     many = [{"ports": [{"hostPort": 1_000 + at} for at in range(500)]}]
     plan = hostile_tenants.planned([hostile_tenants.pod("many", containers=many)])
-    told = {(reason.code, reason.params["what"]) for each in plan.unschedulable if "tenant/many" in each.pods
-            for reasons in each.reasons.values() for reason in reasons}
+    told = {
+        (reason.code, reason.params["what"])
+        for each in plan.unschedulable
+        if "tenant/many" in each.pods
+        for reasons in each.reasons.values()
+        for reason in reasons
+    }
     assert told == {(Code.NOT_SIMULATED, "500 host ports, at most 100")}
 
 
@@ -53,7 +68,8 @@ def test_a_node_with_a_pod_beyond_a_limit_is_held_and_takes_no_promise() -> None
     assert empty not in {each.node for each in plan.promises}
     assert empty not in {each.node for each in plan.removals}
     assert {each.reason.params["detail"] for each in plan.unremovable if each.node == empty} == {
-        "pod tenant/many is not simulated: 500 host ports, at most 100"}
+        "pod tenant/many is not simulated: 500 host ports, at most 100"
+    }
 
 
 def test_a_pod_beyond_a_limit_that_bars_nobody_leaves_its_room_to_others() -> None:
@@ -67,12 +83,16 @@ def test_a_pod_beyond_a_limit_that_bars_nobody_leaves_its_room_to_others() -> No
 def test_the_namespace_that_uses_most_loses_first() -> None:
     """4,000 rules are shared: the tenant's 16,000 lose, a namespace with 20 keeps its own."""
     greedy = hostile_tenants.CASES["anti-affinity-at-the-limit"]()
-    modest = [hostile_tenants.pod(f"m{at}", "modest", **hostile_tenants.affinity(hostile_tenants.term(at))) for at in range(20)]
+    modest = [
+        hostile_tenants.pod(f"m{at}", "modest", **hostile_tenants.affinity(hostile_tenants.term(at)))
+        for at in range(20)
+    ]
     classes = hostile_tenants.snapshot([*greedy, *modest]).classes
     assert not any(each.excess for each in classes if each.namespace != "tenant")
     lost = [each for each in classes if each.namespace == "tenant" and each.excess]
-    assert lost[0].excess == ("distinct rules about other pods: the pods of namespace tenant have more than its share "
-                              "of 4000")
+    assert lost[0].excess == (
+        "distinct rules about other pods: the pods of namespace tenant have more than its share of 4000"
+    )
     assert 0 < len(lost) < len([each for each in classes if each.namespace == "tenant"])
 
 
@@ -80,15 +100,24 @@ def test_the_namespace_that_uses_most_loses_first() -> None:
 def test_a_namespace_with_few_rules_loses_none_to_one_with_dear_rules(expressions: int, lost: int) -> None:
     """4,000,000 comparisons are shared: 400 classes with 200 expressions each are 32 million."""
     dear = [{"key": f"k{each}", "operator": "NotIn", "values": ["x"]} for each in range(expressions)]
-    tenant = [hostile_tenants.pod(f"p{at}", **hostile_tenants.affinity(
-        {"topologyKey": f"rack-{at}", "labelSelector": {"matchExpressions": dear}})) for at in range(400)]
-    modest = [hostile_tenants.pod(f"m{at}", "modest", **hostile_tenants.affinity(hostile_tenants.term(at))) for at in range(20)]
+    tenant = [
+        hostile_tenants.pod(
+            f"p{at}",
+            **hostile_tenants.affinity({"topologyKey": f"rack-{at}", "labelSelector": {"matchExpressions": dear}}),
+        )
+        for at in range(400)
+    ]
+    modest = [
+        hostile_tenants.pod(f"m{at}", "modest", **hostile_tenants.affinity(hostile_tenants.term(at)))
+        for at in range(20)
+    ]
     classes = hostile_tenants.snapshot([*tenant, *modest]).classes
     assert not any(each.excess for each in classes if each.namespace != "tenant")
     told = {each.excess for each in classes if each.excess}
     assert len(told) == lost
-    assert all(text.startswith("comparisons of rules with distinct pods: the pods of namespace tenant")
-               for text in told)
+    assert all(
+        text.startswith("comparisons of rules with distinct pods: the pods of namespace tenant") for text in told
+    )
 
 
 def test_a_pass_that_runs_out_of_time_keeps_what_it_found_and_removes_nothing() -> None:
@@ -117,7 +146,9 @@ def test_sums_of_huge_requests_do_not_overflow(amount: int) -> None:
 
 
 def test_a_node_that_offers_too_much_takes_no_more_than_it_may() -> None:
-    huge = hostile_tenants.node(hostile_tenants.NODES - 1, allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)})
+    huge = hostile_tenants.node(
+        hostile_tenants.NODES - 1, allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)}
+    )
     assert hostile_tenants.served(hostile_tenants.planned([huge])) == hostile_tenants.VICTIMS
 
 

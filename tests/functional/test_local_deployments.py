@@ -15,13 +15,26 @@ from botocore.exceptions import ClientError
 from infra.emulators.aws import LocalAws, main
 from tests.functional.artifact import artifact
 
-TRUST = json.dumps({"Version": "2012-10-17", "Statement": [
-    {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}]})
+TRUST = json.dumps(
+    {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        ],
+    }
+)
 SWAGGER = {
-    "swagger": "2.0", "info": {"version": "1.0", "title": "outscaler"}, "schemes": ["https"],
-    "paths": {"/clusters/{name}": {"get": {
-        "responses": {"200": {"description": "200 response"}},
-        "x-amazon-apigateway-integration": {"type": "aws_proxy", "httpMethod": "POST", "uri": "arn:aws:lambda"}}}},
+    "swagger": "2.0",
+    "info": {"version": "1.0", "title": "outscaler"},
+    "schemes": ["https"],
+    "paths": {
+        "/clusters/{name}": {
+            "get": {
+                "responses": {"200": {"description": "200 response"}},
+                "x-amazon-apigateway-integration": {"type": "aws_proxy", "httpMethod": "POST", "uri": "arn:aws:lambda"},
+            }
+        }
+    },
 }
 
 
@@ -37,7 +50,8 @@ def _function(account: LocalAws, name: str) -> None:
         archive.writestr("app.py", "")
     role = account.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
     account.client("lambda").create_function(
-        FunctionName=name, Runtime="python3.11", Role=role, Handler="app.app", Code={"ZipFile": code.getvalue()})
+        FunctionName=name, Runtime="python3.11", Role=role, Handler="app.app", Code={"ZipFile": code.getvalue()}
+    )
 
 
 @pytest.fixture
@@ -61,7 +75,8 @@ def test_a_mapped_queue_keeps_its_messages(account: LocalAws, mapped: tuple[str,
 
 @pytest.mark.parametrize("named", ["name", "arn"])
 def test_a_second_mapping_of_a_queue_to_a_function_is_refused(
-        account: LocalAws, mapped: tuple[str, str, str], named: str) -> None:
+    account: LocalAws, mapped: tuple[str, str, str], named: str
+) -> None:
     functions = account.client("lambda")
     _, queue, name = mapped
     function = name if named == "name" else functions.get_function_configuration(FunctionName=name)["FunctionArn"]
@@ -71,7 +86,8 @@ def test_a_second_mapping_of_a_queue_to_a_function_is_refused(
 
 
 def test_the_newest_configuration_of_asynchronous_invocations_holds(
-        account: LocalAws, mapped: tuple[str, str, str]) -> None:
+    account: LocalAws, mapped: tuple[str, str, str]
+) -> None:
     functions = account.client("lambda")
     for attempts in (2, 0):
         functions.put_function_event_invoke_config(FunctionName=mapped[2], MaximumRetryAttempts=attempts)
@@ -82,22 +98,38 @@ def test_an_api_of_swagger_keeps_its_throttle_when_it_is_deployed_again(account:
     gateway = account.client("apigateway")
     api = gateway.import_rest_api(body=json.dumps(SWAGGER), parameters={"endpointConfigurationTypes": "REGIONAL"})["id"]
     gateway.create_deployment(restApiId=api, stageName="api", tracingEnabled=False)
-    gateway.update_stage(restApiId=api, stageName="api", patchOperations=[
-        {"op": "replace", "path": "/*/*/throttling/rateLimit", "value": "100"}])
+    gateway.update_stage(
+        restApiId=api,
+        stageName="api",
+        patchOperations=[{"op": "replace", "path": "/*/*/throttling/rateLimit", "value": "100"}],
+    )
     gateway.put_rest_api(restApiId=api, mode="overwrite", body=json.dumps(SWAGGER))
     gateway.create_deployment(restApiId=api, stageName="api")
     stage = gateway.get_stage(restApiId=api, stageName="api")
     assert stage["methodSettings"]["*/*"]["throttlingRateLimit"] == 100
     assert gateway.get_rest_api(restApiId=api)["endpointConfiguration"]["types"] == ["REGIONAL"]
     assert {one["path"] for one in gateway.get_resources(restApiId=api)["items"]} == {
-        "/", "/clusters", "/clusters/{name}"}
+        "/",
+        "/clusters",
+        "/clusters/{name}",
+    }
 
 
 def _alarm(name: str) -> dict[str, Any]:
-    return {"Type": "AWS::CloudWatch::Alarm", "Properties": {
-        "AlarmName": name, "Namespace": "AWS/SQS", "MetricName": "ApproximateNumberOfMessagesVisible",
-        "ComparisonOperator": "GreaterThanThreshold", "EvaluationPeriods": 1, "Period": 60, "Threshold": 0,
-        "Statistic": "Maximum", "Dimensions": [{"Name": "QueueName", "Value": "dead"}]}}
+    return {
+        "Type": "AWS::CloudWatch::Alarm",
+        "Properties": {
+            "AlarmName": name,
+            "Namespace": "AWS/SQS",
+            "MetricName": "ApproximateNumberOfMessagesVisible",
+            "ComparisonOperator": "GreaterThanThreshold",
+            "EvaluationPeriods": 1,
+            "Period": 60,
+            "Threshold": 0,
+            "Statistic": "Maximum",
+            "Dimensions": [{"Name": "QueueName", "Value": "dead"}],
+        },
+    }
 
 
 def _created(account: LocalAws, stage: str, address: str, alarm: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -113,13 +145,19 @@ def _created(account: LocalAws, stage: str, address: str, alarm: str) -> tuple[d
     store.put_object(Bucket="artifacts", Key=f"{stage}.template", Body=json.dumps(template).encode())
     name = f"outscaler-{stage}-{uuid.uuid4().hex[:6]}"
     made = cloud.create_change_set(
-        StackName=name, ChangeSetName="first", ChangeSetType="CREATE", Capabilities=["CAPABILITY_IAM"],
-        TemplateURL=f"{address}/artifacts/{stage}.template")
+        StackName=name,
+        ChangeSetName="first",
+        ChangeSetType="CREATE",
+        Capabilities=["CAPABILITY_IAM"],
+        TemplateURL=f"{address}/artifacts/{stage}.template",
+    )
     cloud.execute_change_set(ChangeSetName=made["Id"])
     [stack] = cloud.describe_stacks(StackName=name)["Stacks"]
     assert stack["StackStatus"] == "CREATE_COMPLETE"
-    ids = {one["LogicalResourceId"]: one["PhysicalResourceId"]
-           for one in cloud.describe_stack_resources(StackName=name)["StackResources"]}
+    ids = {
+        one["LogicalResourceId"]: one["PhysicalResourceId"]
+        for one in cloud.describe_stack_resources(StackName=name)["StackResources"]
+    }
     return ids, {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
 
 
@@ -143,7 +181,8 @@ def test_a_packaged_template_in_s3_makes_its_stack(account: LocalAws, stage: str
 
 @pytest.mark.parametrize("port", ["65536", "-1", "taken"])
 def test_a_port_that_cannot_be_served_is_named_in_one_line(
-        account: LocalAws, port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    account: LocalAws, port: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     given = account.endpoint.rpartition(":")[2] if port == "taken" else port
     assert main(["--port", given]) == 2
     assert f"--port {given}: " in capsys.readouterr().err

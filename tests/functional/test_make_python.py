@@ -19,19 +19,29 @@ def chosen(folder: Path, commands: dict[str, str], **given: str) -> str:
         (folder / name).chmod(0o755)
     make = shutil.which("make")
     assert make is not None
-    done = subprocess.run([make, "-s", "--eval=chosen: ; $(info $(PYTHON))@:", "chosen"], cwd=ROOT, text=True,
-                          capture_output=True, check=True, env={"PATH": str(folder), **given})
+    done = subprocess.run(
+        [make, "-s", "--eval=chosen: ; $(info $(PYTHON))@:", "chosen"],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=True,
+        env={"PATH": str(folder), **given},
+    )
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize(("commands", "taken"), [
-    ({"python3.13": WORKS, "python3.12": WORKS, "python3.11": WORKS, "python3": WORKS}, "python3.13"),
-    ({"python3.13": BROKEN, "python3.12": WORKS, "python3.11": WORKS, "python3": WORKS}, "python3.12"),
-    ({"python3.13": NO_VENV, "python3.11": WORKS, "python3": WORKS}, "python3.11"),
-    ({"python3.13": BROKEN, "python3.12": BROKEN, "python3.11": BROKEN, "python3": WORKS}, "python3"),
-    ({"python3.14": WORKS, "python3": WORKS}, "python3"),
-    ({}, "python3"),
-], ids=["newest", "broken-shim", "without-venv", "broken-shims", "only-newer", "none"])
+@pytest.mark.parametrize(
+    ("commands", "taken"),
+    [
+        ({"python3.13": WORKS, "python3.12": WORKS, "python3.11": WORKS, "python3": WORKS}, "python3.13"),
+        ({"python3.13": BROKEN, "python3.12": WORKS, "python3.11": WORKS, "python3": WORKS}, "python3.12"),
+        ({"python3.13": NO_VENV, "python3.11": WORKS, "python3": WORKS}, "python3.11"),
+        ({"python3.13": BROKEN, "python3.12": BROKEN, "python3.11": BROKEN, "python3": WORKS}, "python3"),
+        ({"python3.14": WORKS, "python3": WORKS}, "python3"),
+        ({}, "python3"),
+    ],
+    ids=["newest", "broken-shim", "without-venv", "broken-shims", "only-newer", "none"],
+)
 def test_the_newest_python_that_works_is_taken(tmp_path: Path, commands: dict[str, str], taken: str) -> None:
     assert chosen(tmp_path, commands) == taken
 

@@ -19,8 +19,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "infra.demo.__main__", *arguments], cwd=ROOT, capture_output=True,
-                          text=True, timeout=190, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "infra.demo.__main__", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=190,
+        check=False,
+    )
 
 
 def test_the_story_is_told_to_its_end(tmp_path: Path) -> None:
@@ -28,16 +34,31 @@ def test_the_story_is_told_to_its_end(tmp_path: Path) -> None:
     done = _run("--speed", "30", "--place", str(place))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-6000:]
     told = done.stdout
-    for words in ("scheduler refuses", "webhook:", "plan: grow burst-g7 from 0 to 2", "OperationDenied.NoStock",
-                  "plan: grow burst-c7 from 0 to 2", "Quota exceeded", "plan: grow render-metal from 0 to 2",
-                  "will never join the cluster", "plan: render-metal: no longer ask for 1 instance",
-                  "Cherry Servers terminates",
-                  "kubectl apply: HorizontalNodeAutoscaler kube-system/night, cron rule at 20:",
-                  "adds 1 node, of night-m7", "another rule acts on the pool in this pass (kube-system/night/cronrule)",
-                  "The flavor is sold out", "1 node did not come: asks night-c7 for it",
-                  "rule busy: pods ask for 90.6 % of the cpu of 2 nodes of day, more than 60 %: adds 2 nodes",
-                  "Cluster API creates", "nothing is bought again", "unneeded for:", "cooldown:",
-                  "tainted and cordoned", "evicted", "Everything happened as it should."):
+    for words in (
+        "scheduler refuses",
+        "webhook:",
+        "plan: grow burst-g7 from 0 to 2",
+        "OperationDenied.NoStock",
+        "plan: grow burst-c7 from 0 to 2",
+        "Quota exceeded",
+        "plan: grow render-metal from 0 to 2",
+        "will never join the cluster",
+        "plan: render-metal: no longer ask for 1 instance",
+        "Cherry Servers terminates",
+        "kubectl apply: HorizontalNodeAutoscaler kube-system/night, cron rule at 20:",
+        "adds 1 node, of night-m7",
+        "another rule acts on the pool in this pass (kube-system/night/cronrule)",
+        "The flavor is sold out",
+        "1 node did not come: asks night-c7 for it",
+        "rule busy: pods ask for 90.6 % of the cpu of 2 nodes of day, more than 60 %: adds 2 nodes",
+        "Cluster API creates",
+        "nothing is bought again",
+        "unneeded for:",
+        "cooldown:",
+        "tainted and cordoned",
+        "evicted",
+        "Everything happened as it should.",
+    ):
         assert words in told, words
     assert told.count("was killed after its call to the provider") == 4
     assert " NO " not in told

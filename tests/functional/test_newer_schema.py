@@ -23,10 +23,17 @@ from tests.scenario.policies import WEBHOOK, document
 from tests.unit.policy.policy_documents import GOOD
 
 EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "involvedObject": {}}
-REFUSAL = ("the table was written by a newer release (schema 2, release 0.4.0); this code knows schema 1; deploy that "
-           "release again")
-NEWER = {"cluster": {"S": SCHEMA_PARTITION}, "item": {"S": SCHEMA_ITEM}, "schema": {"N": "2"},
-         "release": {"S": "0.4.0"}, "a_new_attribute": {"S": "of a release to come"}}
+REFUSAL = (
+    "the table was written by a newer release (schema 2, release 0.4.0); this code knows schema 1; deploy that "
+    "release again"
+)
+NEWER = {
+    "cluster": {"S": SCHEMA_PARTITION},
+    "item": {"S": SCHEMA_ITEM},
+    "schema": {"N": "2"},
+    "release": {"S": "0.4.0"},
+    "a_new_attribute": {"S": "of a release to come"},
+}
 KEY = {"cluster": NEWER["cluster"], "item": NEWER["item"]}
 TABLE, NAME = "outscaler", "prod-geneva"
 
@@ -75,8 +82,12 @@ def test_no_function_works_on_a_newer_table_and_nothing_in_it_changes(
     world.clock.advance(MINUTE)
     before, sent = rows(world), len(world.queues.sent)
     assert REFUSAL in world.tick().error
-    for function, message in (("reconcile", {"reason": "webhook"}), ("reconcile", {}),
-                              ("act_clusterapi", {"operation": "grow-1"}), ("act_exoscale", {"operation": "grow-1"})):
+    for function, message in (
+        ("reconcile", {"reason": "webhook"}),
+        ("reconcile", {}),
+        ("act_clusterapi", {"operation": "grow-1"}),
+        ("act_exoscale", {"operation": "grow-1"}),
+    ):
         assert deliver(world, function, **message).failed_messages == ("m-1",), "it goes back to its queue"
     assert REFUSAL in world.invoke("reconcile_large", {"cluster": world.name}).error
     assert world.post([EVENT])["statusCode"] == 503
@@ -115,8 +126,9 @@ def test_a_release_that_knows_the_table_carries_on_where_it_stood(world: LocalWo
 
 def test_a_table_that_newer_rows_came_into_works_while_the_schema_is_ours(world: LocalWorld) -> None:
     """A row of another kind in the schema's partition is nobody's cluster: lists and passes pass over it."""
-    world.services.dynamodb.put_item(TableName=world.services.table, Item={
-        **KEY, "item": {"S": "schema#next"}, "schema": {"N": "9"}})
+    world.services.dynamodb.put_item(
+        TableName=world.services.table, Item={**KEY, "item": {"S": "schema#next"}, "schema": {"N": "9"}}
+    )
     world.restart()
     world.step(2 * MINUTE)
     answer = json.loads(world.get("/clusters")["body"])
@@ -129,8 +141,12 @@ def test_a_table_that_newer_rows_came_into_works_while_the_schema_is_ours(world:
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """Both tables with a cluster, one of older releases, and a newer schema."""
-    for name, value in {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_ACCESS_KEY_ID": "testing",
-                        "AWS_SECRET_ACCESS_KEY": "testing", "OUTSCALER_TABLE": TABLE}.items():
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-central-2",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "OUTSCALER_TABLE": TABLE,
+    }.items():
         monkeypatch.setenv(name, value)
     with mock_aws():
         client = boto3.client("dynamodb")
@@ -141,11 +157,22 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         yield made
 
 
-@pytest.mark.parametrize("command", [
-    ["get", "clusters"], ["get", "policy", NAME], ["get", "operations", NAME], ["get", "groups", NAME],
-    ["get", "brake", NAME], ["get", "claims"], ["history", NAME], ["migrate"], ["migrate", "--delete-old"],
-    ["release", NAME], ["apply", "POLICY"],
-])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["get", "clusters"],
+        ["get", "policy", NAME],
+        ["get", "operations", NAME],
+        ["get", "groups", NAME],
+        ["get", "brake", NAME],
+        ["get", "claims"],
+        ["history", NAME],
+        ["migrate"],
+        ["migrate", "--delete-old"],
+        ["release", NAME],
+        ["apply", "POLICY"],
+    ],
+)
 def test_no_command_reads_or_writes_a_newer_table(
     tables: Store, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,10 +48,15 @@ def _alicloud(world: LocalWorld, account: AlicloudAccount) -> Scene:
     shipped = read_policy((INFRA / "alicloud/ram-policy.json").read_text("utf-8"))
     account.server.ring.add("LTAI-EXAMPLE-LOOKS", "example-secret-that-looks", RamPolicy(shipped.statements[:1]))
     group = account.cloud.add_group("web", most=5)
-    return Scene(group.id, account.settings(), account.secret("LTAI-EXAMPLE-LOOKS"), account.secret(),
-                 lambda: [f"{call.key} {call.action} {call.code}" for call in account.server.log if call.code],
-                 lambda: {call.key for call in account.server.log if not call.action.startswith("Describe")},
-                 "LTAI-EXAMPLE-LOOKS")
+    return Scene(
+        group.id,
+        account.settings(),
+        account.secret("LTAI-EXAMPLE-LOOKS"),
+        account.secret(),
+        lambda: [f"{call.key} {call.action} {call.code}" for call in account.server.log if call.code],
+        lambda: {call.key for call in account.server.log if not call.action.startswith("Describe")},
+        "LTAI-EXAMPLE-LOOKS",
+    )
 
 
 def _huaweicloud(world: LocalWorld, account: HuaweiAccount) -> Scene:
@@ -59,27 +64,54 @@ def _huaweicloud(world: LocalWorld, account: HuaweiAccount) -> Scene:
     shipped = json.loads((INFRA / "huaweicloud/policy.json").read_text("utf-8"))["Statement"][0]["Action"]
     account.server.ring.add("HPUA-EXAMPLE-LOOKS", "example-secret-that-looks", frozenset(shipped))
     account.cloud.add_pool(account.cluster.uid, "web")
-    return Scene("web", account.settings(), account.secret("HPUA-EXAMPLE-LOOKS"), account.secret(),
-                 lambda: [f"{call.key} {call.operation} {call.code}" for call in account.server.log if call.code],
-                 lambda: {call.key for call in account.server.log if call.method != "GET"}, "HPUA-EXAMPLE-LOOKS")
+    return Scene(
+        "web",
+        account.settings(),
+        account.secret("HPUA-EXAMPLE-LOOKS"),
+        account.secret(),
+        lambda: [f"{call.key} {call.operation} {call.code}" for call in account.server.log if call.code],
+        lambda: {call.key for call in account.server.log if call.method != "GET"},
+        "HPUA-EXAMPLE-LOOKS",
+    )
 
 
 def _exoscale(world: LocalWorld, account: ExoscaleAccount) -> Scene:
-    reads = frozenset({"list-instance-pools", "get-instance-pool", "list-instances", "get-instance",
-                       "get-instance-type", "get-quota", "get-operation", "list-sks-clusters"})
+    reads = frozenset(
+        {
+            "list-instance-pools",
+            "get-instance-pool",
+            "list-instances",
+            "get-instance",
+            "get-instance-type",
+            "get-quota",
+            "get-operation",
+            "list-sks-clusters",
+        }
+    )
     account.server.ring.add("EXO-EXAMPLE-LOOKS", "example-secret-that-looks", reads)
     account.zone.add_nodepool(account.zone.add_cluster("prod").id, "web", type="standard.large")
-    return Scene("prod/web", account.settings(), account.secret("EXO-EXAMPLE-LOOKS"), account.secret(),
-                 lambda: [str(call) for call in account.server.log if call.status >= 300],
-                 lambda: {call.key for call in account.server.log if call.method != "GET"}, "EXO-EXAMPLE-LOOKS")
+    return Scene(
+        "prod/web",
+        account.settings(),
+        account.secret("EXO-EXAMPLE-LOOKS"),
+        account.secret(),
+        lambda: [str(call) for call in account.server.log if call.status >= 300],
+        lambda: {call.key for call in account.server.log if call.method != "GET"},
+        "EXO-EXAMPLE-LOOKS",
+    )
 
 
 def _cherryservers(world: LocalWorld, account: CherryAccount) -> Scene:
     account.server.add_token("CHERRY-EXAMPLE-LOOKS", writes=False)
-    return Scene("workers", account.settings(), "CHERRY-EXAMPLE-LOOKS", next(iter(account.secrets().values())),
-                 lambda: [str(call) for call in account.server.log if call.status >= 300],
-                 lambda: {"the log names no token" for call in account.server.log if call.method != "GET"},
-                 "CHERRY-EXAMPLE-LOOKS")
+    return Scene(
+        "workers",
+        account.settings(),
+        "CHERRY-EXAMPLE-LOOKS",
+        next(iter(account.secrets().values())),
+        lambda: [str(call) for call in account.server.log if call.status >= 300],
+        lambda: {"the log names no token" for call in account.server.log if call.method != "GET"},
+        "CHERRY-EXAMPLE-LOOKS",
+    )
 
 
 def _clusterapi(world: LocalWorld, _: None) -> Scene:
@@ -91,10 +123,15 @@ def _clusterapi(world: LocalWorld, _: None) -> Scene:
     def mine() -> list[Any]:
         return [call for call in world.server.requests if "cluster.x-k8s.io" in call.path]
 
-    return Scene("MachineDeployment/default/web", {"clusterName": "local", "namespace": "default"},
-                 world.server.kubeconfig("looks"), world.server.kubeconfig(),
-                 lambda: [str(call) for call in mine() if call.status in {401, 403}],
-                 lambda: {call.user for call in mine() if call.method != "GET"}, "looks")
+    return Scene(
+        "MachineDeployment/default/web",
+        {"clusterName": "local", "namespace": "default"},
+        world.server.kubeconfig("looks"),
+        world.server.kubeconfig(),
+        lambda: [str(call) for call in mine() if call.status in {401, 403}],
+        lambda: {call.user for call in mine() if call.method != "GET"},
+        "looks",
+    )
 
 
 SCENES: dict[str, tuple[Callable[[], Any] | None, Callable[[LocalWorld, Any], Scene], str]] = {
@@ -126,7 +163,8 @@ def test_passes_look_with_a_key_that_cannot_write_and_executors_write_with_the_o
         world.put_secret(changes, scene.changes)
         spec: dict[str, Any] = {
             "providers": {provider: scene.settings | {key: changes, "observeSecret": looks}},
-            "nodeGroups": [{"provider": provider, "id": scene.group, "min": 0, "max": 5}]}
+            "nodeGroups": [{"provider": provider, "id": scene.group, "min": 0, "max": 5}],
+        }
         world.seed(objects.node("system", cpu="2"), objects.deployment("web", replicas=2, cpu="3", memory="1Gi"))
         world.apply_policy(document(mode="shadow", **spec))
         world.step(200)
@@ -140,20 +178,34 @@ def test_passes_look_with_a_key_that_cannot_write_and_executors_write_with_the_o
         assert scene.looker not in scene.written()
 
 
-@pytest.mark.parametrize(("provider", "given", "used"), [
-    ("exoscale", {"zone": "z", "credentialsSecret": "c"}, {"zone": "z", "credentialsSecret": "o"}),
-    ("cherryservers", {"credentialsSecret": "c", "bootstrapTokenSecret": "b"},
-     {"credentialsSecret": "o", "bootstrapTokenSecret": "b"}),
-    ("huaweicloud", {"credentialsSecret": "c", "agencyName": "a", "agencyDomain": "d", "agencyDuration": "900"},
-     {"credentialsSecret": "o"}),
-    ("alicloud", {"credentialsSecret": "c", "roleArn": "r", "sessionName": "s"},
-     {"credentialsSecret": "o", "sessionName": "s"}),
-    ("alicloud", {"oidcProviderArn": "p", "oidcTokenSecret": "t", "roleArn": "r"}, {"credentialsSecret": "o"}),
-    ("alicloud", {"metadataEndpoint": "m", "ramRole": "r"}, {"credentialsSecret": "o"}),
-    ("clusterapi", {"kubeconfigSecret": "c", "context": "x"}, {"kubeconfigSecret": "o", "context": "x"}),
-])
+@pytest.mark.parametrize(
+    ("provider", "given", "used"),
+    [
+        ("exoscale", {"zone": "z", "credentialsSecret": "c"}, {"zone": "z", "credentialsSecret": "o"}),
+        (
+            "cherryservers",
+            {"credentialsSecret": "c", "bootstrapTokenSecret": "b"},
+            {"credentialsSecret": "o", "bootstrapTokenSecret": "b"},
+        ),
+        (
+            "huaweicloud",
+            {"credentialsSecret": "c", "agencyName": "a", "agencyDomain": "d", "agencyDuration": "900"},
+            {"credentialsSecret": "o"},
+        ),
+        (
+            "alicloud",
+            {"credentialsSecret": "c", "roleArn": "r", "sessionName": "s"},
+            {"credentialsSecret": "o", "sessionName": "s"},
+        ),
+        ("alicloud", {"oidcProviderArn": "p", "oidcTokenSecret": "t", "roleArn": "r"}, {"credentialsSecret": "o"}),
+        ("alicloud", {"metadataEndpoint": "m", "ramRole": "r"}, {"credentialsSecret": "o"}),
+        ("clusterapi", {"kubeconfigSecret": "c", "context": "x"}, {"kubeconfigSecret": "o", "context": "x"}),
+    ],
+)
 def test_nothing_of_the_credentials_for_changes_is_left(
-    provider: str, given: dict[str, str], used: dict[str, str],
+    provider: str,
+    given: dict[str, str],
+    used: dict[str, str],
 ) -> None:
     without = Policy(name="shop", providers={provider: given})
     assert observing(without) == without

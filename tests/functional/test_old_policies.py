@@ -72,8 +72,10 @@ def test_the_list_of_clusters_says_it_too(desk: Desk) -> None:
     install(desk.runtime)
     try:
         said = desk.get("/clusters").json_body
-        assert said == {"clusters": [], "problems": [
-            "policies in the state table are not used, clusters shop; run outscaler migrate"]}
+        assert said == {
+            "clusters": [],
+            "problems": ["policies in the state table are not used, clusters shop; run outscaler migrate"],
+        }
         assert desk.post("shop", BODY).status_code == 404
         desk.store.moving.copy("shop", lambda _: None)
         assert set(desk.get("/clusters").json_body) == {"clusters"}

@@ -39,13 +39,21 @@ def test_every_route_is_throttled_and_the_open_ones_lower_than_the_others(stage:
     def number(value: int | dict[str, str]) -> int:
         return numbers[value["Ref"]] if isinstance(value, dict) else value
 
-    limits = {f"{one['HttpMethod']} {one['ResourcePath']}":
-              (number(one["ThrottlingRateLimit"]), number(one["ThrottlingBurstLimit"]))
-              for one in found["MethodSettings"]}
+    limits = {
+        f"{one['HttpMethod']} {one['ResourcePath']}": (
+            number(one["ThrottlingRateLimit"]),
+            number(one["ThrottlingBurstLimit"]),
+        )
+        for one in found["MethodSettings"]
+    }
     assert limits == {"* /*": (100, 200), "POST /~1clusters~1{name}~1events": (50, 100), "GET /~1healthz": (5, 10)}
     paths = template["Resources"]["RestAPI"]["Properties"]["Body"]["paths"]
-    open_routes = {f"{verb.upper()} /{path.replace('/', '~1')}" for path, verbs in paths.items()
-                   for verb, one in verbs.items() if not one.get("security")}
+    open_routes = {
+        f"{verb.upper()} /{path.replace('/', '~1')}"
+        for path, verbs in paths.items()
+        for verb, one in verbs.items()
+        if not one.get("security")
+    }
     assert open_routes == limits.keys() - {"* /*"}
 
 
@@ -58,16 +66,26 @@ def test_the_access_log_holds_no_query_no_header_and_no_body(stage: str) -> None
     assert setting["DestinationArn"] == {"Fn::GetAtt": ["ApiAccessLog", "Arn"]}
     fields = json.loads(setting["Format"])
     assert set(fields.values()) == {
-        "$context.requestId", "$context.requestTime", "$context.identity.sourceIp", "$context.identity.userArn",
-        "$context.httpMethod", "$context.resourcePath", "$context.status", "$context.responseLength",
-        "$context.responseLatency"}, "paths as templates: nothing that a caller chose but his address"
+        "$context.requestId",
+        "$context.requestTime",
+        "$context.identity.sourceIp",
+        "$context.identity.userArn",
+        "$context.httpMethod",
+        "$context.resourcePath",
+        "$context.status",
+        "$context.responseLength",
+        "$context.responseLatency",
+    }, "paths as templates: nothing that a caller chose but his address"
 
 
 @pytest.mark.parametrize("function", HANDLERS)
 def test_only_functions_whose_event_source_reports_failures_are_told_so(function: str) -> None:
     template = translate(artifact().sam("prod"))
-    reporting = {one["FunctionName"]["Ref"] for one in _of_type(template, "AWS::Lambda::EventSourceMapping")
-                 if one.get("FunctionResponseTypes") == ["ReportBatchItemFailures"]}
+    reporting = {
+        one["FunctionName"]["Ref"]
+        for one in _of_type(template, "AWS::Lambda::EventSourceMapping")
+        if one.get("FunctionResponseTypes") == ["ReportBatchItemFailures"]
+    }
     variables = template["Resources"][function]["Properties"]["Environment"]["Variables"]
     assert (variables.get("OUTSCALER_BATCH_FAILURES") == "reported") is (function in reporting)
     assert (function in QUEUED) is (function in reporting)

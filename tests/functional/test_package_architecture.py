@@ -46,24 +46,39 @@ def members(built: Artifact) -> dict[str, int]:
         return {each.filename: each.CRC for each in archive.infolist()}
 
 
-@pytest.mark.parametrize(("name", "content", "says"), [
-    ("lib__a.so", elf(X86), "lib/a.so is not for arm64"),
-    ("lib__a.so.1.2", elf(X86), "lib/a.so.1.2 is not for arm64"),
-    ("lib__tool", elf(X86), "lib/tool is not for arm64"),
-    ("lib__a.so", elf(ARM, bits=1), "lib/a.so is not for arm64"),
-    ("lib__a.so", elf(ARM, order=2, kind=">"), "lib/a.so is not for arm64"),
-    ("lib__a.so", elf(ARM)[:19], "lib/a.so is not for arm64"),
-    ("lib__a.cpython-311-aarch64-linux-gnu.so", elf(ARM), "lib/a.cpython-311-aarch64-linux-gnu.so is for Python 3.11"),
-    ("lib__a.cpython-313.pyc", b"", "lib/a.cpython-313.pyc is for Python 3.13"),
-], ids=["module", "library", "program", "32-bits", "big-endian", "cut", "module-of-3.11", "bytecode-of-3.13"])
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("lib__a.so", elf(X86), "lib/a.so is not for arm64"),
+        ("lib__a.so.1.2", elf(X86), "lib/a.so.1.2 is not for arm64"),
+        ("lib__tool", elf(X86), "lib/tool is not for arm64"),
+        ("lib__a.so", elf(ARM, bits=1), "lib/a.so is not for arm64"),
+        ("lib__a.so", elf(ARM, order=2, kind=">"), "lib/a.so is not for arm64"),
+        ("lib__a.so", elf(ARM)[:19], "lib/a.so is not for arm64"),
+        (
+            "lib__a.cpython-311-aarch64-linux-gnu.so",
+            elf(ARM),
+            "lib/a.cpython-311-aarch64-linux-gnu.so is for Python 3.11",
+        ),
+        ("lib__a.cpython-313.pyc", b"", "lib/a.cpython-313.pyc is for Python 3.13"),
+    ],
+    ids=["module", "library", "program", "32-bits", "big-endian", "cut", "module-of-3.11", "bytecode-of-3.13"],
+)
 def test_a_file_that_cannot_run_in_lambda_is_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     assert list(foreign(zipped(tmp_path, **{name: content}), "arm64", "python3.12")) == [says]
 
 
-@pytest.mark.parametrize(("name", "content"), [
-    ("lib__a.so", elf(ARM)), ("lib__a.abi3.so", elf(ARM)), ("lib__a.cpython-312-aarch64-linux-gnu.so", elf(ARM)),
-    ("lib__a.cpython-312.pyc", b""), ("lib__a.py", b"\x7fEL"), ("lib__empty", b""),
-])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("lib__a.so", elf(ARM)),
+        ("lib__a.abi3.so", elf(ARM)),
+        ("lib__a.cpython-312-aarch64-linux-gnu.so", elf(ARM)),
+        ("lib__a.cpython-312.pyc", b""),
+        ("lib__a.py", b"\x7fEL"),
+        ("lib__empty", b""),
+    ],
+)
 def test_a_file_that_can_run_in_lambda_is_not_named(tmp_path: Path, name: str, content: bytes) -> None:
     assert list(foreign(zipped(tmp_path, **{name: content}), "arm64", "python3.12")) == []
 
@@ -76,11 +91,18 @@ def test_everything_in_the_artifact_runs_on_its_processor_and_python() -> None:
 
 def test_what_numpy_imports_at_the_first_call_is_in_the_zip() -> None:
     """From numpy 2.3 on `unique` imports numpy.ma, which no import of numpy does."""
-    calls = ("import sys, numpy as np; a = np.array([3, 1, 3]); "
-             "np.unique(a); np.setdiff1d(a, a); np.isin(a, a); np.unique(a, return_counts=True); "
-             "np.partition(a, 1); np.einsum('i,i', a, a); np.random.default_rng(1).random(); print(np.__file__)")
-    done = subprocess.run([sys.executable, "-S", "-P", "-c", calls], capture_output=True, text=True, check=False,
-                          env={"PYTHONPATH": str(artifact().task), "PYTHONDONTWRITEBYTECODE": "1"})
+    calls = (
+        "import sys, numpy as np; a = np.array([3, 1, 3]); "
+        "np.unique(a); np.setdiff1d(a, a); np.isin(a, a); np.unique(a, return_counts=True); "
+        "np.partition(a, 1); np.einsum('i,i', a, a); np.random.default_rng(1).random(); print(np.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-P", "-c", calls],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(artifact().task), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(str(artifact().task))
 
@@ -88,16 +110,25 @@ def test_what_numpy_imports_at_the_first_call_is_in_the_zip() -> None:
 def test_the_other_processors_artifact_differs_in_its_binaries_only(other: Artifact) -> None:
     assert list(foreign(other.zip, OTHER, runtime())) == []
     ours, theirs = members(artifact()), members(other)
-    plain = {name for name in ours.keys() | theirs.keys() if name.endswith((".py", ".pyc"))
-             and not name.startswith(("numpy/", "highspy/"))}
+    plain = {
+        name
+        for name in ours.keys() | theirs.keys()
+        if name.endswith((".py", ".pyc")) and not name.startswith(("numpy/", "highspy/"))
+    }
     assert {name for name in plain if ours.get(name) != theirs.get(name)} == set()
 
 
 def test_every_function_has_the_processor_and_python_of_its_zip(other: Artifact) -> None:
-    for built, stage, architecture in ((artifact(), "dev", host_architecture()),
-                                       (artifact(), "prod", host_architecture()), (other, "prod", OTHER)):
-        functions = [one["Properties"] for one in built.sam(stage)["Resources"].values()
-                     if one["Type"] == "AWS::Serverless::Function"]
+    for built, stage, architecture in (
+        (artifact(), "dev", host_architecture()),
+        (artifact(), "prod", host_architecture()),
+        (other, "prod", OTHER),
+    ):
+        functions = [
+            one["Properties"]
+            for one in built.sam(stage)["Resources"].values()
+            if one["Type"] == "AWS::Serverless::Function"
+        ]
         assert functions
         assert {(*one["Architectures"], one["Runtime"]) for one in functions} == {(architecture, runtime())}
 

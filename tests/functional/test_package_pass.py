@@ -43,17 +43,36 @@ def cluster() -> Iterator[ApiServer]:
             objects.node("n1", cpu="1", memory="2Gi"),
             objects.machine_deployment("workers", replicas=0, min_size=0, max_size=5, cpu="4", memory="16Gi"),
         )
-        store.create("pods", {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "default"},
-            "spec": {"containers": [{"name": "main", "image": "registry.example/web:1",
-                                     "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]},
-        })
-        unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-                         "message": "0/1 nodes are available: 1 Insufficient cpu."}
+        store.create(
+            "pods",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "web-1", "namespace": "default"},
+                "spec": {
+                    "containers": [
+                        {
+                            "name": "main",
+                            "image": "registry.example/web:1",
+                            "resources": {"requests": {"cpu": "3", "memory": "1Gi"}},
+                        }
+                    ]
+                },
+            },
+        )
+        unschedulable = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/1 nodes are available: 1 Insufficient cpu.",
+        }
         path = "/api/v1/namespaces/default/pods/web-1/status"
         answer = server.handle(
-            "PATCH", path, {**server.headers(), "Content-Type": "application/merge-patch+json"},
-            json.dumps({"status": {"phase": "Pending", "conditions": [unschedulable]}}).encode())
+            "PATCH",
+            path,
+            {**server.headers(), "Content-Type": "application/merge-patch+json"},
+            json.dumps({"status": {"phase": "Pending", "conditions": [unschedulable]}}).encode(),
+        )
         assert answer.status == 200, answer.body
         yield server
 

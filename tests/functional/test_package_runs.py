@@ -35,6 +35,7 @@ spec:
   webhook: {secret: outscaler/prod/shop/webhook, debounce: 1s}
 """
 
+
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The deployment, with one cluster's policy and secrets."""
@@ -71,8 +72,11 @@ def test_every_aws_service_that_is_called_is_described_in_the_zip() -> None:
         for name in re.findall(r"""client\(\s*["']([a-z0-9-]+)["']""", path.read_text())
     }
     assert {"dynamodb", "sqs", "secretsmanager", "eks", "sts"} <= called <= SERVICES
-    shipped = {name.split("/")[2] for name in zipfile.ZipFile(artifact().zip).namelist()
-               if name.startswith("botocore/data/") and name.count("/") > 2}
+    shipped = {
+        name.split("/")[2]
+        for name in zipfile.ZipFile(artifact().zip).namelist()
+        if name.startswith("botocore/data/") and name.count("/") > 2
+    }
     assert shipped == SERVICES
 
 

@@ -46,8 +46,14 @@ def _planned_by_the_artifact(arguments: tuple[Any, ...], scratch: Path) -> dict[
     given = scratch / "arguments"
     given.write_bytes(pickle.dumps(arguments))
     command = [sys.executable, "-I", "-S", str(_PROCESS), str(artifact().task), str(given)]
-    done = subprocess.run(command, env={"PATH": os.environ["PATH"], "OPENBLAS_NUM_THREADS": "1"},
-                          capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command,
+        env={"PATH": os.environ["PATH"], "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert (done.returncode, done.stderr) == (0, "")
     made: dict[str, Any] = json.loads(done.stdout)
     return made
@@ -75,30 +81,33 @@ def test_nothing_that_is_left_out_is_in_the_zip() -> None:
     assert [name for name in names if name.startswith(gone)] == []
 
 
-@pytest.mark.parametrize(("name", "out"), [
-    ("numpy/_core/_simd.cpython-311-x86_64-linux-gnu.so", True),
-    ("numpy/_core/_simd.cpython-313-aarch64-linux-gnu.so", True),
-    ("numpy/_core/_multiarray_tests.cpython-312-aarch64-linux-gnu.so", True),
-    ("numpy/_core/_multiarray_umath.cpython-312-aarch64-linux-gnu.so", False),
-    ("numpy/random/_generator.cpython-312-aarch64-linux-gnu.so", False),
-    ("numpy/random/_examples/numba/extending.py", True),
-    ("numpy/linalg/tests/test_linalg.py", True),
-    ("numpy/ma/core.py", False),
-    ("numpy-2.2.6.dist-info/LICENSE.txt", False),
-    ("msgspec-0.22.0.dist-info/licenses/LICENSE", False),
-    ("boto-1.dist-info/NOTICE", False),
-    ("msgspec-0.22.0.dist-info/METADATA", False),
-    ("msgspec-0.22.0.dist-info/RECORD", True),
-    ("msgspec-0.22.0.dist-info/WHEEL", True),
-    ("aws_lambda_powertools/utilities/__init__.py", False),
-    ("aws_lambda_powertools/utilities/jmespath_utils/__init__.py", False),
-    ("aws_lambda_powertools/utilities/parser/models/alb.py", True),
-    ("chalicelib/plan/planner.py", False),
-    ("chalicelib/handlers/tick.py", False),
-    ("certifi/cacert.pem", False),
-    ("tzdata/zoneinfo/Europe/Zurich", False),
-    ("chalicelib/", True),
-])
+@pytest.mark.parametrize(
+    ("name", "out"),
+    [
+        ("numpy/_core/_simd.cpython-311-x86_64-linux-gnu.so", True),
+        ("numpy/_core/_simd.cpython-313-aarch64-linux-gnu.so", True),
+        ("numpy/_core/_multiarray_tests.cpython-312-aarch64-linux-gnu.so", True),
+        ("numpy/_core/_multiarray_umath.cpython-312-aarch64-linux-gnu.so", False),
+        ("numpy/random/_generator.cpython-312-aarch64-linux-gnu.so", False),
+        ("numpy/random/_examples/numba/extending.py", True),
+        ("numpy/linalg/tests/test_linalg.py", True),
+        ("numpy/ma/core.py", False),
+        ("numpy-2.2.6.dist-info/LICENSE.txt", False),
+        ("msgspec-0.22.0.dist-info/licenses/LICENSE", False),
+        ("boto-1.dist-info/NOTICE", False),
+        ("msgspec-0.22.0.dist-info/METADATA", False),
+        ("msgspec-0.22.0.dist-info/RECORD", True),
+        ("msgspec-0.22.0.dist-info/WHEEL", True),
+        ("aws_lambda_powertools/utilities/__init__.py", False),
+        ("aws_lambda_powertools/utilities/jmespath_utils/__init__.py", False),
+        ("aws_lambda_powertools/utilities/parser/models/alb.py", True),
+        ("chalicelib/plan/planner.py", False),
+        ("chalicelib/handlers/tick.py", False),
+        ("certifi/cacert.pem", False),
+        ("tzdata/zoneinfo/Europe/Zurich", False),
+        ("chalicelib/", True),
+    ],
+)
 def test_what_is_left_out_does_not_depend_on_processor_or_version(name: str, out: bool) -> None:
     assert is_left_out(name) is out
 
@@ -106,8 +115,9 @@ def test_what_is_left_out_does_not_depend_on_processor_or_version(name: str, out
 def test_every_package_keeps_its_licence() -> None:
     names = zipfile.ZipFile(artifact().zip).namelist()
     packages = {name.partition("/")[0] for name in names if ".dist-info/" in name}
-    licensed = {name.partition("/")[0] for name in names
-                if re.search(r"\.dist-info/(.*/)?(LICEN[CS]E|COPYING|NOTICE)", name)}
+    licensed = {
+        name.partition("/")[0] for name in names if re.search(r"\.dist-info/(.*/)?(LICEN[CS]E|COPYING|NOTICE)", name)
+    }
     assert len(packages) > 15
     assert packages == licensed
     assert packages == {name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA")}
@@ -122,11 +132,15 @@ def test_of_a_library_that_lies_there_twice_the_name_that_programs_link_to_stays
     assert [path.name for path in twins(tmp_path)] == ["libx.so", "libx.so.1.15.1"]
 
 
-@pytest.mark.parametrize("others", [
-    {"other/libx.so.1.15.1": LIBRARY},                     # another folder: another search path
-    {"libx.so.1.15.1": LIBRARY + b"."},                    # other bytes
-    {"liby.so": b"\x7fELF", "libz.so": b"\x7fELF"},        # alike, but nothing says which of them is linked to
-], ids=["folder", "bytes", "nameless"])
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"other/libx.so.1.15.1": LIBRARY},  # another folder: another search path
+        {"libx.so.1.15.1": LIBRARY + b"."},  # other bytes
+        {"liby.so": b"\x7fELF", "libz.so": b"\x7fELF"},  # alike, but nothing says which of them is linked to
+    ],
+    ids=["folder", "bytes", "nameless"],
+)
 def test_a_library_that_is_not_there_twice_stays(others: dict[str, bytes], tmp_path: Path) -> None:
     for name, content in {"libx.so.1": LIBRARY, **others}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -164,7 +178,7 @@ def test_every_region_has_the_endpoints_that_botocore_gives_it(service: str, var
     for partition in partitions:
         regions = whole.get_available_endpoints(service, partition, allow_non_regional=True)
         assert cut.get_available_endpoints(service, partition, allow_non_regional=True) == regions
-        for region in (*regions, "eu-west-9", "cn-west-9"):     # two that are not built yet
+        for region in (*regions, "eu-west-9", "cn-west-9"):  # two that are not built yet
             asked: dict[str, Any] = {"partition_name": partition, **({variant: True} if variant else {})}
             assert _endpoint(cut, service, region, asked) == _endpoint(whole, service, region, asked)
 
@@ -180,15 +194,21 @@ def test_a_description_in_the_zip_has_everything_but_texts(service: str) -> None
     for name, shape in whole["shapes"].items():
         assert list(cut["shapes"][name].get("members", ())) == list(shape.get("members", ()))
         assert {key: cut["shapes"][name].get(key) for key in ("type", "required", "enum")} == {
-            key: shape.get(key) for key in ("type", "required", "enum")}
+            key: shape.get(key) for key in ("type", "required", "enum")
+        }
     assert "<p>" not in kept.read_text()
 
 
 def test_a_member_named_documentation_is_no_text() -> None:
     described = {
-        "documentation": "<p>", "operations": {"documentation": {"name": "documentation", "documentation": "<p>"}},
-        "shapes": {"documentation": {"type": "structure", "members": {
-            "documentation": {"shape": "documentation", "documentation": "<p>"}}}},
+        "documentation": "<p>",
+        "operations": {"documentation": {"name": "documentation", "documentation": "<p>"}},
+        "shapes": {
+            "documentation": {
+                "type": "structure",
+                "members": {"documentation": {"shape": "documentation", "documentation": "<p>"}},
+            }
+        },
     }
     assert without_texts(described) == {
         "operations": {"documentation": {"name": "documentation"}},

@@ -52,9 +52,11 @@ def test_every_function_is_there_with_its_handler(stage: str) -> None:
 
 @STAGES
 def test_every_function_knows_the_tables_and_the_queues(stage: str) -> None:
-    wanted = {"OUTSCALER_TABLE": {"Ref": "StateTable"}, "OUTSCALER_POLICY_TABLE": {"Ref": "PolicyTable"},
-              "OUTSCALER_QUEUE_RECONCILE": {"Ref": "ReconcileQueue"}} | {
-        f"OUTSCALER_QUEUE_{name.upper()}": {"Ref": f"{logical}Queue"} for logical, name in ACT.items()}
+    wanted = {
+        "OUTSCALER_TABLE": {"Ref": "StateTable"},
+        "OUTSCALER_POLICY_TABLE": {"Ref": "PolicyTable"},
+        "OUTSCALER_QUEUE_RECONCILE": {"Ref": "ReconcileQueue"},
+    } | {f"OUTSCALER_QUEUE_{name.upper()}": {"Ref": f"{logical}Queue"} for logical, name in ACT.items()}
     translated = translate(artifact().sam(stage))
     for function in HANDLERS:
         variables = _properties(translated, function)["Environment"]["Variables"]
@@ -66,8 +68,11 @@ def test_every_function_knows_the_tables_and_the_queues(stage: str) -> None:
 @pytest.mark.parametrize("function", QUEUED)
 def test_a_queue_function_has_its_own_queue_and_a_dead_letter_queue(stage: str, function: str) -> None:
     template = translate(artifact().sam(stage))
-    [source] = [one["Properties"] for one in _of_type(template, "AWS::Lambda::EventSourceMapping").values()
-                if one["Properties"]["FunctionName"] == {"Ref": function}]
+    [source] = [
+        one["Properties"]
+        for one in _of_type(template, "AWS::Lambda::EventSourceMapping").values()
+        if one["Properties"]["FunctionName"] == {"Ref": function}
+    ]
     queue = f"{function}Queue"
     assert source["EventSourceArn"] == {"Fn::GetAtt": [queue, "Arn"]}
     assert (source["BatchSize"], source["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
@@ -102,17 +107,22 @@ def test_logs_are_kept_for_a_while_and_under_the_functions_names(stage: str) -> 
 
 
 @STAGES
-@pytest.mark.parametrize(("table", "more"), [
-    ("StateTable", {"TimeToLiveSpecification": time_to_live()}),
-    ("PolicyTable", {"TableName": {"Fn::Sub": policy_table_of("${StateTable}")}}),
-])
+@pytest.mark.parametrize(
+    ("table", "more"),
+    [
+        ("StateTable", {"TimeToLiveSpecification": time_to_live()}),
+        ("PolicyTable", {"TableName": {"Fn::Sub": policy_table_of("${StateTable}")}}),
+    ],
+)
 def test_the_tables_are_the_stores_and_are_not_lost(stage: str, table: str, more: Template) -> None:
     resource = resolve(artifact().sam(stage))["Resources"][table]
     shape = definition("any")
     del shape["TableName"]
     assert resource["Properties"] == shape | more | {
-        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}, "DeletionProtectionEnabled": True,
-        "Tags": [{"Key": "app", "Value": "outscaler"}, {"Key": "stage", "Value": stage}]}
+        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+        "DeletionProtectionEnabled": True,
+        "Tags": [{"Key": "app", "Value": "outscaler"}, {"Key": "stage", "Value": stage}],
+    }
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
 
@@ -120,7 +130,9 @@ def test_the_tables_are_the_stores_and_are_not_lost(stage: str, table: str, more
 def test_the_outputs_name_both_tables(stage: str) -> None:
     outputs = artifact().sam(stage)["Outputs"]
     assert {name: outputs[name]["Value"] for name in ("TableName", "PolicyTableName")} == {
-        "TableName": {"Ref": "StateTable"}, "PolicyTableName": {"Ref": "PolicyTable"}}
+        "TableName": {"Ref": "StateTable"},
+        "PolicyTableName": {"Ref": "PolicyTable"},
+    }
 
 
 @STAGES
@@ -133,7 +145,8 @@ def test_every_function_has_a_role_of_its_own_and_its_policy_file(stage: str) ->
         others = {"APIHandler": "api_handler", "Tick": "tick", "ReconcileLarge": "reconcile_large"}
         file = files[(QUEUED | others)[function]]
         assert [one for one in _statements(template, role) if one["Sid"] not in BESIDE] == json.loads(
-            file.read_text("utf-8"))["Statement"]
+            file.read_text("utf-8")
+        )["Statement"]
         for statement in _statements(template, role):
             resources = statement["Resource"]
             for resource in resources if isinstance(resources, list) else [resources]:
@@ -147,8 +160,7 @@ def test_an_eks_cluster_may_be_in_any_region_but_must_be_one_that_is_allowed(fun
     role = _properties(template, function)["Role"]["Fn::GetAtt"][0]
     [found] = [one for one in _statements(template, role) if one["Sid"] == "FindEksClusters"]
     assert found["Action"] == ["eks:DescribeCluster"]
-    assert found["Resource"] == {
-        "Fn::Sub": "arn:${AWS::Partition}:eks:*:${AWS::AccountId}:cluster/${EksClusters}"}
+    assert found["Resource"] == {"Fn::Sub": "arn:${AWS::Partition}:eks:*:${AWS::AccountId}:cluster/${EksClusters}"}
 
 
 @STAGES
@@ -184,10 +196,16 @@ def _with_names(stage: str) -> Template:
 
 def _statements(template: Template, role: str) -> list[Template]:
     """Of the role's own policies, and of those that name it."""
-    beside = [one["Properties"] for one in _of_type(template, "AWS::IAM::Policy").values()
-              if one["Properties"]["Roles"] == [{"Ref": role}]]
-    return [statement for policy in [*_properties(template, role)["Policies"], *beside]
-            for statement in policy["PolicyDocument"]["Statement"]]
+    beside = [
+        one["Properties"]
+        for one in _of_type(template, "AWS::IAM::Policy").values()
+        if one["Properties"]["Roles"] == [{"Ref": role}]
+    ]
+    return [
+        statement
+        for policy in [*_properties(template, role)["Policies"], *beside]
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
 
 
 @pytest.mark.parametrize("function", HANDLERS)
@@ -199,9 +217,9 @@ def test_a_function_takes_from_its_own_queue_only_and_sends_where_it_must(functi
     assert taken == ({"Fn::GetAtt": [f"{function}Queue", "Arn"]} if function in QUEUED else None)
     sent = {one["Fn::GetAtt"][0] for one in statements["SendMessages"]["Resource"]}
     every = {f"{one}Queue" for one in QUEUED}
-    assert sent == {"APIHandler": {"ReconcileQueue"}, "Tick": every, "Reconcile": every,
-                    "ReconcileLarge": every}.get(
-        function, {"ReconcileQueue", f"{function}Queue"})
+    assert sent == {"APIHandler": {"ReconcileQueue"}, "Tick": every, "Reconcile": every, "ReconcileLarge": every}.get(
+        function, {"ReconcileQueue", f"{function}Queue"}
+    )
     assert ("ReadSecrets" in statements) is (function != "Tick")
     log, attribute = statements["WriteOwnLog"]["Resource"]["Fn::GetAtt"]
     assert attribute == "Arn"
@@ -221,7 +239,8 @@ def test_only_reconcile_invokes_the_large_function_and_what_fails_there_is_kept(
     translated = translate(artifact().sam(stage))
     config = _properties(translated, "ReconcileLargeEventInvokeConfig")
     assert config["DestinationConfig"] == {
-        "OnFailure": {"Destination": {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]}}}
+        "OnFailure": {"Destination": {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]}}
+    }
     assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (2, 300)
     sizes = {function: _properties(template, function)["MemorySize"] for function in ("Reconcile", "ReconcileLarge")}
     assert sizes == {"Reconcile": 512, "ReconcileLarge": 3008}

@@ -14,8 +14,13 @@ from tests.functional.resolved_template import EVERYTHING, resolve
 from tests.functional.stack import ACT
 
 SECURITY = ROOT / "docs" / "security.md"
-ROLES = {"ApiHandlerRole": "API", "TickRole": "tick", "ReconcileRole": "reconcile", "ReconcileLargeRole": "reconcile",
-         **{f"{logical}Role": name for logical, name in ACT.items()}}
+ROLES = {
+    "ApiHandlerRole": "API",
+    "TickRole": "tick",
+    "ReconcileRole": "reconcile",
+    "ReconcileLargeRole": "reconcile",
+    **{f"{logical}Role": name for logical, name in ACT.items()},
+}
 
 
 def _documents(template: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

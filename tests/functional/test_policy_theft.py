@@ -25,8 +25,10 @@ from infra.emulators.local_world import LocalWorld
 from infra.emulators.scripted_http_server import HttpScript, Reply
 
 ALI = {"region": "cn-hangzhou", "nodes": "0:5:asg-bp18p2yfxow2dloq0001"}
-OIDC = ALI | {"oidcProviderArn": "acs:ram::1234567890123456:oidc-provider/x",
-              "roleArn": "acs:ram::1234567890123456:role/x"}
+OIDC = ALI | {
+    "oidcProviderArn": "acs:ram::1234567890123456:oidc-provider/x",
+    "roleArn": "acs:ram::1234567890123456:role/x",
+}
 CHERRY = {"nodes": "0:5:pool1", "clusterName": "evil", "cloudConfigSecret": "outscaler/evil/cherryservers-config"}
 HUAWEI = {"region": "cn-north-4", "clusterId": "2292498e-1111-11ee-8b5e-0255ac1001ba"}
 EXO = {"zone": "ch-gva-2"}
@@ -34,32 +36,56 @@ EXO = {"zone": "ch-gva-2"}
 # What the policy says of its providers, and the key that is refused. MINE: a server of the attacker; FILE: a file that
 # exists.
 THEFTS: dict[str, tuple[dict[str, Any], str]] = {
-    "the-functions-environment": ({"alicloud": OIDC | {"oidcTokenFile": "/proc/self/environ", "stsEndpoint": "MINE"}},
-                                  "oidcTokenFile"),
+    "the-functions-environment": (
+        {"alicloud": OIDC | {"oidcTokenFile": "/proc/self/environ", "stsEndpoint": "MINE"}},
+        "oidcTokenFile",
+    ),
     "a-file-at-the-vendors-host": ({"alicloud": OIDC | {"oidcTokenFile": "FILE"}}, "oidcTokenFile"),
     "a-kubeconfig-file": ({"clusterapi": {"kubeconfigFile": "FILE"}}, "kubeconfigFile"),
-    "another-clusters-token": ({"cherryservers": CHERRY | {"credentialsSecret": "outscaler/shop/cherryservers",
-                                                           "endpoint": "MINE"}}, "credentialsSecret"),
-    "another-clusters-token-at-the-vendors-host":
-        ({"cherryservers": CHERRY | {"credentialsSecret": "outscaler/shop/cherryservers"}}, "credentialsSecret"),
-    "the-own-token-at-a-foreign-host": ({"cherryservers": CHERRY | {"credentialsSecret": "outscaler/evil/cherryservers",
-                                                                    "endpoint": "MINE"}}, "endpoint"),
-    "any-secret-as-an-oidc-token": ({"alicloud": OIDC | {"oidcTokenSecret": "outscaler/shop/webhook",
-                                                         "stsEndpoint": "MINE"}}, "oidcTokenSecret"),
-    "the-own-webhook-secret-as-an-oidc-token": ({"alicloud": OIDC | {"oidcTokenSecret": "outscaler/evil/webhook"}},
-                                                "oidcTokenSecret"),
-    "signed-calls-of-exoscale": ({"exoscale": EXO | {"credentialsSecret": "outscaler/evil/exoscale",
-                                                     "endpoint": "MINE"}}, "endpoint"),
-    "keys-that-another-cluster-looks-with":
-        ({"exoscale": EXO | {"credentialsSecret": "outscaler/evil/exoscale",
-                             "observeSecret": "outscaler/shop/exoscale-observe"}}, "observeSecret"),
-    "signed-calls-of-huawei": ({"huaweicloud": HUAWEI | {"credentialsSecret": "outscaler/evil/huaweicloud",
-                                                         "iamEndpoint": "MINE"}}, "iamEndpoint"),
+    "another-clusters-token": (
+        {"cherryservers": CHERRY | {"credentialsSecret": "outscaler/shop/cherryservers", "endpoint": "MINE"}},
+        "credentialsSecret",
+    ),
+    "another-clusters-token-at-the-vendors-host": (
+        {"cherryservers": CHERRY | {"credentialsSecret": "outscaler/shop/cherryservers"}},
+        "credentialsSecret",
+    ),
+    "the-own-token-at-a-foreign-host": (
+        {"cherryservers": CHERRY | {"credentialsSecret": "outscaler/evil/cherryservers", "endpoint": "MINE"}},
+        "endpoint",
+    ),
+    "any-secret-as-an-oidc-token": (
+        {"alicloud": OIDC | {"oidcTokenSecret": "outscaler/shop/webhook", "stsEndpoint": "MINE"}},
+        "oidcTokenSecret",
+    ),
+    "the-own-webhook-secret-as-an-oidc-token": (
+        {"alicloud": OIDC | {"oidcTokenSecret": "outscaler/evil/webhook"}},
+        "oidcTokenSecret",
+    ),
+    "signed-calls-of-exoscale": (
+        {"exoscale": EXO | {"credentialsSecret": "outscaler/evil/exoscale", "endpoint": "MINE"}},
+        "endpoint",
+    ),
+    "keys-that-another-cluster-looks-with": (
+        {
+            "exoscale": EXO
+            | {"credentialsSecret": "outscaler/evil/exoscale", "observeSecret": "outscaler/shop/exoscale-observe"}
+        },
+        "observeSecret",
+    ),
+    "signed-calls-of-huawei": (
+        {"huaweicloud": HUAWEI | {"credentialsSecret": "outscaler/evil/huaweicloud", "iamEndpoint": "MINE"}},
+        "iamEndpoint",
+    ),
     "a-metadata-service": ({"alicloud": ALI | {"metadataEndpoint": "MINE"}}, "metadataEndpoint"),
-    "a-bucket-called-ess": ({"alicloud": ALI | {"region": "oss-cn-hangzhou",
-                                                "credentialsSecret": "outscaler/evil/alicloud"}}, "region"),
-    "a-management-cluster-of-others": ({"clusterapi": {"kubeconfigSecret": "outscaler/shop/clusterapi"}},
-                                       "kubeconfigSecret"),
+    "a-bucket-called-ess": (
+        {"alicloud": ALI | {"region": "oss-cn-hangzhou", "credentialsSecret": "outscaler/evil/alicloud"}},
+        "region",
+    ),
+    "a-management-cluster-of-others": (
+        {"clusterapi": {"kubeconfigSecret": "outscaler/shop/clusterapi"}},
+        "kubeconfigSecret",
+    ),
 }
 GOOD = {"clusterapi": {"namespace": "default"}}
 
@@ -74,9 +100,17 @@ class Scene:
 
     def text(self, providers: dict[str, Any], **spec: Any) -> str:
         """The attacker's policy for a cluster of his own, in mode shadow."""
-        document = {"apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": "evil"}, "spec": {
-            "mode": "shadow", "kubernetes": {"kubeconfigSecret": "outscaler/evil/kubeconfig"}, "providers": providers}
-            | spec}
+        document = {
+            "apiVersion": "outscaler.dev/v1",
+            "kind": "Cluster",
+            "metadata": {"name": "evil"},
+            "spec": {
+                "mode": "shadow",
+                "kubernetes": {"kubeconfigSecret": "outscaler/evil/kubeconfig"},
+                "providers": providers,
+            }
+            | spec,
+        }
         return json.dumps(document).replace('"MINE"', json.dumps(self.mine.url)).replace("FILE", str(self.file))
 
     def put_item(self, text: str) -> None:
@@ -91,7 +125,7 @@ class Scene:
 
     def stolen(self) -> tuple[list[str], list[str]]:
         """(what reached the attacker's server, which secrets besides the honest cluster's own were read)."""
-        honest = {"outscaler/shop/kubeconfig", "outscaler/-/webhook"}       # the second is nobody's, and does not exist
+        honest = {"outscaler/shop/kubeconfig", "outscaler/-/webhook"}  # the second is nobody's, and does not exist
         return [seen.path for seen in self.mine.requests], [name for name in self.secrets.asked if name not in honest]
 
 
@@ -122,7 +156,10 @@ def test_a_policy_that_steals_is_not_applied(scene: Scene, providers: dict[str, 
 
 @pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
 def test_a_stored_policy_that_steals_is_not_obeyed(
-    scene: Scene, log: io.StringIO, providers: dict[str, Any], word: str,
+    scene: Scene,
+    log: io.StringIO,
+    providers: dict[str, Any],
+    word: str,
 ) -> None:
     scene.put_item(scene.text(providers))
     scene.passes()
@@ -133,7 +170,7 @@ def test_a_stored_policy_that_steals_is_not_obeyed(
     shown = {line["name"]: line["health"] for line in read_api.clusters(scene.world.new_runtime()).body["clusters"]}
     assert shown == {"evil": "unreadable", "shop": "ok"}
     assert "spec.providers." in read_api.cluster("evil", scene.world.new_runtime()).body["policy"]["error"]
-    assert scene.world.plan_ids()      # the honest cluster goes on
+    assert scene.world.plan_ids()  # the honest cluster goes on
 
 
 @pytest.mark.parametrize(("providers", "_"), THEFTS.values(), ids=THEFTS)
@@ -141,8 +178,14 @@ def test_a_check_that_was_passed_by_is_not_the_last(scene: Scene, providers: dic
     """What is built for a function refuses it again, if a policy came to it unchecked: no foreign secret, no call."""
     rt = scene.world.new_runtime()
     policy, _warnings = load(scene.text(providers), place="unchecked")
-    own = {"outscaler/evil/alicloud", "outscaler/evil/cherryservers", "outscaler/evil/cherryservers-config",
-           "outscaler/evil/exoscale", "outscaler/evil/huaweicloud", "outscaler/evil/kubeconfig"}
+    own = {
+        "outscaler/evil/alicloud",
+        "outscaler/evil/cherryservers",
+        "outscaler/evil/cherryservers-config",
+        "outscaler/evil/exoscale",
+        "outscaler/evil/huaweicloud",
+        "outscaler/evil/kubeconfig",
+    }
     for made in (policy, observing(policy)):
         for provider in rt.providers(made, rt.connect(made), rt.read_secret):
             with suppress(OutscalerError):
@@ -152,14 +195,17 @@ def test_a_check_that_was_passed_by_is_not_the_last(scene: Scene, providers: dic
     assert set(read) <= own
 
 
-@pytest.mark.parametrize("spec", [
-    {"kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"}},
-    {"kubernetes": {"kubeconfigSecret": "outscaler/shop/clusterapi"}},
-    {"kubernetes": {"inClusterKubeconfigSecret": "outscaler/shop/kubeconfig"}},
-    {"kubernetes": {"kubeconfigFile": "FILE"}},
-    {"webhook": {"secret": "outscaler/shop/webhook"}},
-    {"webhook": {"secret": "outscaler/evil/kubeconfig"}},
-])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"}},
+        {"kubernetes": {"kubeconfigSecret": "outscaler/shop/clusterapi"}},
+        {"kubernetes": {"inClusterKubeconfigSecret": "outscaler/shop/kubeconfig"}},
+        {"kubernetes": {"kubeconfigFile": "FILE"}},
+        {"webhook": {"secret": "outscaler/shop/webhook"}},
+        {"webhook": {"secret": "outscaler/evil/kubeconfig"}},
+    ],
+)
 def test_the_ways_to_a_cluster_are_its_own(scene: Scene, spec: dict[str, Any]) -> None:
     text = scene.text(GOOD, **spec)
     with pytest.raises(BadInputs, match=r"spec\.(kubernetes|webhook)"):

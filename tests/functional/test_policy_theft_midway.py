@@ -60,8 +60,19 @@ def planned(world: LocalWorld, provider: str, kind: Kind) -> Operation:
     """An open operation of that provider, as a pass saves it."""
     now = world.clock()
     targets = (Target("node-1", "id://node-1", "node-1"),) if kind is not Kind.GROW else ()
-    made = Operation(id=f"{kind}-1", cluster=world.name, provider=provider, group="g", kind=kind, plan="plan-1",
-                     created_at=now, due_at=now, targets=targets, from_size=0, to_size=1)
+    made = Operation(
+        id=f"{kind}-1",
+        cluster=world.name,
+        provider=provider,
+        group="g",
+        kind=kind,
+        plan="plan-1",
+        created_at=now,
+        due_at=now,
+        targets=targets,
+        from_size=0,
+        to_size=1,
+    )
     lease = world.store.leases.acquire(world.name, "a-pass", 1.0)
     memory = world.store.memory.load(world.name)
     world.store.memory.save(world.name, memory, memory, (made,), lease)
@@ -84,7 +95,12 @@ def executed(world: LocalWorld, operation: Operation) -> Operation:
 @pytest.mark.parametrize("kind", [Kind.GROW, Kind.REMOVE])
 @pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
 def test_an_open_operation_is_not_carried_out_for_a_thief(
-    scene: Scene, log: io.StringIO, providers: dict[str, Any], word: str, kind: Kind, versions: int,
+    scene: Scene,
+    log: io.StringIO,
+    providers: dict[str, Any],
+    word: str,
+    kind: Kind,
+    versions: int,
 ) -> None:
     [provider] = providers
     operation = planned(scene.world, provider, kind)
@@ -94,7 +110,7 @@ def test_an_open_operation_is_not_carried_out_for_a_thief(
     assert scene.mine.requests == []
     assert set(scene.secrets.asked) <= {"outscaler/evil/kubeconfig", "outscaler/-/webhook"}
     assert ended.state is State.ABANDONED
-    assert THIEF in ended.outcome       # the first mistake; the log has them all
+    assert THIEF in ended.outcome  # the first mistake; the log has them all
     told = log.getvalue()
     assert word in told
     assert ended.id in told
@@ -108,23 +124,31 @@ def test_an_operation_whose_message_was_lost_is_ended_all_the_same(scene: Scene,
     providers, _ = THEFTS[name]
     operation = planned(scene.world, next(iter(providers)), Kind.GROW)
     replaced(scene.world, scene.text(providers, mode="active"))
-    scene.world.step(1200)      # the sweeper sends the message again
+    scene.world.step(1200)  # the sweeper sends the message again
     ended = scene.world.store.operations.get("evil", operation.id)
     assert ended is not None
     assert (ended.state, scene.mine.requests) == (State.ABANDONED, [])
 
 
-@pytest.mark.parametrize("theft", [
-    {"endpoint": "MINE"}, {"credentialsSecret": "outscaler/other/exoscale"},
-    {"endpoint": "MINE", "credentialsSecret": "outscaler/other/exoscale"},
-], ids=["foreign-host", "foreign-secret", "both"])
+@pytest.mark.parametrize(
+    "theft",
+    [
+        {"endpoint": "MINE"},
+        {"credentialsSecret": "outscaler/other/exoscale"},
+        {"endpoint": "MINE", "credentialsSecret": "outscaler/other/exoscale"},
+    ],
+    ids=["foreign-host", "foreign-secret", "both"],
+)
 def test_what_was_ordered_is_seen_through_with_the_last_permitted_policy(theft: dict[str, str]) -> None:
     account = ExoscaleAccount(ways=Ways(boot=60.0))
-    with HttpScript(lambda _: Reply(200, {})) as mine, LocalWorld(quick=True, clouds=(account,),
-                                                                  forgetful=True) as world:
+    with (
+        HttpScript(lambda _: Reply(200, {})) as mine,
+        LocalWorld(quick=True, clouds=(account,), forgetful=True) as world,
+    ):
         assert isinstance(world.services, QuickServices)
-        world.permit(Deployment(endpoints=frozenset({account.server.root.split("/")[2]}),
-                                shared_secrets=frozenset({SHARED})))
+        world.permit(
+            Deployment(endpoints=frozenset({account.server.root.split("/")[2]}), shared_secrets=frozenset({SHARED}))
+        )
         account.zone.add_nodepool(account.zone.add_cluster("prod").id, "web", type="standard.large")
         world.put_secret("outscaler/other/exoscale", '{"apiKey": "EXOx", "apiSecret": "x"}')
         honest = document_of(account.settings())
@@ -132,8 +156,9 @@ def test_what_was_ordered_is_seen_through_with_the_last_permitted_policy(theft: 
         world.apply_policy(honest)
         world.step_until(lambda: any(each.step == "poll" for each in world.operations()), limit=600.0, every=1.0)
         [operation] = world.operations()
-        stolen = document_of(account.settings() | {key: value.replace("MINE", mine.url)
-                                                   for key, value in theft.items()})
+        stolen = document_of(
+            account.settings() | {key: value.replace("MINE", mine.url) for key, value in theft.items()}
+        )
         replaced(world, stolen)
         world.services.secrets.asked.clear()
         world.step(600)
@@ -147,8 +172,16 @@ def test_what_was_ordered_is_seen_through_with_the_last_permitted_policy(theft: 
 
 def document_of(settings: dict[str, str]) -> str:
     """A policy of cluster shop with one group at Exoscale."""
-    return json.dumps({
-        "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": "shop"}, "spec": {
-            "mode": "active", "kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"},
-            "providers": {"exoscale": settings},
-            "nodeGroups": [{"provider": "exoscale", "id": "prod/web", "min": 0, "max": 5}]}})
+    return json.dumps(
+        {
+            "apiVersion": "outscaler.dev/v1",
+            "kind": "Cluster",
+            "metadata": {"name": "shop"},
+            "spec": {
+                "mode": "active",
+                "kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"},
+                "providers": {"exoscale": settings},
+                "nodeGroups": [{"provider": "exoscale", "id": "prod/web", "min": 0, "max": 5}],
+            },
+        }
+    )

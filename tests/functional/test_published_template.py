@@ -22,8 +22,9 @@ CODE = {"CodeBucket": "artifacts", "CodePrefix": "outscaler/1/"}
 
 
 def _functions(template: Template) -> dict[str, Any]:
-    return {name: one["Properties"] for name, one in template["Resources"].items()
-            if one["Type"] == "AWS::Lambda::Function"}
+    return {
+        name: one["Properties"] for name, one in template["Resources"].items() if one["Type"] == "AWS::Lambda::Function"
+    }
 
 
 @STAGES
@@ -31,8 +32,12 @@ def test_it_is_plain_cloudformation_that_asks_for_one_capability(stage: str) -> 
     template = published(artifact().sam(stage))
     assert "Transform" not in template
     assert not [one["Type"] for one in template["Resources"].values() if one["Type"].startswith("AWS::Serverless")]
-    named = [name for name, one in template["Resources"].items() if one["Type"].startswith("AWS::IAM")
-             and one["Properties"].keys() & {"RoleName", "ManagedPolicyName", "UserName"}]
+    named = [
+        name
+        for name, one in template["Resources"].items()
+        if one["Type"].startswith("AWS::IAM")
+        and one["Properties"].keys() & {"RoleName", "ManagedPolicyName", "UserName"}
+    ]
     assert named == [], "a named role needs CAPABILITY_NAMED_IAM"
     assert lint(template) == []
 
@@ -82,12 +87,22 @@ def test_a_template_that_is_too_large_is_not_written(tmp_path: Path) -> None:
     assert not (tmp_path / "out.json").exists()
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    (None, "No such file"), ("", "is no SAM template"), ("{}", "is no SAM template"), ("[1]", "is no SAM template"),
-    ('{"Resources": {}}', "is no SAM template"), ("\xff", "is no SAM template"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "No such file"),
+        ("", "is no SAM template"),
+        ("{}", "is no SAM template"),
+        ("[1]", "is no SAM template"),
+        ('{"Resources": {}}', "is no SAM template"),
+        ("\xff", "is no SAM template"),
+    ],
+)
 def test_the_command_says_in_one_line_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str | None,
+    said: str,
 ) -> None:
     sam = tmp_path / "sam.json"
     if text is not None:
@@ -109,18 +124,29 @@ def aws() -> Iterator[LocalAws]:
         yield running
 
 
-@pytest.mark.parametrize(("name", "given"), [
-    ("plain", {}), ("team-a", {"Stage": "team-a", "Architecture": "x86_64"}), ("full", EVERYTHING),
-])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("plain", {}),
+        ("team-a", {"Stage": "team-a", "Architecture": "x86_64"}),
+        ("full", EVERYTHING),
+    ],
+)
 def test_a_stack_of_it_is_created_with_its_parameters(aws: LocalAws, name: str, given: dict[str, str]) -> None:
     cloud = aws.client("cloudformation")
     cloud.create_stack(
-        StackName=name, TemplateBody=json.dumps(published(artifact().sam("prod"))), Capabilities=["CAPABILITY_IAM"],
-        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in (CODE | given).items()])
+        StackName=name,
+        TemplateBody=json.dumps(published(artifact().sam("prod"))),
+        Capabilities=["CAPABILITY_IAM"],
+        Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in (CODE | given).items()],
+    )
     [made] = cloud.describe_stacks(StackName=name)["Stacks"]
     assert made["StackStatus"] == "CREATE_COMPLETE"
-    ids = {one["LogicalResourceId"]: one["PhysicalResourceId"]
-           for one in cloud.describe_stack_resources(StackName=name)["StackResources"] if "PhysicalResourceId" in one}
+    ids = {
+        one["LogicalResourceId"]: one["PhysicalResourceId"]
+        for one in cloud.describe_stack_resources(StackName=name)["StackResources"]
+        if "PhysicalResourceId" in one
+    }
     assert set(HANDLERS) <= set(ids)
     tick = aws.client("lambda").get_function_configuration(FunctionName=ids["Tick"])
     stage = given.get("Stage", "prod")

@@ -18,8 +18,9 @@ AGAIN = "python -m infra.demo.drains --record docs/recorded-drain.md"
 
 
 def _run() -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "infra.demo.drains"], cwd=ROOT, capture_output=True, text=True,
-                          timeout=240, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "infra.demo.drains"], cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
 
 
 def _closing(account: str) -> tuple[list[str], dict[str, int]]:
@@ -40,8 +41,11 @@ def test_CA_5079_the_recorded_run_of_twenty_drains_is_still_what_happens() -> No
     assert len(expected) > 10
     assert expected == expected_then, f"record it again: {AGAIN}"
     assert figures.keys() == figures_then.keys(), f"record it again: {AGAIN}"
-    far = {what: (figures_then[what], now) for what, now in figures.items()
-           if not figures_then[what] / 2 - 5 <= now <= figures_then[what] * 2 + 5}
+    far = {
+        what: (figures_then[what], now)
+        for what, now in figures.items()
+        if not figures_then[what] / 2 - 5 <= now <= figures_then[what] * 2 + 5
+    }
     assert far == {}, f"(recorded, now); record it again: {AGAIN}"
     assert figures["functions killed"] >= 10
 
@@ -72,8 +76,10 @@ def test_an_account_takes_the_place_of_the_one_before_and_loses_its_middle() -> 
     assert long.endswith(f"{lines[-1]}\n{END}\nafter\n")
 
 
-@pytest.mark.parametrize("arguments", [("--nodes", "0"), ("--nodes", "many"), ("--seed", "x"),
-                                       ("--record", "no-such-file.md"), ("--nonsense",)])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--nodes", "0"), ("--nodes", "many"), ("--seed", "x"), ("--record", "no-such-file.md"), ("--nonsense",)],
+)
 def test_a_wrong_argument_is_one_line_and_exit_2(arguments: tuple[str, ...], capsys: Said) -> None:
     with pytest.raises(SystemExit) as end:
         main(arguments)

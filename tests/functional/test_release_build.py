@@ -32,14 +32,18 @@ WHEEL, BILL = f"outscaler-{VERSION}-py3-none-any.whl", f"outscaler-{VERSION}.cdx
 TEMPLATE = f"outscaler-{VERSION}-template.json"
 ZIP = zip_name(host_architecture())
 _DATE = "2030-01-31T12:00:00+00:00"
-_COMMITTER = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
-              for what, value in (("NAME", "Release"), ("EMAIL", "release@example.com"), ("DATE", _DATE))}
+_COMMITTER = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Release"), ("EMAIL", "release@example.com"), ("DATE", _DATE))
+}
 SECTION = f"## [{VERSION}] - 2030-01-31\n\n### Added\n\n- A release.\n\n"
 
 
 def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True,
-                          env=os.environ | _COMMITTER).stdout
+    return subprocess.run(
+        ["git", *arguments], cwd=folder, check=True, capture_output=True, text=True, env=os.environ | _COMMITTER
+    ).stdout
 
 
 def clone(folder: Path, umask: int) -> Path:
@@ -60,8 +64,14 @@ def clone(folder: Path, umask: int) -> Path:
 
 def make(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`python -m infra.release` as the recipe of make calls it, in that tree."""
-    return subprocess.run([sys.executable, "-m", "infra.release", *arguments], cwd=tree, check=False, text=True,
-                          capture_output=True, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"})
+    return subprocess.run(
+        [sys.executable, "-m", "infra.release", *arguments],
+        cwd=tree,
+        check=False,
+        text=True,
+        capture_output=True,
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +131,23 @@ def test_the_installed_wheel_gives_a_working_command(dist: Path, tmp_path: Path)
     place = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     [packages] = place.glob("lib/python*/site-packages")
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-                    "--no-index", "--prefix", str(place), "--ignore-installed", str(dist / WHEEL)], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+            "--no-index",
+            "--prefix",
+            str(place),
+            "--ignore-installed",
+            str(dist / WHEEL),
+        ],
+        check=True,
+    )
     (packages / "dependencies.pth").write_text(f"{Path(msgspec.__file__).parents[1]}\n")
     snapshot = tmp_path / "snapshot"
     snapshot.mkdir()
@@ -131,8 +156,14 @@ def test_the_installed_wheel_gives_a_working_command(dist: Path, tmp_path: Path)
         (snapshot / f"{kind}.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": []}))
 
     def outscaler(*arguments: str) -> str:
-        done = subprocess.run([str(place / "bin" / "outscaler"), *arguments], cwd=tmp_path, text=True, check=False,
-                              capture_output=True, env={"PATH": os.environ["PATH"]})
+        done = subprocess.run(
+            [str(place / "bin" / "outscaler"), *arguments],
+            cwd=tmp_path,
+            text=True,
+            check=False,
+            capture_output=True,
+            env={"PATH": os.environ["PATH"]},
+        )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
@@ -155,8 +186,11 @@ def test_the_bill_of_materials_lists_every_wheel_with_its_locked_hash(dist: Path
         assert all(f"sha256:{one['content']}" in lock for one in each.get("hashes", ())), each["name"]
     assert [name for name, each in listed.items() if not each.get("hashes")] == ["chalice"]
     with zipfile.ZipFile(dist / ZIP) as opened:
-        deployed = {match[1].lower().replace("_", "-") for name in opened.namelist()
-                    if (match := re.match(r"([^/]+)-[^-/]+\.dist-info/", name))}
+        deployed = {
+            match[1].lower().replace("_", "-")
+            for name in opened.namelist()
+            if (match := re.match(r"([^/]+)-[^-/]+\.dist-info/", name))
+        }
     assert deployed == listed.keys() - {"chalice"}
 
 
@@ -169,11 +203,15 @@ def test_nothing_in_a_release_names_the_machine_that_made_it(dist: Path, tree: P
         assert found == []
 
 
-@pytest.mark.parametrize(("change", "says"), [
-    (lambda tree: (tree / "app.py").write_text("changed"), "M app.py: not committed; commit or remove it"),
-    (lambda tree: (tree / "chalicelib" / "left.py").write_text(""), "?? chalicelib/left.py: not committed"),
-    (lambda tree: (tree / "app.py").unlink(), "D app.py: not committed"),
-], ids=["changed", "added", "deleted"])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda tree: (tree / "app.py").write_text("changed"), "M app.py: not committed; commit or remove it"),
+        (lambda tree: (tree / "chalicelib" / "left.py").write_text(""), "?? chalicelib/left.py: not committed"),
+        (lambda tree: (tree / "app.py").unlink(), "D app.py: not committed"),
+    ],
+    ids=["changed", "added", "deleted"],
+)
 def test_a_tree_that_is_not_committed_is_refused(tree: Path, tmp_path: Path, change: object, says: str) -> None:
     copy = tmp_path / "copy"
     git(tmp_path, "clone", "--quiet", str(tree), str(copy))
@@ -197,13 +235,17 @@ def test_what_git_ignores_reaches_no_release(tree: Path, tmp_path: Path) -> None
     target.mkdir()
     export(found, target)
     assert {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()} == set(
-        git(copy, "ls-files").split())
+        git(copy, "ls-files").split()
+    )
 
 
-@pytest.mark.parametrize(("tag", "says"), [
-    ("v0.0.0", f"the tag is v0.0.0 and the version is {VERSION}; tag v{VERSION}\n"),
-    (VERSION, f"the tag is {VERSION} and the version is {VERSION}; tag v{VERSION}\n"),
-])
+@pytest.mark.parametrize(
+    ("tag", "says"),
+    [
+        ("v0.0.0", f"the tag is v0.0.0 and the version is {VERSION}; tag v{VERSION}\n"),
+        (VERSION, f"the tag is {VERSION} and the version is {VERSION}; tag v{VERSION}\n"),
+    ],
+)
 def test_a_tag_that_is_not_the_version_is_refused(tree: Path, tag: str, says: str) -> None:
     done = make(tree, "--expect-tag", tag)
     assert (done.returncode, done.stderr) == (2, says)

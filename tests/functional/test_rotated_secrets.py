@@ -47,7 +47,12 @@ def _new_token(world: LocalWorld) -> str:
 
 
 ROTATE: dict[str, Callable[[Any, LocalWorld], str]] = {
-    "alicloud": _ring, "exoscale": _ring, "huaweicloud": _ring, "cherryservers": _token, "clusterapi": _user}
+    "alicloud": _ring,
+    "exoscale": _ring,
+    "huaweicloud": _ring,
+    "cherryservers": _token,
+    "clusterapi": _user,
+}
 
 
 def _reads(world: LocalWorld, secret: str) -> int:
@@ -70,9 +75,13 @@ def test_the_next_pass_and_the_next_operation_use_the_new_credential(provider: s
         scene = prepare(world, account)
         world.put_secret(kubeconfig, world.server.kubeconfig())
         world.put_secret(secret, scene.changes)
-        world.apply_policy(document(
-            secret=kubeconfig, providers={provider: scene.settings | {key: secret}},
-            nodeGroups=[{"provider": provider, "id": scene.group, "min": 0, "max": 5}]))
+        world.apply_policy(
+            document(
+                secret=kubeconfig,
+                providers={provider: scene.settings | {key: secret}},
+                nodeGroups=[{"provider": provider, "id": scene.group, "min": 0, "max": 5}],
+            )
+        )
         world.seed(objects.node("system", cpu="2"))
         world.step(180)
         assert _reads(world, secret) == 1, "three passes, one read"

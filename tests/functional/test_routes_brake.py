@@ -14,13 +14,23 @@ pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported
 def test_a_cluster_shows_its_brake(desk: Desk) -> None:
     name, now = desk.cluster(), desk.clock()
     assert desk.get(f"/clusters/{name}").json_body["brake"] == {
-        "on": False, "pulledAt": None, "wanted": 0, "releasedUntil": None, "lastHour": {"nodes": 0, "pods": 0}}
+        "on": False,
+        "pulledAt": None,
+        "wanted": 0,
+        "releasedUntil": None,
+        "lastHour": {"nodes": 0, "pods": 0},
+    }
     brake = Brake(((now - 4000, 9, 9), (now - 60, 2, 30), (now, 1, 0)), pulled=now - 60, wanted=12)
     lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
     desk.store.memory.save(name, Memory(), Memory(brake=brake), (), lease)
     desk.store.leases.release(lease)
-    shown = {"on": True, "pulledAt": format_time(now - 60), "wanted": 12, "releasedUntil": None,
-             "lastHour": {"nodes": 3, "pods": 30}}
+    shown = {
+        "on": True,
+        "pulledAt": format_time(now - 60),
+        "wanted": 12,
+        "releasedUntil": None,
+        "lastHour": {"nodes": 3, "pods": 30},
+    }
     assert desk.get(f"/clusters/{name}").json_body["brake"] == shown
     desk.store.releases.release(name, now + 600)
     released = {**shown, "on": False, "releasedUntil": format_time(now + 600)}

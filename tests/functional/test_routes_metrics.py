@@ -31,16 +31,26 @@ def a_pass(desk: Desk, name: str, *, ready: int = 3, error: Exception | None = N
         after, decision = record_failure(name, error, recorder(desk), before, {"main": 0.5}), lease.decision
     else:
         plan = Plan(id="p", cluster=name, at=desk.clock(), health=Health(registered=ready, ready=ready))
-        told = record_plan(plan, Snapshot(name, desk.clock()), recorder(desk), before, lease.decision,
-                           seconds={"main": 0.5})
+        told = record_plan(
+            plan, Snapshot(name, desk.clock()), recorder(desk), before, lease.decision, seconds={"main": 0.5}
+        )
         after, decision = told.left, told.decision
     desk.store.leases.release(lease, passed_at=desk.clock(), decision=decision, left=carry_over.write(after))
 
 
 def bought(desk: Desk, name: str, nodes: int) -> None:
     """One growth, carried out."""
-    operation = Operation(id=f"grow-{desk.clock()}", cluster=name, provider="clusterapi", group="workers",
-                          kind=Kind.GROW, plan="p", created_at=desk.clock(), to_size=nodes, state=State.SUCCEEDED)
+    operation = Operation(
+        id=f"grow-{desk.clock()}",
+        cluster=name,
+        provider="clusterapi",
+        group="workers",
+        kind=Kind.GROW,
+        plan="p",
+        created_at=desk.clock(),
+        to_size=nodes,
+        state=State.SUCCEEDED,
+    )
     record_outcome(operation, Done(), recorder(desk))
 
 

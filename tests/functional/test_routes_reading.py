@@ -23,15 +23,28 @@ pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported
 def _remember(desk: Desk, name: str) -> None:
     now = desk.clock()
     after = Memory(
-        groups={"workers": GroupMemory(
-            target=3, request=ScaleUpRequest(1, now - 60, now + 840), last_add=now - 60,
-            backoff=Backoff(300.0, now + 240, now - 60, "OutOfStock", "NoStock", "none left"))},
+        groups={
+            "workers": GroupMemory(
+                target=3,
+                request=ScaleUpRequest(1, now - 60, now + 840),
+                last_add=now - 60,
+                backoff=Backoff(300.0, now + 240, now - 60, "OutOfStock", "NoStock", "none left"),
+            )
+        },
         nodes={"n1": NodeMemory(unneeded_since=now - 120), "n2": NodeMemory(confirmed_at=now)},
         last_scale_up=now - 60,
     )
     operation = Operation(
-        id="remove-1", cluster=name, provider="clusterapi", group="workers", kind=Kind.REMOVE, plan="p1",
-        created_at=now, from_size=3, to_size=2, targets=(Target("n9", "i9"),),
+        id="remove-1",
+        cluster=name,
+        provider="clusterapi",
+        group="workers",
+        kind=Kind.REMOVE,
+        plan="p1",
+        created_at=now,
+        from_size=3,
+        to_size=2,
+        targets=(Target("n9", "i9"),),
     )
     lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
     desk.store.memory.save(name, Memory(), after, (operation,), lease)
@@ -48,8 +61,14 @@ def test_clusters_are_listed_with_their_state(desk: Desk) -> None:
     _remember(desk, seen)
     rows = {row["name"]: row for row in desk.get("/clusters").json_body["clusters"]}
     assert rows[seen] == {
-        "name": seen, "mode": "active", "version": 1, "lastPass": format_time(desk.clock()), "health": "ok",
-        "openOperations": 1, "lastSuccess": None, "lastError": None,
+        "name": seen,
+        "mode": "active",
+        "version": 1,
+        "lastPass": format_time(desk.clock()),
+        "health": "ok",
+        "openOperations": 1,
+        "lastSuccess": None,
+        "lastError": None,
     }
     assert (rows[fresh]["mode"], rows[fresh]["lastPass"], rows[fresh]["health"]) == ("shadow", None, "waiting")
     assert rows[off]["health"] == "off"
@@ -104,8 +123,12 @@ def test_decisions_come_newest_first_and_in_pages(desk: Desk) -> None:
 def test_every_page_can_be_reached_however_long_the_journal_is(desk: Desk) -> None:
     name, start, count = desk.cluster(), desk.clock(), 1050
     with ThreadPoolExecutor(4) as writers:
-        list(writers.map(lambda number: desk.store.journal.append(
-            name, JournalEntry(start - number, "plan", plan=f"p{number}")), range(count)))
+        list(
+            writers.map(
+                lambda number: desk.store.journal.append(name, JournalEntry(start - number, "plan", plan=f"p{number}")),
+                range(count),
+            )
+        )
     seen: list[str] = []
     page = desk.get(f"/clusters/{name}/decisions?limit=100").json_body["decisions"]
     while page:
@@ -114,15 +137,18 @@ def test_every_page_can_be_reached_however_long_the_journal_is(desk: Desk) -> No
     assert seen == [f"p{number}" for number in range(count)]
 
 
-@pytest.mark.parametrize(("query", "place"), [
-    ("limit=0", "query: limit: '0'; use a whole number from 1 to 100"),
-    ("limit=101", "query: limit: '101'; use a whole number from 1 to 100"),
-    ("limit=6&full=true", "query: limit: '6'; use a whole number from 1 to 5"),
-    ("limit=ten", "query: limit: 'ten'"),
-    ("before=yesterday", "query: before: 'yesterday' is not a time; write RFC 3339"),
-    ("full=yes", "query: full: 'yes'; use true or false"),
-    ("page=2", "query: page: is not a parameter; use limit, before or full"),
-])
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ("limit=0", "query: limit: '0'; use a whole number from 1 to 100"),
+        ("limit=101", "query: limit: '101'; use a whole number from 1 to 100"),
+        ("limit=6&full=true", "query: limit: '6'; use a whole number from 1 to 5"),
+        ("limit=ten", "query: limit: 'ten'"),
+        ("before=yesterday", "query: before: 'yesterday' is not a time; write RFC 3339"),
+        ("full=yes", "query: full: 'yes'; use true or false"),
+        ("page=2", "query: page: is not a parameter; use limit, before or full"),
+    ],
+)
 def test_400_names_the_parameter(desk: Desk, query: str, place: str) -> None:
     answer = desk.get(f"/clusters/{desk.cluster()}/decisions?{query}")
     assert answer.status_code == 400
@@ -139,8 +165,13 @@ def test_404_for_a_cluster_that_nobody_stored(desk: Desk, path: str) -> None:
 def test_a_failed_request_logs_route_and_cluster(desk: Desk, log: io.StringIO) -> None:
     name = desk.cluster()
     faults = Faults()
-    broken = Store(desk.store.table.name, clock=desk.clock, sleep=lambda seconds: None, client=desk.store.table.client,
-                   wrap=faults.wrap)
+    broken = Store(
+        desk.store.table.name,
+        clock=desk.clock,
+        sleep=lambda seconds: None,
+        client=desk.store.table.client,
+        wrap=faults.wrap,
+    )
     install(dataclasses.replace(desk.runtime, store=broken))
     faults.instead("query", busy("ValidationException"))
     assert desk.get(f"/clusters/{name}").status_code == 503

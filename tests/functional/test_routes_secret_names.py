@@ -21,7 +21,10 @@ ARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:outscaler/prod/cherr
 WORDS = (
     f"secret {CREDENTIALS}: does not exist; create it, or correct its name in the policy",
     f"kubeconfig secret {CREDENTIALS}: users[0].user has no credential",
-    f"{CREDENTIALS} was asked for", f"see {CREDENTIALS}.", f"denied on {ARN}", "secret old-one: is binary",
+    f"{CREDENTIALS} was asked for",
+    f"see {CREDENTIALS}.",
+    f"denied on {ARN}",
+    "secret old-one: is binary",
     "no way to provider x: secret team/old: may not be read by this function",
 )
 
@@ -39,8 +42,9 @@ def test_no_reading_route_shows_the_name_of_a_secret(desk: Desk) -> None:
     for number, words in enumerate(WORDS):
         plan = Plan(id=f"p{number}", cluster=name, at=now, gaps=(Gap("provider/cherryservers", words),))
         body = msgspec.json.encode(plan).decode()
-        desk.store.journal.append(name, JournalEntry(at=now + number, kind="plan", plan=f"p{number}", body=body,
-                                                     facts={"why": words}))
+        desk.store.journal.append(
+            name, JournalEntry(at=now + number, kind="plan", plan=f"p{number}", body=body, facts={"why": words})
+        )
     failed = [Backoff(300.0, now + 240, now, "Unauthorized", "NoSecret", words) for words in WORDS]
     after = Memory(groups={f"g{number}": GroupMemory(backoff=each) for number, each in enumerate(failed)})
     lease = desk.store.leases.acquire(name, "pass", 60)
@@ -48,23 +52,47 @@ def test_no_reading_route_shows_the_name_of_a_secret(desk: Desk) -> None:
     desk.store.leases.release(lease, passed_at=now)
     text = shown(desk, name)
     assert "does not exist; create it" in text
-    for hidden in (CREDENTIALS, "cherry-cloud", "old-one", "team/old", f"outscaler/{name}/webhook", "AbCdEf",
-                   f"outscaler/{name}/kubeconfig"):
+    for hidden in (
+        CREDENTIALS,
+        "cherry-cloud",
+        "old-one",
+        "team/old",
+        f"outscaler/{name}/webhook",
+        "AbCdEf",
+        f"outscaler/{name}/kubeconfig",
+    ):
         assert hidden not in text
 
 
 def test_a_policy_that_cannot_be_read_does_not_show_the_name_either(desk: Desk) -> None:
     name = desk.cluster()
-    desk.store_text(name, json.dumps({
-        "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": name},
-        "spec": {"mode": "active", "kubernetes": {"kubeconfigSecret": ["hidden/word"]},
-                 "webhook": {"secret": ["hidden/word"]}},
-    }))
+    desk.store_text(
+        name,
+        json.dumps(
+            {
+                "apiVersion": "outscaler.dev/v1",
+                "kind": "Cluster",
+                "metadata": {"name": name},
+                "spec": {
+                    "mode": "active",
+                    "kubernetes": {"kubeconfigSecret": ["hidden/word"]},
+                    "webhook": {"secret": ["hidden/word"]},
+                },
+            }
+        ),
+    )
     assert "hidden/word" not in shown(desk, name)
 
 
-@pytest.mark.parametrize("text", [
-    "the secret is binary", "a secret of another cluster", "secret", "Secret kube-system/x", "n1: no secret was named",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the secret is binary",
+        "a secret of another cluster",
+        "secret",
+        "Secret kube-system/x",
+        "n1: no secret was named",
+    ],
+)
 def test_other_words_stay(text: str) -> None:
     assert without_secrets({"a": [text]}, "webhook: {}") == {"a": [text]}

@@ -7,15 +7,18 @@ import pytest
 from tests.functional.app_client import Desk, sample
 
 
-@pytest.mark.parametrize(("name", "accepted", "matched"), [
-    ("core-v1-failed-scheduling", 1, 1),
-    ("events-k8s-io-failed-scheduling", 1, 1),
-    ("exporter-plain-event", 1, 1),             # a marshalled Go object: no kind, no apiVersion
-    ("exporter-array", 2, 1),
-    ("core-v1-event-list", 3, 2),
-    ("events-k8s-io-event-list", 1, 1),
-    ("audit-event-list", 8, 4),
-])
+@pytest.mark.parametrize(
+    ("name", "accepted", "matched"),
+    [
+        ("core-v1-failed-scheduling", 1, 1),
+        ("events-k8s-io-failed-scheduling", 1, 1),
+        ("exporter-plain-event", 1, 1),  # a marshalled Go object: no kind, no apiVersion
+        ("exporter-array", 2, 1),
+        ("core-v1-event-list", 3, 2),
+        ("events-k8s-io-event-list", 1, 1),
+        ("audit-event-list", 8, 4),
+    ],
+)
 def test_the_sample_is_understood(desk: Desk, name: str, accepted: int, matched: int) -> None:
     answer = desk.post(desk.cluster(), sample(name))
     assert (answer.status_code, answer.json_body) == (202, {"accepted": accepted, "matched": matched, "woken": True})

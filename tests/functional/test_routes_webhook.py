@@ -65,23 +65,44 @@ def _wrong(desk: Desk, name: str) -> dict[str, dict[str, str]]:
         "not hexadecimal": {**right, "X-Outscaler-Signature": "v2=zz"},
         "not ASCII": {**right, "X-Outscaler-Signature": "v2=\u00e9"},
         "for another cluster": desk.signed("shop-of-another-name", BODY),
-        "of the body only": {**right, "X-Outscaler-Signature": sign_body(
-            HMAC.encode(), right["X-Outscaler-Timestamp"], BODY)},
+        "of the body only": {
+            **right,
+            "X-Outscaler-Signature": sign_body(HMAC.encode(), right["X-Outscaler-Timestamp"], BODY),
+        },
         "another token": {"Authorization": "Bearer not-the-right-token"},
         "empty token": {"Authorization": "Bearer "},
         "another scheme": {"Authorization": f"Basic {BEARER}"},
         "the hmac key as token": {"Authorization": f"Bearer {HMAC}"},
         "wrong signature beside a right token": {
-            "Authorization": f"Bearer {BEARER}", **desk.signed(name, BODY, key="not-the-right-value")},
+            "Authorization": f"Bearer {BEARER}",
+            **desk.signed(name, BODY, key="not-the-right-value"),
+        },
     }
 
 
-@pytest.mark.parametrize("what", [
-    "nothing", "another key", "signature of another body", "no timestamp", "another timestamp",
-    "timestamp is no number", "too old", "from the future", "another algorithm", "not hexadecimal", "not ASCII",
-    "another token", "empty token", "another scheme", "the hmac key as token", "wrong signature beside a right token",
-    "for another cluster", "of the body only",
-])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "nothing",
+        "another key",
+        "signature of another body",
+        "no timestamp",
+        "another timestamp",
+        "timestamp is no number",
+        "too old",
+        "from the future",
+        "another algorithm",
+        "not hexadecimal",
+        "not ASCII",
+        "another token",
+        "empty token",
+        "another scheme",
+        "the hmac key as token",
+        "wrong signature beside a right token",
+        "for another cluster",
+        "of the body only",
+    ],
+)
 def test_401_tells_every_wrong_caller_the_same(desk: Desk, what: str) -> None:
     name = desk.cluster()
     answer = desk.post(name, BODY, _wrong(desk, name)[what])
@@ -103,7 +124,7 @@ def test_a_signature_counts_once(desk: Desk) -> None:
     assert desk.post(name, BODY, headers).status_code == 401
     shouted = {key: value.upper().replace("V2", "v2") for key, value in headers.items()}
     assert desk.post(name, BODY, shouted).status_code == 401
-    desk.clock.advance(599)     # as late as its timestamp can possibly still be fresh
+    desk.clock.advance(599)  # as late as its timestamp can possibly still be fresh
     assert desk.post(name, BODY, headers).status_code == 401
 
 
@@ -123,20 +144,23 @@ def test_404_for_a_cluster_that_nobody_stored(desk: Desk, name: str) -> None:
     assert desk.post(name, b"not json", {}).status_code == 404
 
 
-@pytest.mark.parametrize(("body", "place", "right"), [
-    (b"", "body: Input data was truncated", "post an Event"),
-    (b"not json", "body: JSON is malformed", "post an Event"),
-    (BODY[:200], "body: Input data was truncated", "post an Event"),
-    (b'{"kind": "Pod", "apiVersion": "v1"}', "body: v1 Pod is no event", "post an Event"),
-    (b'{"reason": "FailedScheduling"}', "body: no apiVersion no kind is no event", "post an Event"),
-    (b'{"kind": "Event", "apiVersion": "v1", "reason": 7}', "body.reason: Expected `str | null`", "post an Event"),
-    (b'{"kind": "Event", "apiVersion": "v2", "reason": "x"}', "body: v2 Event is no event", "post an Event"),
-    (b'{"kind": "PodList", "apiVersion": "v1", "items": []}', "body.kind: 'PodList' with items", "post an Event"),
-    (b'[{"involvedObject": {"kind": 1}, "reason": "x"}]', "body[0].involvedObject.kind: Expected", "post an Event"),
-    (b'[{"a": 1}, {"b": 2}]', "body: none of 2 events can be read", "post an Event"),
-    (b"[" * 100_000, "body: ", "post an Event"),
-    (b'{"kind": "Event", "apiVersion": "v1", "reason": "\xff"}', "body", "post an Event"),
-])
+@pytest.mark.parametrize(
+    ("body", "place", "right"),
+    [
+        (b"", "body: Input data was truncated", "post an Event"),
+        (b"not json", "body: JSON is malformed", "post an Event"),
+        (BODY[:200], "body: Input data was truncated", "post an Event"),
+        (b'{"kind": "Pod", "apiVersion": "v1"}', "body: v1 Pod is no event", "post an Event"),
+        (b'{"reason": "FailedScheduling"}', "body: no apiVersion no kind is no event", "post an Event"),
+        (b'{"kind": "Event", "apiVersion": "v1", "reason": 7}', "body.reason: Expected `str | null`", "post an Event"),
+        (b'{"kind": "Event", "apiVersion": "v2", "reason": "x"}', "body: v2 Event is no event", "post an Event"),
+        (b'{"kind": "PodList", "apiVersion": "v1", "items": []}', "body.kind: 'PodList' with items", "post an Event"),
+        (b'[{"involvedObject": {"kind": 1}, "reason": "x"}]', "body[0].involvedObject.kind: Expected", "post an Event"),
+        (b'[{"a": 1}, {"b": 2}]', "body: none of 2 events can be read", "post an Event"),
+        (b"[" * 100_000, "body: ", "post an Event"),
+        (b'{"kind": "Event", "apiVersion": "v1", "reason": "\xff"}', "body", "post an Event"),
+    ],
+)
 def test_400_names_the_place_and_what_would_be_right(desk: Desk, body: bytes, place: str, right: str) -> None:
     answer = desk.post(desk.cluster(), body)
     assert answer.status_code == 400
@@ -155,7 +179,10 @@ def test_one_unreadable_event_among_many_is_listed_and_the_others_count(desk: De
     answer = desk.post(desk.cluster(), body)
     assert answer.status_code == 202
     assert {key: answer.json_body[key] for key in ("accepted", "matched", "woken")} == {
-        "accepted": 1, "matched": 1, "woken": True}
+        "accepted": 1,
+        "matched": 1,
+        "woken": True,
+    }
     [gap] = answer.json_body["gaps"]
     assert answer.json_body["unread"] == 1
     assert gap.startswith("body[0].reason: Expected `str | null`, got `int`")
@@ -173,9 +200,15 @@ def test_exactly_256_kib_is_read(desk: Desk) -> None:
     assert desk.post(desk.cluster(), body).status_code == 202
 
 
-@pytest.mark.parametrize("content_type", [
-    "application/json", "text/plain", "application/octet-stream", "application/x-ndjson",
-])
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "text/plain",
+        "application/octet-stream",
+        "application/x-ndjson",
+    ],
+)
 def test_any_content_type_is_read_as_bytes(desk: Desk, content_type: str) -> None:
     name = desk.cluster()
     headers = {**desk.signed(name, BODY), "Content-Type": content_type}
@@ -186,8 +219,12 @@ def test_a_body_that_the_gateway_encoded_is_decoded(desk: Desk) -> None:
     name = desk.cluster()
     event = {
         "requestContext": {"resourcePath": "/clusters/{name}/events", "httpMethod": "POST", "requestId": "r-1"},
-        "pathParameters": {"name": name}, "headers": desk.signed(name, BODY), "multiValueQueryStringParameters": None,
-        "stageVariables": None, "body": base64.b64encode(BODY).decode(), "isBase64Encoded": True,
+        "pathParameters": {"name": name},
+        "headers": desk.signed(name, BODY),
+        "multiValueQueryStringParameters": None,
+        "stageVariables": None,
+        "body": base64.b64encode(BODY).decode(),
+        "isBase64Encoded": True,
     }
     assert app(event, None)["statusCode"] == 202
 
@@ -196,8 +233,11 @@ def test_a_thousand_events_in_a_second_are_one_reconcile(desk: Desk) -> None:
     name = desk.cluster()
     batch = b"[" + b",".join([BODY] * 10) + b"]"
     with ThreadPoolExecutor(4) as callers:
-        answers = list(callers.map(
-            lambda _: handler.handle(name, {"Authorization": f"Bearer {BEARER}"}, batch, desk.runtime), range(100)))
+        answers = list(
+            callers.map(
+                lambda _: handler.handle(name, {"Authorization": f"Bearer {BEARER}"}, batch, desk.runtime), range(100)
+            )
+        )
     assert sum(answer.body["matched"] for answer in answers) == 1000
     assert sum(answer.body["woken"] for answer in answers) == 1
     [(message, delay)] = desk.outbox.scans()
@@ -262,8 +302,13 @@ def test_503_when_the_queue_refuses_and_nothing_about_why(desk: Desk) -> None:
 def test_nothing_secret_is_ever_logged(desk: Desk, log: io.StringIO) -> None:
     name = desk.cluster()
     right = desk.signed(name, BODY)
-    for headers in (right, right, desk.signed(name, BODY, key="a-guess-at-the-value"),
-                    {"Authorization": f"Bearer {BEARER}"}, {"Authorization": "Bearer a-guess-at-the-token"}):
+    for headers in (
+        right,
+        right,
+        desk.signed(name, BODY, key="a-guess-at-the-value"),
+        {"Authorization": f"Bearer {BEARER}"},
+        {"Authorization": "Bearer a-guess-at-the-token"},
+    ):
         desk.post(name, BODY, headers)
     desk.post(name, b"{", desk.signed(name, b"{"))
     desk.post("no-such-cluster", BODY, right)

@@ -53,10 +53,22 @@ def hang(event, context):
 def leave(event, context):
     os._exit(3)
 """
-BASE = Configuration("fn", f"arn:aws:lambda:{REGION}:123456789012:function:fn", "fn", "work.echo", 1, 128,
-                     {"OUTSCALER_PREFIX": "outscaler-dev"})
-ACCESS = {"AWS_ACCESS_KEY_ID": "fn", "AWS_SECRET_ACCESS_KEY": "local", "AWS_SESSION_TOKEN": "local",
-          "AWS_REGION": REGION, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
+BASE = Configuration(
+    "fn",
+    f"arn:aws:lambda:{REGION}:123456789012:function:fn",
+    "fn",
+    "work.echo",
+    1,
+    128,
+    {"OUTSCALER_PREFIX": "outscaler-dev"},
+)
+ACCESS = {
+    "AWS_ACCESS_KEY_ID": "fn",
+    "AWS_SECRET_ACCESS_KEY": "local",
+    "AWS_SESSION_TOKEN": "local",
+    "AWS_REGION": REGION,
+    "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+}
 
 
 @pytest.fixture(scope="module")
@@ -104,15 +116,22 @@ def test_a_function_that_takes_too_long_is_killed_and_starts_anew(function: Any)
         assert (made.error, made.cold) == ("Task timed out after 1.00 seconds", True)
 
 
-@pytest.mark.parametrize(("handler", "error"), [
-    ("work.fail", "ValueError: no such thing"), ("work.leave", "Runtime exited with error: exit status 3"),
-    ("broken.handler", "init: "), ("work.missing", "init: ")])
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        ("work.fail", "ValueError: no such thing"),
+        ("work.leave", "Runtime exited with error: exit status 3"),
+        ("broken.handler", "init: "),
+        ("work.missing", "init: "),
+    ],
+)
 def test_what_a_function_fails_by_is_told(function: Any, handler: str, error: str) -> None:
     assert function(handler).invoke({}).error.startswith(error)
 
 
 def test_a_function_has_lambdas_environment_and_its_own_and_nothing_else(
-        function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    function: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OUTSCALER_TABLE", "of-this-process")
     given = function("work.environment").invoke({}).answer
     assert given["OUTSCALER_PREFIX"] == "outscaler-dev"
@@ -125,8 +144,14 @@ def test_a_function_has_lambdas_environment_and_its_own_and_nothing_else(
 def test_a_function_loads_the_task_the_runtime_and_the_standard_library_only(function: Any, folders: Folders) -> None:
     places = function("work.modules").invoke({}).answer
     assert str(folders.task / "work.py") in places
-    assert [place for place in places if "site-packages" in place and "/awslambdaric/" not in place
-            and "runtime_client" not in place and "simplejson" not in place] == []
+    assert [
+        place
+        for place in places
+        if "site-packages" in place
+        and "/awslambdaric/" not in place
+        and "runtime_client" not in place
+        and "simplejson" not in place
+    ] == []
 
 
 def test_a_function_cannot_write_its_own_folder(function: Any) -> None:
@@ -143,11 +168,22 @@ def test_a_functions_clock_can_be_put_ahead_while_it_runs(function: Any, folders
     folders.ahead(0.0)
 
 
-POLICY = {"Version": "2012-10-17", "Statement": [
-    {"Sid": "Send", "Effect": "Allow", "Action": "sqs:SendMessage", "Resource": "arn:*:sqs:*:*:mine"},
-    {"Sid": "Mark", "Effect": "Allow", "Action": ["dynamodb:PutItem"], "Resource": ["arn:*:dynamodb:*:*:table/t"],
-     "Condition": {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["!web"]},
-                   "Null": {"dynamodb:LeadingKeys": "false"}}}]}
+POLICY = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {"Sid": "Send", "Effect": "Allow", "Action": "sqs:SendMessage", "Resource": "arn:*:sqs:*:*:mine"},
+        {
+            "Sid": "Mark",
+            "Effect": "Allow",
+            "Action": ["dynamodb:PutItem"],
+            "Resource": ["arn:*:dynamodb:*:*:table/t"],
+            "Condition": {
+                "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["!web"]},
+                "Null": {"dynamodb:LeadingKeys": "false"},
+            },
+        },
+    ],
+}
 
 
 @pytest.fixture
@@ -163,8 +199,9 @@ def door() -> Iterator[Door]:
 
 
 def _client(door: Door, service: str, key: str = "fn") -> Any:
-    return get_session().create_client(service, region_name=REGION, endpoint_url=door.url, aws_access_key_id=key,
-                                       aws_secret_access_key="local")
+    return get_session().create_client(
+        service, region_name=REGION, endpoint_url=door.url, aws_access_key_id=key, aws_secret_access_key="local"
+    )
 
 
 def _send(door: Door, queue: str, key: str = "fn") -> None:
@@ -199,8 +236,15 @@ def test_a_call_that_is_not_understood_is_refused(door: Door) -> None:
     assert len(door.strange) == 1
 
 
-@pytest.mark.parametrize("change", [{"Effect": "Deny"}, {"NotAction": ["sqs:SendMessage"]}, {"Action": ["sqs:*"]},
-                                    {"Condition": {"StringEquals": {"aws:SourceVpc": "vpc-1"}}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"Effect": "Deny"},
+        {"NotAction": ["sqs:SendMessage"]},
+        {"Action": ["sqs:*"]},
+        {"Condition": {"StringEquals": {"aws:SourceVpc": "vpc-1"}}},
+    ],
+)
 def test_a_policy_that_is_not_understood_is_not_read_as_something_else(change: dict[str, Any]) -> None:
     statement = json.loads(json.dumps(POLICY["Statement"][0])) | change
     with pytest.raises(AssertionError):

@@ -43,8 +43,11 @@ def _status(made: Made) -> int:
 
 
 def _growth_and_drain(shop: Shop) -> Day:
-    objects.apply(shop.kube, objects.machine_deployment("workers", 1, 1, 4, labels={"pool": "workers"}),
-               objects.deployment("web", replicas=2, cpu="1", nodeSelector={"pool": "workers"}))
+    objects.apply(
+        shop.kube,
+        objects.machine_deployment("workers", 1, 1, 4, labels={"pool": "workers"}),
+        objects.deployment("web", replicas=2, cpu="1", nodeSelector={"pool": "workers"}),
+    )
     shop.play(2)
     shop.scale("web", 6)
     objects.apply(shop.kube, *(pods_for(pool) for pool in POOLS.values()))
@@ -73,15 +76,23 @@ def _requests(shop: Shop, day: Day) -> None:
 
 
 def _faulty(shop: Shop) -> Any:
-    return lambda faults: Store(TABLE, clock=shop.clock, client=shop.aws.client("dynamodb"), wrap=faults.wrap,
-                                region="us-east-1", sleep=lambda seconds: None, chance=lambda: 0.5)
+    return lambda faults: Store(
+        TABLE,
+        clock=shop.clock,
+        client=shop.aws.client("dynamodb"),
+        wrap=faults.wrap,
+        region="us-east-1",
+        sleep=lambda seconds: None,
+        chance=lambda: 0.5,
+    )
 
 
 def _message(shop: Shop, provider: str, cluster: str, operation: str) -> None:
     function = f"act_{provider}"
     body = json.dumps({"cluster": cluster, "operation": operation})
-    made = shop.hosted.invoke(shop.function(function), sqs_event(
-        sqs_record(function, "m-1", "r-1", body, {"ApproximateReceiveCount": "1"})))
+    made = shop.hosted.invoke(
+        shop.function(function), sqs_event(sqs_record(function, "m-1", "r-1", body, {"ApproximateReceiveCount": "1"}))
+    )
     assert made.answer == {"batchItemFailures": []}, made.log
 
 
@@ -89,11 +100,11 @@ def _rare_rights(shop: Shop) -> None:
     """What an ordinary day does not need: sends that were lost, saves that others finish, policies that are broken."""
     operations_of_every_provider(shop.store, shop.clock(), "early", due_in=90.0)
     for name in PROVIDERS:
-        _message(shop, name, "shop", f"grow-early-{name}")      # not due yet: it is sent on
+        _message(shop, name, "shop", f"grow-early-{name}")  # not due yet: it is sent on
     shop.play(3)
     for name in PROVIDERS:
         unfinished_save(_faulty(shop), shop.clock())
-        _message(shop, name, "shop", "grow-none")               # looked for, and the save is finished on the way
+        _message(shop, name, "shop", "grow-none")  # looked for, and the save is finished on the way
     unreadable_policy(shop.store, f"{SECRETS}webhook")
     operations_of_every_provider(shop.store, shop.clock(), "late")
     shop.play(3)
@@ -103,8 +114,7 @@ def _rare_rights(shop: Shop) -> None:
 
 def _eks(shop: Shop) -> None:
     """A cluster of EKS, of which only the lookup is emulated: no function gets to its API server."""
-    shop.apply("eks", {"clusterapi": {"clusterName": "local"}},
-               kubernetes={"eksCluster": "eks", "region": "us-east-1"})
+    shop.apply("eks", {"clusterapi": {"clusterName": "local"}}, kubernetes={"eksCluster": "eks", "region": "us-east-1"})
     operations_of_every_provider(shop.store, shop.clock(), "eks", cluster="eks")
     shop.play(2)
 
@@ -113,8 +123,12 @@ def _parameters(shop: Shop) -> None:
     """A cluster whose secrets are parameters of SSM."""
     for name, text in (("kubeconfig", shop.server.kubeconfig()), ("webhook", json.dumps({"hmac": HMAC}))):
         shop.aws.client("ssm").put_parameter(Name=f"/outscaler/dev/ssm/{name}", Value=text, Type="SecureString")
-    shop.apply("ssm", {"clusterapi": {"clusterName": "local"}}, webhook={"secret": "ssm:/outscaler/dev/ssm/webhook"},
-               kubernetes={"kubeconfigSecret": "ssm:/outscaler/dev/ssm/kubeconfig"})
+    shop.apply(
+        "ssm",
+        {"clusterapi": {"clusterName": "local"}},
+        webhook={"secret": "ssm:/outscaler/dev/ssm/webhook"},
+        kubernetes={"kubeconfigSecret": "ssm:/outscaler/dev/ssm/kubeconfig"},
+    )
     operations_of_every_provider(shop.store, shop.clock(), "ssm", cluster="ssm")
     shop.play(2)
     assert _status(shop.post(sample("core-v1-failed-scheduling"), cluster="ssm")) == 202
@@ -159,8 +173,14 @@ def test_the_tick_queues_the_cluster_that_is_due(played: tuple[Shop, Day]) -> No
 
 def test_routes_answer_through_an_event_of_api_gateway(played: tuple[Shop, Day]) -> None:
     assert played[1].answers == {
-        "webhook": 202, "wrong key": 401, "queue fails": 503, "/clusters": 200, "/clusters/shop": 200,
-        "/clusters/shop/decisions": 200, "/metrics": 200}
+        "webhook": 202,
+        "wrong key": 401,
+        "queue fails": 503,
+        "/clusters": 200,
+        "/clusters/shop": 200,
+        "/clusters/shop/decisions": 200,
+        "/metrics": 200,
+    }
 
 
 @pytest.mark.parametrize("vendor", POOLS)

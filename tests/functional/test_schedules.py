@@ -26,8 +26,11 @@ def _soon(desk: Desk, mode: str, minutes: int = 30) -> dict[str, Any]:
     """spec with a schedule that opens in three minutes, on the minute, every day; the clock is set on that minute."""
     desk.clock.advance(60 - desk.clock() % 60)
     opens = datetime.fromtimestamp(desk.clock() + 180, UTC)
-    return {"schedules": [{"name": "pause", "cron": f"{opens.minute} {opens.hour} * * *", "duration": f"{minutes}m",
-                           "mode": mode}]}
+    return {
+        "schedules": [
+            {"name": "pause", "cron": f"{opens.minute} {opens.hour} * * *", "duration": f"{minutes}m", "mode": mode}
+        ]
+    }
 
 
 def _queued(desk: Desk) -> tuple[str, ...]:
@@ -43,7 +46,7 @@ def _queued(desk: Desk) -> tuple[str, ...]:
 def test_a_cluster_that_a_schedule_switches_off_wakes_by_itself_when_it_closes(desk: Desk) -> None:
     name = desk.cluster(spec=_soon(desk, "off", minutes=4))
     seen = []
-    for _ in range(10):        # a tick a minute
+    for _ in range(10):  # a tick a minute
         seen.append(bool(_queued(desk)))
         desk.clock.advance(60)
     assert seen == [True] * 3 + [False] * 4 + [True] * 3
@@ -69,15 +72,19 @@ def test_every_function_sees_the_mode_of_the_instant(desk: Desk) -> None:
         assert policy is not None
         body = read_api.cluster(name, desk.runtime).body
         found.append((permitted(policy).word, body["mode"], body["policy"]["mode"], body["health"] == "off"))
-    assert found == [("active",) * 3 + (False,), ("off",) * 3 + (True,), ("off",) * 3 + (True,),
-                     ("active",) * 3 + (False,)]
+    assert found == [
+        ("active",) * 3 + (False,),
+        ("off",) * 3 + (True,),
+        ("off",) * 3 + (True,),
+        ("active",) * 3 + (False,),
+    ]
 
 
 def test_a_webhook_wakes_nobody_while_a_schedule_has_the_cluster_off(desk: Desk) -> None:
     name = desk.cluster(spec=_soon(desk, "off"))
     desk.clock.advance(170)
     woken, body = [], sample("core-v1-failed-scheduling")
-    for step in (0, 15, 1800):      # the door of the first call is still open at the second
+    for step in (0, 15, 1800):  # the door of the first call is still open at the second
         desk.clock.advance(step)
         woken.append(handler.handle(name, desk.signed(name, body), body, desk.runtime).body["woken"])
     assert woken == [True, False, True]
@@ -90,4 +97,6 @@ def test_a_text_is_read_once_and_asked_at_every_instant(desk: Desk) -> None:
     now = desk.clock()
     words = [permitted(active_policy.in_force(stored, now + after)).word for after in (0, 180, 1980, 180, 0)]
     assert words == ["active", "shadow", "active", "shadow", "active"]
-    assert active_policy.read(stored.text, name, stored.version) is active_policy.read(stored.text, name, stored.version)
+    assert active_policy.read(stored.text, name, stored.version) is active_policy.read(
+        stored.text, name, stored.version
+    )

@@ -35,7 +35,7 @@ _MESSAGE = re.compile(r"0/(?P<nodes>\d+) nodes are available: (?P<counts>.*?)\.(
 _ROW = re.compile(r"^\| (\d+) `([\w/-]+)` \| ([^|]+) \|$", re.MULTILINE)
 _COUNT = re.compile(r"(\d+) (.+)")
 
-Counts = dict[str, int]     # the scheduler's words -> nodes
+Counts = dict[str, int]  # the scheduler's words -> nodes
 
 
 def refused() -> dict[str, tuple[int, Counts]]:
@@ -79,8 +79,9 @@ def floor() -> tuple[Floor, dict[str, int]]:
     """The nodes as they were captured, nothing placed; and the class of every pod."""
     snapshot = captured()
     world = observe(snapshot, Policy(name="shop-busy"), Memory(), snapshot.taken_at)
-    columns = Columns([*snapshot.nodes, *(each.template.node for each in world.groups.values() if each.template)],
-                      snapshot.classes)
+    columns = Columns(
+        [*snapshot.nodes, *(each.template.node for each in world.groups.values() if each.template)], snapshot.classes
+    )
     return build(world, gather(world).nominated, columns), {pod.key: pod.cls for pod in snapshot.pods}
 
 
@@ -126,10 +127,16 @@ def test_what_becomes_of_them_is_what_the_documents_say() -> None:
 
 
 def test_a_message_is_read_to_the_end_of_its_counts() -> None:
-    said = ("0/11 nodes are available: 2 node(s) had untolerated taint(s), 9 node(s) didn't match Pod's node "
-            "affinity/selector. no new claims to deallocate, preemption: 0/11 nodes are available: 11 Preemption is "
-            "not helpful for scheduling.")
-    assert counted(said) == (11, {"node(s) had untolerated taint(s)": 2,
-                                  "node(s) didn't match Pod's node affinity/selector": 9})
+    said = (
+        "0/11 nodes are available: 2 node(s) had untolerated taint(s), 9 node(s) didn't match Pod's node "
+        "affinity/selector. no new claims to deallocate, preemption: 0/11 nodes are available: 11 Preemption is "
+        "not helpful for scheduling."
+    )
+    assert counted(said) == (
+        11,
+        {"node(s) had untolerated taint(s)": 2, "node(s) didn't match Pod's node affinity/selector": 9},
+    )
     assert counted("0/1 nodes are available: 1 Insufficient example.com/gpu.") == (
-        1, {"Insufficient example.com/gpu": 1})
+        1,
+        {"Insufficient example.com/gpu": 1},
+    )

@@ -19,7 +19,10 @@ from tests.functional.stack import ACT, HANDLERS, QUEUED
 STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])
 KEY = EVERYTHING["KmsKeyArn"]
 SCENARIOS: dict[str, dict[str, str]] = {
-    "nothing": {}, "everything": EVERYTHING, "vpc": VPC, "key": {"KmsKeyArn": KEY},
+    "nothing": {},
+    "everything": EVERYTHING,
+    "vpc": VPC,
+    "key": {"KmsKeyArn": KEY},
     "providers off": {f"Use{name.removeprefix('Act')}": "off" for name in ACT} | {"AccessLog": "off"},
 }
 
@@ -34,11 +37,19 @@ def _of_type(template: Template, kind: str) -> dict[str, Any]:
 
 def _actions(template: Template) -> set[str]:
     """Every action that any role is allowed."""
-    documents = [policy["PolicyDocument"] for role in _of_type(template, "AWS::IAM::Role").values()
-                 for policy in role["Policies"]]
+    documents = [
+        policy["PolicyDocument"]
+        for role in _of_type(template, "AWS::IAM::Role").values()
+        for policy in role["Policies"]
+    ]
     documents += [one["PolicyDocument"] for one in _of_type(template, "AWS::IAM::Policy").values()]
-    return {action for document in documents for statement in document["Statement"]
-            if statement["Effect"] == "Allow" for action in statement["Action"]}
+    return {
+        action
+        for document in documents
+        for statement in document["Statement"]
+        if statement["Effect"] == "Allow"
+        for action in statement["Action"]
+    }
 
 
 @STAGES
@@ -49,9 +60,14 @@ def test_every_choice_of_parameters_lints_clean_everywhere(stage: str, scenario:
     assert lint({"AWSTemplateFormatVersion": "2010-09-09", **resolved}) == []
 
 
-@pytest.mark.parametrize(("service", "given"), [
-    ("ec2", VPC), ("kms", {"KmsKeyArn": KEY}), ("xray", {"Tracing": "on"}),
-])
+@pytest.mark.parametrize(
+    ("service", "given"),
+    [
+        ("ec2", VPC),
+        ("kms", {"KmsKeyArn": KEY}),
+        ("xray", {"Tracing": "on"}),
+    ],
+)
 def test_only_a_parameter_brings_rights_on_a_service(service: str, given: dict[str, str]) -> None:
     without, with_it = _actions(_translated()), _actions(_translated(**given))
     brought = with_it - without
@@ -69,15 +85,23 @@ def test_the_rights_of_a_vpc_are_lambdas_and_not_the_codes() -> None:
         [denied] = [one for one in policy["Statement"] if one["Effect"] == "Deny"]
         assert set(denied["Action"]) == allowed, name
         assert denied["Condition"]["ArnLike"].keys() == {"lambda:SourceFunctionArn"}
-        everywhere = {action for one in policy["Statement"] if one["Effect"] == "Allow" and one["Resource"] == "*"
-                      for action in one["Action"]}
+        everywhere = {
+            action
+            for one in policy["Statement"]
+            if one["Effect"] == "Allow" and one["Resource"] == "*"
+            for action in one["Action"]
+        }
         assert all(action.startswith("ec2:Describe") for action in everywhere)
 
 
-@pytest.mark.parametrize(("given", "wanted"), [
-    ({}, None), (VPC, {"SubnetIds": VPC["SubnetIds"].split(","), "SecurityGroupIds": [VPC["SecurityGroupIds"]]}),
-    ({"SubnetIds": "subnet-1"}, {"SubnetIds": ["subnet-1"], "SecurityGroupIds": [""]}),
-])
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, None),
+        (VPC, {"SubnetIds": VPC["SubnetIds"].split(","), "SecurityGroupIds": [VPC["SecurityGroupIds"]]}),
+        ({"SubnetIds": "subnet-1"}, {"SubnetIds": ["subnet-1"], "SecurityGroupIds": [""]}),
+    ],
+)
 def test_functions_are_in_a_vpc_only_if_subnets_are_given(given: dict[str, str], wanted: Any) -> None:
     """Half of a VPC is given to Lambda, which refuses it: not to be in the VPC silently would be worse."""
     for name, one in _of_type(_translated(**given), "AWS::Lambda::Function").items():
@@ -88,8 +112,10 @@ def test_a_key_encrypts_tables_queues_logs_and_variables() -> None:
     template = _translated(KmsKeyArn=KEY)
     fields: dict[str, Callable[[Any], Any]] = {
         "AWS::DynamoDB::Table": lambda one: one["SSESpecification"]["KMSMasterKeyId"],
-        "AWS::SQS::Queue": lambda one: one["KmsMasterKeyId"], "AWS::Logs::LogGroup": lambda one: one["KmsKeyId"],
-        "AWS::Lambda::Function": lambda one: one["KmsKeyArn"]}
+        "AWS::SQS::Queue": lambda one: one["KmsMasterKeyId"],
+        "AWS::Logs::LogGroup": lambda one: one["KmsKeyId"],
+        "AWS::Lambda::Function": lambda one: one["KmsKeyArn"],
+    }
     for kind, field in fields.items():
         found = _of_type(template, kind)
         assert found
@@ -108,8 +134,9 @@ def test_a_role_uses_the_key_only_by_way_of_services() -> None:
         [policy] = [one["PolicyDocument"] for one in role["Policies"] if one["PolicyName"] == "UseKmsKey"]
         [statement] = policy["Statement"]
         assert statement["Resource"] == KEY, name
-        services = {text["Fn::Sub"].partition(".")[0] for text in
-                    statement["Condition"]["StringEquals"]["kms:ViaService"]}
+        services = {
+            text["Fn::Sub"].partition(".")[0] for text in statement["Condition"]["StringEquals"]["kms:ViaService"]
+        }
         assert services == {"dynamodb", "lambda", "secretsmanager", "sqs", "ssm"}
 
 
@@ -119,18 +146,27 @@ def test_reserved_concurrency_is_not_below_what_the_event_source_runs(stage: str
     functions = _of_type(template, "AWS::Lambda::Function")
     reserved = {name: one["ReservedConcurrentExecutions"] for name, one in functions.items()}
     assert {name: reserved[name] for name in ("APIHandler", "Tick", "Reconcile", *ACT)} == {
-        "APIHandler": 50, "Tick": 1, "Reconcile": 20, **dict.fromkeys(ACT, 5)}
+        "APIHandler": 50,
+        "Tick": 1,
+        "Reconcile": 20,
+        **dict.fromkeys(ACT, 5),
+    }
     for source in _of_type(template, "AWS::Lambda::EventSourceMapping").values():
         assert reserved[source["FunctionName"]["Ref"]] >= source["ScalingConfig"]["MaximumConcurrency"]
-    assert not [one for one in _of_type(_translated(stage), "AWS::Lambda::Function").values()
-                if "ReservedConcurrentExecutions" in one]
+    assert not [
+        one
+        for one in _of_type(_translated(stage), "AWS::Lambda::Function").values()
+        if "ReservedConcurrentExecutions" in one
+    ]
 
 
 @pytest.mark.parametrize("function", ACT)
 def test_a_provider_that_is_off_takes_no_messages(function: str) -> None:
     template = _translated(**{f"Use{function.removeprefix('Act')}": "off"})
-    enabled = {one["FunctionName"]["Ref"]: one.get("Enabled", True)
-               for one in _of_type(template, "AWS::Lambda::EventSourceMapping").values()}
+    enabled = {
+        one["FunctionName"]["Ref"]: one.get("Enabled", True)
+        for one in _of_type(template, "AWS::Lambda::EventSourceMapping").values()
+    }
     assert enabled == dict.fromkeys(QUEUED, True) | {function: False}
     everyone = _of_type(_translated(), "AWS::Lambda::EventSourceMapping")
     assert all(one.get("Enabled", True) for one in everyone.values())
@@ -151,10 +187,15 @@ def test_functions_are_traced_only_if_tracing_is_on(given: dict[str, str], mode:
 
 
 @STAGES
-@pytest.mark.parametrize(("given", "prefix"), [
-    ({}, ""), ({"Stage": "team-a"}, "outscaler/team-a/"), ({"SecretPrefix": "outscaler/"}, "outscaler/"),
-    ({"SecretPrefix": "elsewhere/", "Stage": "team-a"}, "elsewhere/"),
-])
+@pytest.mark.parametrize(
+    ("given", "prefix"),
+    [
+        ({}, ""),
+        ({"Stage": "team-a"}, "outscaler/team-a/"),
+        ({"SecretPrefix": "outscaler/"}, "outscaler/"),
+        ({"SecretPrefix": "elsewhere/", "Stage": "team-a"}, "elsewhere/"),
+    ],
+)
 def test_secrets_are_the_stages_unless_a_prefix_is_given(stage: str, given: dict[str, str], prefix: str) -> None:
     wanted = prefix or f"outscaler/{stage}/"
     template = _translated(stage, **given)
@@ -192,13 +233,21 @@ def test_log_retention_is_that_of_every_log_group() -> None:
 @STAGES
 def test_a_tick_that_crashes_leaves_something_in_its_dead_letter_queue(stage: str) -> None:
     template = _translated(stage)
-    [config] = [one for one in _of_type(template, "AWS::Lambda::EventInvokeConfig").values()
-                if one["FunctionName"] == {"Ref": "Tick"}]
+    [config] = [
+        one
+        for one in _of_type(template, "AWS::Lambda::EventInvokeConfig").values()
+        if one["FunctionName"] == {"Ref": "Tick"}
+    ]
     queue = {"Fn::GetAtt": ["TickDeadLetters", "Arn"]}
     assert config["FunctionName"] == {"Ref": "Tick"}
     assert config["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
-    senders = {name for name, role in _of_type(template, "AWS::IAM::Role").items() for policy in role["Policies"]
-               for one in policy["PolicyDocument"]["Statement"] if one["Resource"] == queue}
+    senders = {
+        name
+        for name, role in _of_type(template, "AWS::IAM::Role").items()
+        for policy in role["Policies"]
+        for one in policy["PolicyDocument"]["Statement"]
+        if one["Resource"] == queue
+    }
     assert senders == {"TickRole"}
 
 
@@ -215,11 +264,15 @@ def test_a_template_is_the_same_wherever_it_is_translated() -> None:
     assert [region for region in REGIONS if translate(sam, region) != translate(sam)] == []
 
 
-@pytest.mark.parametrize(("parameter", "refused"), [
-    ("Stage", ["", "Prod", "a_b", "-a", "a" * 21, "a/../b"]), ("SecretPrefix", ["*", "a?", "outscaler/*/", "a b/"]),
-    ("KmsKeyArn", ["alias/mine", "arn:aws:kms:us-east-1:123456789012:alias/mine", "*"]),
-    ("AlarmTopicArn", ["mine", "arn:aws:sqs:us-east-1:123456789012:mine", "*"]),
-])
+@pytest.mark.parametrize(
+    ("parameter", "refused"),
+    [
+        ("Stage", ["", "Prod", "a_b", "-a", "a" * 21, "a/../b"]),
+        ("SecretPrefix", ["*", "a?", "outscaler/*/", "a b/"]),
+        ("KmsKeyArn", ["alias/mine", "arn:aws:kms:us-east-1:123456789012:alias/mine", "*"]),
+        ("AlarmTopicArn", ["mine", "arn:aws:sqs:us-east-1:123456789012:mine", "*"]),
+    ],
+)
 def test_values_that_would_grant_or_break_too_much_are_refused(parameter: str, refused: list[str]) -> None:
     pattern = artifact().sam("dev")["Parameters"][parameter]["AllowedPattern"]
     assert [text for text in refused if re.fullmatch(pattern, text)] == []

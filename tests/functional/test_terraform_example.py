@@ -36,8 +36,14 @@ def _blocks(name: str, kind: str) -> dict[str, Json]:
 
 
 def _resource(kind: str, name: str) -> Json:
-    [found] = [body for block in _file("main.tf")["resource"] for label, named in block.items()
-               if label.strip('"') == kind for one, body in named.items() if one.strip('"') == name]
+    [found] = [
+        body
+        for block in _file("main.tf")["resource"]
+        for label, named in block.items()
+        if label.strip('"') == kind
+        for one, body in named.items()
+        if one.strip('"') == name
+    ]
     body: Json = found
     return body
 
@@ -65,8 +71,11 @@ def test_every_variable_is_used_and_every_used_one_is_declared() -> None:
 def test_the_defaults_are_values_that_the_template_takes() -> None:
     parameters = published(artifact().sam("prod"))["Parameters"]
     variables = _blocks("variables.tf", "variable")
-    plain = {name: found[1] for name, text in _stack()["parameters"].items()
-             if (found := re.fullmatch(r"\$\{var\.(\w+)\}", str(text)))}
+    plain = {
+        name: found[1]
+        for name, text in _stack()["parameters"].items()
+        if (found := re.fullmatch(r"\$\{var\.(\w+)\}", str(text)))
+    }
     assert len(plain) >= 8
     for parameter, variable in plain.items():
         default = str(variables[variable]["default"]).strip('"')
@@ -122,13 +131,15 @@ def test_the_readme_passes_what_is_required_and_names_what_exists() -> None:
     given = {name for name in module if not name.startswith("__")} - {"source"}
     assert {name for name, one in variables.items() if "default" not in one} <= given <= set(variables)
     assert {name for one in re.findall(r"module\.outscaler\.(\w+)", block) for name in [one]} <= set(
-        _blocks("outputs.tf", "output"))
+        _blocks("outputs.tf", "output")
+    )
 
 
 @WITHOUT
 def test_the_module_is_formatted() -> None:
-    done = subprocess.run([str(TERRAFORM), "fmt", "-check", "-diff", str(MODULE)], capture_output=True, text=True,
-                          check=False, timeout=60)
+    done = subprocess.run(
+        [str(TERRAFORM), "fmt", "-check", "-diff", str(MODULE)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -137,10 +148,22 @@ def test_the_module_is_formatted() -> None:
 def test_terraform_validates_the_module_where_a_registry_has_the_provider(tmp_path: Path) -> None:
     for path in MODULE.glob("*.tf"):
         shutil.copy(path, tmp_path)
-    made = subprocess.run([str(TERRAFORM), "init", "-backend=false", "-input=false"], cwd=tmp_path, capture_output=True,
-                          text=True, check=False, timeout=300)
+    made = subprocess.run(
+        [str(TERRAFORM), "init", "-backend=false", "-input=false"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     if made.returncode:
         pytest.skip("terraform init cannot fetch the provider: no registry is reached")
-    done = subprocess.run([str(TERRAFORM), "validate", "-no-color"], cwd=tmp_path, capture_output=True, text=True,
-                          check=False, timeout=120)
+    done = subprocess.run(
+        [str(TERRAFORM), "validate", "-no-color"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stdout + done.stderr

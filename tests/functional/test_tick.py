@@ -51,11 +51,11 @@ def test_a_scan_interval_below_a_minute_is_delayed_messages(desk: Desk, interval
 
 def test_a_cluster_that_is_queued_already_is_not_queued_twice(desk: Desk) -> None:
     name = desk.cluster(spec={"scanInterval": "20s"})
-    for _ in range(3):      # nobody picks anything up: the functions are throttled, say
+    for _ in range(3):  # nobody picks anything up: the functions are throttled, say
         scan_scheduler.run(desk.runtime)
         desk.clock.advance(60)
     assert _scans(desk, name) == [0, 20, 40]
-    _pass(desk, name)       # the first of the three is picked up at last
+    _pass(desk, name)  # the first of the three is picked up at last
     scan_scheduler.run(desk.runtime)
     assert _scans(desk, name) == [20, 40]
 
@@ -75,7 +75,7 @@ def test_late_messages_of_a_standstill_are_one_pass(desk: Desk) -> None:
 def test_a_lost_message_silences_a_cluster_for_minutes_only(desk: Desk) -> None:
     name = desk.cluster(spec={"scanInterval": "60s"})
     scan_scheduler.run(desk.runtime)
-    _scans(desk, name)      # and lost
+    _scans(desk, name)  # and lost
     heard_after = 0
     while not _scans(desk, name):
         desk.clock.advance(60)
@@ -127,9 +127,13 @@ def test_one_bad_policy_does_not_stop_the_others(desk: Desk, log: io.StringIO) -
 def test_one_failing_call_does_not_stop_the_others(desk: Desk) -> None:
     names = sorted([desk.cluster(), desk.cluster(), desk.cluster()])
     faults = Faults()
-    store = Store(desk.premises.table, clock=desk.clock, sleep=lambda _: None,
-                  client=faults.wrap(desk.premises.aws.client("dynamodb")))
-    faults.instead("get_item", None, lost_answer())       # the schema; the first cluster's pace
+    store = Store(
+        desk.premises.table,
+        clock=desk.clock,
+        sleep=lambda _: None,
+        client=faults.wrap(desk.premises.aws.client("dynamodb")),
+    )
+    faults.instead("get_item", None, lost_answer())  # the schema; the first cluster's pace
     report = scan_scheduler.run(dataclasses.replace(desk.runtime, store=store))
     assert report.failed == (names[0],)
     assert report.queued == tuple(names[1:])
@@ -169,7 +173,8 @@ def test_what_was_saved_but_never_sent_is_sent(desk: Desk) -> None:
 
 @pytest.mark.parametrize("mode", ["off", "shadow"])
 def test_what_was_begun_before_the_mode_changed_is_swept_so_that_its_executor_calls_it_off(
-        desk: Desk, mode: str) -> None:
+    desk: Desk, mode: str
+) -> None:
     name = desk.cluster(mode=mode)
     planned = _planned(desk, name)
     desk.clock.advance(600)

@@ -22,8 +22,13 @@ UNINTERESTING = BODY.replace(b"FailedScheduling", b"Pulled")
 def faults(desk: Desk) -> Faults:
     """Faults of the table, from here on."""
     script = Faults()
-    store = Store(desk.store.table.name, clock=desk.clock, sleep=desk.clock.advance, client=desk.store.table.client,
-                  wrap=script.wrap)
+    store = Store(
+        desk.store.table.name,
+        clock=desk.clock,
+        sleep=desk.clock.advance,
+        client=desk.store.table.client,
+        wrap=script.wrap,
+    )
     install(dataclasses.replace(desk.runtime, store=store))
     return script
 
@@ -59,9 +64,7 @@ def test_a_signature_that_was_written_but_not_confirmed_may_be_used_again(desk: 
     assert desk.post(name, UNINTERESTING, headers).status_code == 401
 
 
-def test_a_table_that_refuses_everything_after_the_first_look_leaves_nothing_behind(
-    desk: Desk, faults: Faults
-) -> None:
+def test_a_table_that_refuses_everything_after_the_first_look_leaves_nothing_behind(desk: Desk, faults: Faults) -> None:
     name = desk.cluster()
     headers = desk.signed(name, BODY)
     faults.instead("put_item", lost_answer())

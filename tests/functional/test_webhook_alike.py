@@ -43,8 +43,9 @@ class Counted:
 
     def __init__(self, desk: Desk) -> None:
         self.work: Counter[str] = Counter()
-        doors = Doors(webhooks=self._webhooks, current=self._current, load=read, read_secret=self._secret,
-                      clock=desk.clock)
+        doors = Doors(
+            webhooks=self._webhooks, current=self._current, load=read, read_secret=self._secret, clock=desk.clock
+        )
         self.runtime: Runtime = dataclasses.replace(desk.runtime, doors=doors)
 
     def _webhooks(self) -> dict[str, StoredWebhook]:
@@ -77,15 +78,19 @@ class Counted:
 
 
 def _wrong(desk: Desk) -> list[dict[str, str]]:
-    return [{}, desk.signed("shop", BODY, key="not-the-right-value"), {"Authorization": "Bearer not-the-right-token"},
-            desk.signed("shop", BODY, at=desk.clock() - 1000)]
+    return [
+        {},
+        desk.signed("shop", BODY, key="not-the-right-value"),
+        {"Authorization": "Bearer not-the-right-token"},
+        desk.signed("shop", BODY, at=desk.clock() - 1000),
+    ]
 
 
 def test_known_or_not_a_refusal_is_the_same_work(desk: Desk) -> None:
     """But for a known cluster's secret, which is read at first, and again for a proof that does not fit."""
     for headers in _wrong(desk):
         counted = Counted(desk)
-        known, work = counted.refused("shop", headers)          # for the first time in this process
+        known, work = counted.refused("shop", headers)  # for the first time in this process
         assert (known, work["query"], work["policy"]) == (401, 1, 0)
         assert 1 <= work["secret"] <= 2
         assert work["compare_digest"] >= 4

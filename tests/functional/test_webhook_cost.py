@@ -117,13 +117,23 @@ def test_a_caller_with_proof_makes_the_policy_be_read_once_a_minute(cold: Desk) 
         for number in range(20):
             uninteresting = BODY.replace(b"FailedScheduling", b"Pulled") + b" " * number
             assert cold.post(name, uninteresting, {"Authorization": f"Bearer {BEARER}"}).status_code == 202
-    assert bill.calls == {"Query, eventually consistent": 1, "GetSecretValue": 1,
-                          "GetItem, eventually consistent": 2}, "the policy and the schema"
+    assert bill.calls == {
+        "Query, eventually consistent": 1,
+        "GetSecretValue": 1,
+        "GetItem, eventually consistent": 2,
+    }, "the policy and the schema"
 
 
-@pytest.mark.parametrize(("debounce", "every", "messages"), [
-    ("0s", 0.0, 1), ("0s", 0.25, 15), ("500ms", 0.25, 15), ("0s", 1.0, 60), ("2s", 0.25, 8),
-])
+@pytest.mark.parametrize(
+    ("debounce", "every", "messages"),
+    [
+        ("0s", 0.0, 1),
+        ("0s", 0.25, 15),
+        ("500ms", 0.25, 15),
+        ("0s", 1.0, 60),
+        ("2s", 0.25, 8),
+    ],
+)
 def test_sixty_events_are_at_most_one_message_a_second(cold: Desk, debounce: str, every: float, messages: int) -> None:
     name = _cluster(cold, debounce=debounce)
     with _bill(cold) as bill:
@@ -155,8 +165,7 @@ def test_a_request_for_one_cluster_is_no_good_for_another_with_the_same_secret(c
 
 def _older(desk: Desk) -> dict[str, str]:
     timestamp = str(int(desk.clock()))
-    return {"X-Outscaler-Timestamp": timestamp,
-            "X-Outscaler-Signature": sign_body(HMAC.encode(), timestamp, BODY)}
+    return {"X-Outscaler-Timestamp": timestamp, "X-Outscaler-Signature": sign_body(HMAC.encode(), timestamp, BODY)}
 
 
 def test_a_signature_of_the_body_alone_needs_the_secrets_consent_and_counts_once(cold: Desk) -> None:

@@ -16,13 +16,18 @@ LONE = "\ud800"
 TOKEN = {"Authorization": f"Bearer {BEARER}"}
 
 
-def _answer(desk: Desk, headers: dict[str, str] | None, body: str | None = BODY, *, name: str = "",
-            encoded: bool = False) -> tuple[int, str]:
+def _answer(
+    desk: Desk, headers: dict[str, str] | None, body: str | None = BODY, *, name: str = "", encoded: bool = False
+) -> tuple[int, str]:
     """As API Gateway would hand it over, which the test client cannot; the status and the one line."""
     event: dict[str, Any] = {
         "requestContext": {"resourcePath": "/clusters/{name}/events", "httpMethod": "POST", "requestId": "r-1"},
-        "pathParameters": {"name": name or desk.cluster()}, "headers": headers, "stageVariables": None,
-        "multiValueQueryStringParameters": None, "body": body, "isBase64Encoded": encoded,
+        "pathParameters": {"name": name or desk.cluster()},
+        "headers": headers,
+        "stageVariables": None,
+        "multiValueQueryStringParameters": None,
+        "body": body,
+        "isBase64Encoded": encoded,
     }
     got = app(event, None)
     said = json.loads(got["body"])
@@ -31,16 +36,19 @@ def _answer(desk: Desk, headers: dict[str, str] | None, body: str | None = BODY,
     return got["statusCode"], said["error"]
 
 
-@pytest.mark.parametrize("headers", [
-    {"Authorization": f"Bearer {LONE}"},
-    {"Authorization": LONE},
-    {"X-Outscaler-Signature": f"sha256={LONE}", "X-Outscaler-Timestamp": "1"},
-    {"X-Outscaler-Signature": "sha256=00", "X-Outscaler-Timestamp": LONE},
-    {"Authorization": "Bearer \u00e9\U0001f511\x00"},
-    {"X-Outscaler-Signature": "sha256=00", "X-Outscaler-Timestamp": "9" * 6000},
-    {},
-    None,
-])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": f"Bearer {LONE}"},
+        {"Authorization": LONE},
+        {"X-Outscaler-Signature": f"sha256={LONE}", "X-Outscaler-Timestamp": "1"},
+        {"X-Outscaler-Signature": "sha256=00", "X-Outscaler-Timestamp": LONE},
+        {"Authorization": "Bearer \u00e9\U0001f511\x00"},
+        {"X-Outscaler-Signature": "sha256=00", "X-Outscaler-Timestamp": "9" * 6000},
+        {},
+        None,
+    ],
+)
 def test_proof_that_is_no_text_is_wrong_proof(desk: Desk, headers: dict[str, str] | None) -> None:
     status, line = _answer(desk, headers)
     assert (status, line[:27]) == (401, "Authorization: not accepted")
@@ -53,9 +61,16 @@ def test_a_name_that_is_no_text_is_not_known(desk: Desk, name: str, log: io.Stri
     log.getvalue().encode()
 
 
-@pytest.mark.parametrize(("body", "encoded"), [
-    (BODY + LONE, False), ("AAAAA", True), ("\u00e9", True), (LONE, True), ("not base64 at all!", True),
-])
+@pytest.mark.parametrize(
+    ("body", "encoded"),
+    [
+        (BODY + LONE, False),
+        ("AAAAA", True),
+        ("\u00e9", True),
+        (LONE, True),
+        ("not base64 at all!", True),
+    ],
+)
 def test_a_body_that_cannot_be_made_bytes_is_400(desk: Desk, body: str, encoded: bool) -> None:
     status, line = _answer(desk, TOKEN, body, encoded=encoded)
     assert status == 400
@@ -68,9 +83,19 @@ def test_no_body_at_all_is_400(desk: Desk, body: str | None) -> None:
     assert _answer(desk, TOKEN, body)[0] == 400
 
 
-@pytest.mark.parametrize(("length", "status"), [
-    ("9" * 6000, 413), ("0" * 6000 + "262145", 413), ("1" * 11, 413), ("0" * 6000 + "9", 401), ("-" + "9" * 6000, 401),
-    ("\u00b2\u00b2", 401), (LONE, 401), ("", 401), ("1e99", 401),
-])
+@pytest.mark.parametrize(
+    ("length", "status"),
+    [
+        ("9" * 6000, 413),
+        ("0" * 6000 + "262145", 413),
+        ("1" * 11, 413),
+        ("0" * 6000 + "9", 401),
+        ("-" + "9" * 6000, 401),
+        ("\u00b2\u00b2", 401),
+        (LONE, 401),
+        ("", 401),
+        ("1e99", 401),
+    ],
+)
 def test_content_length_is_read_whatever_it_says(desk: Desk, length: str, status: int) -> None:
     assert _answer(desk, {"Content-Length": length})[0] == status

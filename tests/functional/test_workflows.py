@@ -75,8 +75,12 @@ def test_every_action_is_pinned_to_a_commit_with_its_version(file: Path) -> None
 
 
 def test_one_action_has_one_commit_everywhere() -> None:
-    pins = {(match[1], match[2], match[3]) for file in WORKFLOWS for line in file.read_text().splitlines()
-            if (match := _PINNED.search(line))}
+    pins = {
+        (match[1], match[2], match[3])
+        for file in WORKFLOWS
+        for line in file.read_text().splitlines()
+        if (match := _PINNED.search(line))
+    }
     assert len({action for action, _, _ in pins}) == len(pins)
 
 

@@ -35,15 +35,19 @@ class Bounds:
         cores = sum(int(node["status"]["capacity"]["cpu"]) for node in there)
         memory = sum(int(node["status"]["capacity"]["memory"][:-2]) << 30 for node in there)
         for name, group in self._stage.groups.items():
-            starting = sum(group_of(node) == name and self._stage.states[node["metadata"]["name"]] == STARTING
-                           for node in there)
+            starting = sum(
+                group_of(node) == name and self._stage.states[node["metadata"]["name"]] == STARTING for node in there
+            )
             count = self._grown.get(name, 0) + max(0, group.upcoming - starting) + (group is more)
             nodes, cores, memory = nodes + count, cores + count * group.cores, memory + count * group.memory
         return {"maxNodesTotal": nodes, "coresTotal": cores, "memoryTotal": -(-memory >> 30)}
 
     def _passed(self, totals: Mapping[str, int]) -> list[str]:
-        return [f"{name} {self._limits[name]}: {totals[name]}" for name in sorted(totals)
-                if totals[name] > self._limits.get(name, totals[name])]
+        return [
+            f"{name} {self._limits[name]}: {totals[name]}"
+            for name in sorted(totals)
+            if totals[name] > self._limits.get(name, totals[name])
+        ]
 
     def passed(self) -> Iterator[str]:
         """Limits that the plan passes, in words. A limit that was passed before is nobody's fault if nothing grows."""
@@ -59,5 +63,8 @@ class Bounds:
     def may_grow(self, group: Group) -> bool:
         """Whether one more node of a group passes no limit."""
         grown = self._grown.get(group.name, 0)
-        return (group.target + grown < group.most and grown < self._limits.get(_PER_SCALE_UP, 1000)
-                and not self._passed(self._totals(group)))
+        return (
+            group.target + grown < group.most
+            and grown < self._limits.get(_PER_SCALE_UP, 1000)
+            and not self._passed(self._totals(group))
+        )

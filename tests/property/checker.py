@@ -43,8 +43,10 @@ class Failure(msgspec.Struct, frozen=True):
     detail: str
 
     def __str__(self) -> str:
-        return (f"seed {self.seed}: {self.kind}: {self.detail}   "
-                f"[python -m tests.property.clusters --seed {self.seed} --out DIR]")
+        return (
+            f"seed {self.seed}: {self.kind}: {self.detail}   "
+            f"[python -m tests.property.clusters --seed {self.seed} --out DIR]"
+        )
 
 
 @cache
@@ -76,14 +78,22 @@ def judged(cluster: Cluster, *, reorder: bool = False, at_once: bool = False) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints failures by kind; 1 if there is any."""
-    parser = argparse.ArgumentParser(prog="python -m tests.property.checker", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.property.checker",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seeds", default="0-500", help="N or FIRST-LAST")
     parser.add_argument("-v", "--verbose", action="store_true", help="print each failure")
     parser.add_argument("--only", default="", help="print only kinds that begin so")
     parser.add_argument("--at-once", action="store_true", help="also what fails if all new nodes were there at once")
-    parser.add_argument("--draws", type=int, default=0, metavar="N",
-                        help="only play each plan N times, the scheduler's queue and ties drawn by seed")
+    parser.add_argument(
+        "--draws",
+        type=int,
+        default=0,
+        metavar="N",
+        help="only play each plan N times, the scheduler's queue and ties drawn by seed",
+    )
     parser.add_argument("--settled", action="store_true", help="with --draws: bind whoever fits existing nodes first")
     parser.add_argument("--trace", action="store_true", help="print where something was raised")
     args = parser.parse_args(arguments)
@@ -95,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for seed in seeds:
         try:
             found = judged(make(seed), reorder=seed % 5 == 0, at_once=args.at_once)
-        except Exception as error:      # one cluster that breaks the planner must not hide the others
+        except Exception as error:  # one cluster that breaks the planner must not hide the others
             found = [Failure(seed, f"raised {type(error).__name__}", str(error).partition("\n")[0])]
             if args.trace:
                 traceback.print_exc()

@@ -1,6 +1,6 @@
 """Small random clusters that mix every predicate, one per seed, for the planner and for the scheduler that checks it.
 
-    python -m tests.property.clusters --seed N --out DIR     files for `outscaler plan --snapshot DIR`, and the command
+python -m tests.property.clusters --seed N --out DIR     files for `outscaler plan --snapshot DIR`, and the command
 """
 
 from __future__ import annotations
@@ -46,8 +46,13 @@ class Cluster(msgspec.Struct):
 
     def memory(self) -> Memory:
         """What is remembered: the scale-up requests that are still alive."""
-        return Memory(groups={name: GroupMemory(request=ScaleUpRequest(count, NOW - 60.0, NOW + 600.0))
-                              for name, count in self.requested.items()}, first_seen=NOW - 86_400.0)
+        return Memory(
+            groups={
+                name: GroupMemory(request=ScaleUpRequest(count, NOW - 60.0, NOW + 600.0))
+                for name, count in self.requested.items()
+            },
+            first_seen=NOW - 86_400.0,
+        )
 
 
 def make(seed: int) -> Cluster:
@@ -67,7 +72,7 @@ class _Maker:
         self.lists: dict[str, list[Json]] = {name: [] for name in ("nodes", "pods", "workloads", "namespaces")}
         self.groups: list[Json] = []
         self.requested: dict[str, int] = {}
-        self.free: dict[str, list[int]] = {}        # node -> millicores, MiB and pods left
+        self.free: dict[str, list[int]] = {}  # node -> millicores, MiB and pods left
         self.disks = Disks(draw, self.zones)
 
     def chance(self, share: float) -> bool:
@@ -79,20 +84,31 @@ class _Maker:
         apps = [f"app{at}" for at in range(self.draw.randint(1, 3))]
         self.make_running(apps)
         self.make_pending(apps)
-        self.lists["namespaces"] = [objects.namespace("ns0", {"team": "red"}), objects.namespace("ns1", {"team": "blue"}),
-                                    objects.namespace("kube-system", {})]
+        self.lists["namespaces"] = [
+            objects.namespace("ns0", {"team": "red"}),
+            objects.namespace("ns1", {"team": "blue"}),
+            objects.namespace("kube-system", {}),
+        ]
         self.lists.update(self.disks.lists([n["metadata"]["name"] for n in self.lists["nodes"]]))
         self.lists["configmaps"] = [objects.priorities(self.draw.choice(_PRIORITIES))] if self.chance(0.5) else []
-        return Cluster(seed, self.lists, {"nodeGroups": [self.entry(group) for group in self.groups]},
-                       self.settings(), self.requested)
+        return Cluster(
+            seed,
+            self.lists,
+            {"nodeGroups": [self.entry(group) for group in self.groups]},
+            self.settings(),
+            self.requested,
+        )
 
     # -- groups and nodes
 
     def make_groups(self) -> None:
         room = MOST_NODES
         for at in range(self.draw.choice((1, 2, 2, 3, 3, 4, 5))):
-            group = self.shape(at) if not self.groups or not self.chance(0.25) else {
-                **self.draw.choice(self.groups), "id": f"g{at}", "labels": dict(self.groups[-1]["labels"])}
+            group = (
+                self.shape(at)
+                if not self.groups or not self.chance(0.25)
+                else {**self.draw.choice(self.groups), "id": f"g{at}", "labels": dict(self.groups[-1]["labels"])}
+            )
             self.place(group)
             size = min(room, self.draw.choice((0, 0, 1, 1, 2, 3)))
             room -= size
@@ -100,7 +116,7 @@ class _Maker:
             self.groups.append(group)
             for number in range(size):
                 self.add_node(group, f"{group['id']}-n{number}")
-            if size and self.chance(0.08):          # machines asked for that are no nodes yet
+            if size and self.chance(0.08):  # machines asked for that are no nodes yet
                 coming = self.draw.choice((1, 1, 2))
                 group["size"] += coming
                 self.requested[group["id"]] = self.requested.get(group["id"], 0) + coming
@@ -110,12 +126,25 @@ class _Maker:
 
     def shape(self, at: int) -> Json:
         draw, cpu = self.draw, self.draw.choice((1, 2, 4, 8))
-        group: Json = {"id": f"g{at}", "labels": {"tier": draw.choice(("web", "batch", "any"))}, "taints": [],
-                       "offer": {"cpu": str(cpu), "memory": f"{cpu * draw.choice((2, 4, 8))}Gi",
-                                 "pods": str(draw.choice((110, 110, 8, 5))), "ephemeral-storage": "50Gi"}}
+        group: Json = {
+            "id": f"g{at}",
+            "labels": {"tier": draw.choice(("web", "batch", "any"))},
+            "taints": [],
+            "offer": {
+                "cpu": str(cpu),
+                "memory": f"{cpu * draw.choice((2, 4, 8))}Gi",
+                "pods": str(draw.choice((110, 110, 8, 5))),
+                "ephemeral-storage": "50Gi",
+            },
+        }
         if self.chance(0.25):
-            group["taints"] = [{"key": "dedicated", "value": draw.choice(("a", "b")),
-                                "effect": draw.choice(("NoSchedule", "NoExecute", "PreferNoSchedule"))}]
+            group["taints"] = [
+                {
+                    "key": "dedicated",
+                    "value": draw.choice(("a", "b")),
+                    "effect": draw.choice(("NoSchedule", "NoExecute", "PreferNoSchedule")),
+                }
+            ]
         if self.chance(0.25):
             group["offer"]["example.com/gpu"] = str(draw.choice((1, 2, 4)))
         if self.chance(0.35):
@@ -142,14 +171,18 @@ class _Maker:
             self.free[name] = [int(offer["cpu"][:-1]), int(offer["memory"][:-2]), int(offer["pods"])]
 
     def entry(self, group: Json) -> Json:
-        template = objects.node(f"{group['id']}-template", group["id"], group["offer"], group["labels"], group["taints"])
+        template = objects.node(
+            f"{group['id']}-template", group["id"], group["offer"], group["labels"], group["taints"]
+        )
         return {"id": group["id"], "min": 0, "max": group["max"], "size": group["size"], "template": template}
 
     # -- pods
 
     def make_daemons(self) -> None:
         for at in range(self.draw.choice((0, 0, 1, 1, 2))):
-            spec: Json = {"containers": [objects.container(self.draw.choice((50, 100, 200)), self.draw.choice((0, 64)))]}
+            spec: Json = {
+                "containers": [objects.container(self.draw.choice((50, 100, 200)), self.draw.choice((0, 64)))]
+            }
             if not self.chance(0.3):
                 spec["tolerations"] = [{"operator": "Exists"}]
             if self.chance(0.2):
@@ -251,8 +284,18 @@ class _Maker:
         if self.chance(0.06):
             chosen.append(f"maxNodesPerScaleup={self.draw.choice((1, 2, 3))}")
         if self.chance(0.5):
-            chain = self.draw.choice(("most-pods", "least-nodes", "random", "most-pods, least-waste", "least-cost",
-                                      "least-nodes, random", "priority, least-waste", "price"))
+            chain = self.draw.choice(
+                (
+                    "most-pods",
+                    "least-nodes",
+                    "random",
+                    "most-pods, least-waste",
+                    "least-cost",
+                    "least-nodes, random",
+                    "priority, least-waste",
+                    "price",
+                )
+            )
             chosen.append(f"expander=[{chain}]")
         if self.chance(0.25):
             chosen.append("balanceSimilarNodeGroups=true")
@@ -261,15 +304,19 @@ class _Maker:
 
 def _asks(pod: Json) -> tuple[int, int]:
     asked = [container["resources"]["requests"] for container in pod["spec"]["containers"]]
-    return (sum(int(each.get("cpu", "0m")[:-1]) for each in asked),
-            sum(int(each.get("memory", "0Mi")[:-2]) for each in asked))
+    return (
+        sum(int(each.get("cpu", "0m")[:-1]) for each in asked),
+        sum(int(each.get("memory", "0Mi")[:-2]) for each in asked),
+    )
 
 
 def _daemon_runs(spec: Json, node: Json) -> bool:
     """These daemons ask no more than a label and tolerate everything, or nothing but what all daemons do."""
     fits = spec.get("nodeSelector", {}).items() <= node["metadata"]["labels"].items()
-    barred = any(taint["effect"] != "PreferNoSchedule" and not taint["key"].startswith("node.kubernetes.io/")
-                 for taint in node["spec"].get("taints", ()))
+    barred = any(
+        taint["effect"] != "PreferNoSchedule" and not taint["key"].startswith("node.kubernetes.io/")
+        for taint in node["spec"].get("taints", ())
+    )
     return fits and ("tolerations" in spec or not barred)
 
 
@@ -290,8 +337,11 @@ def write(cluster: Cluster, folder: Path) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> Any:
     """Write one cluster."""
-    parser = argparse.ArgumentParser(prog="python -m tests.property.clusters", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.property.clusters",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args(arguments)

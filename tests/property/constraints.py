@@ -38,8 +38,11 @@ def resources(scene: Scene, spec: Json) -> None:
     """Containers, side-cars and init containers; extended resources; overhead; pod-level resources."""
     draw = scene.random
     more = {"example.com/gpu": str(draw.choice((1, 1, 2)))} if scene.chance(0.1) else {}
-    spec["containers"] = [container(draw.choice((0, 100, 250, 500, 900, 1500, 1900, 3000)),
-                                    draw.choice((0, 128, 512, 1024, 3000, 6000)), more)]
+    spec["containers"] = [
+        container(
+            draw.choice((0, 100, 250, 500, 900, 1500, 1900, 3000)), draw.choice((0, 128, 512, 1024, 3000, 6000)), more
+        )
+    ]
     if scene.chance(0.15):
         spec["containers"].append({**container(150, 100), "name": "d"})
     if scene.chance(0.15):
@@ -69,13 +72,24 @@ def nodes(scene: Scene, spec: Json) -> None:
     if scene.chance(0.05):
         spec.setdefault("nodeSelector", {})[ZONE] = draw.choice(scene.zones)
     if scene.chance(0.25):
-        terms = [{"matchExpressions": [_expression(scene) for _ in range(draw.choice((1, 1, 1, 2)))]}
-                 for _ in range(draw.choice((1, 1, 2)))]
+        terms = [
+            {"matchExpressions": [_expression(scene) for _ in range(draw.choice((1, 1, 1, 2)))]}
+            for _ in range(draw.choice((1, 1, 2)))
+        ]
         if scene.chance(0.05):
             terms = [{}]
         elif scene.chance(0.06):
-            terms = [{"matchFields": [{"key": "metadata.name", "operator": draw.choice(("In", "NotIn")),
-                                       "values": [draw.choice(scene.nodes or ("nobody",))]}]}]
+            terms = [
+                {
+                    "matchFields": [
+                        {
+                            "key": "metadata.name",
+                            "operator": draw.choice(("In", "NotIn")),
+                            "values": [draw.choice(scene.nodes or ("nobody",))],
+                        }
+                    ]
+                }
+            ]
         spec.setdefault("affinity", {})["nodeAffinity"] = {REQUIRED: {"nodeSelectorTerms": terms}}
     if scene.chance(0.06):
         wish = {"weight": draw.choice((1, 50, 100)), "preference": {"matchExpressions": [_expression(scene)]}}
@@ -83,22 +97,38 @@ def nodes(scene: Scene, spec: Json) -> None:
 
 
 def _expression(scene: Scene) -> Json:
-    key, operator, values = scene.random.choice((
-        ("tier", "In", ("web", "batch")), ("tier", "In", ("any",)), ("tier", "NotIn", ("batch",)),
-        ("gen", "Exists", ()), ("gen", "DoesNotExist", ()), ("gen", "Gt", ("4",)), ("gen", "Lt", ("6",)),
-        ("gen", "NotIn", ("1", "2")), (ZONE, "In", (scene.random.choice(scene.zones),)),
-        (ZONE, "NotIn", (scene.random.choice(scene.zones),)),
-        (HOST, "NotIn", (scene.random.choice(scene.nodes or ("nobody",)),))))
+    key, operator, values = scene.random.choice(
+        (
+            ("tier", "In", ("web", "batch")),
+            ("tier", "In", ("any",)),
+            ("tier", "NotIn", ("batch",)),
+            ("gen", "Exists", ()),
+            ("gen", "DoesNotExist", ()),
+            ("gen", "Gt", ("4",)),
+            ("gen", "Lt", ("6",)),
+            ("gen", "NotIn", ("1", "2")),
+            (ZONE, "In", (scene.random.choice(scene.zones),)),
+            (ZONE, "NotIn", (scene.random.choice(scene.zones),)),
+            (HOST, "NotIn", (scene.random.choice(scene.nodes or ("nobody",)),)),
+        )
+    )
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
 def tolerations(scene: Scene, spec: Json) -> None:
     """Of one taint, of one effect, or of everything."""
     if scene.chance(0.35):
-        spec["tolerations"] = [scene.random.choice((
-            {"key": "dedicated", "operator": "Exists"}, {"key": "dedicated", "value": "a", "effect": "NoSchedule"},
-            {"key": "dedicated", "operator": "Equal", "value": "b"}, {"operator": "Exists", "effect": "NoExecute"},
-            {"operator": "Exists"}))]
+        spec["tolerations"] = [
+            scene.random.choice(
+                (
+                    {"key": "dedicated", "operator": "Exists"},
+                    {"key": "dedicated", "value": "a", "effect": "NoSchedule"},
+                    {"key": "dedicated", "operator": "Equal", "value": "b"},
+                    {"operator": "Exists", "effect": "NoExecute"},
+                    {"operator": "Exists"},
+                )
+            )
+        ]
 
 
 def _selector(scene: Scene, app: str) -> Json:
@@ -117,7 +147,7 @@ def term(scene: Scene, app: str, key: str) -> Json:
         found["namespaces"] = scene.random.choice((["ns0"], ["ns1"], ["ns0", "ns1"]))
     elif where < 0.2:
         found["namespaceSelector"] = scene.random.choice(({}, {"matchLabels": {"team": "red"}}))
-    if scene.chance(0.04):      # the API server merges it into the selector, as far as the pod has the label
+    if scene.chance(0.04):  # the API server merges it into the selector, as far as the pod has the label
         found["matchLabelKeys"] = ["rev"]
         mine = [{"key": "rev", "operator": "In", "values": [scene.rev]}] if scene.rev else []
         found["labelSelector"].setdefault("matchExpressions", []).extend(mine)
@@ -133,11 +163,18 @@ def neighbours(scene: Scene, spec: Json) -> None:
         terms = {"podAntiAffinity": {REQUIRED: [term(scene, draw.choice(scene.apps), draw.choice((HOST, ZONE)))]}}
     elif chosen < 0.32:
         kinds = (*scene.apps, scene.own)
-        terms = {"podAffinity": {REQUIRED: [term(scene, draw.choice(kinds), draw.choice((HOST, ZONE)))
-                                            for _ in range(draw.choice((1, 1, 1, 2)))]}}
+        terms = {
+            "podAffinity": {
+                REQUIRED: [
+                    term(scene, draw.choice(kinds), draw.choice((HOST, ZONE))) for _ in range(draw.choice((1, 1, 1, 2)))
+                ]
+            }
+        }
     elif chosen < 0.35:
-        terms = {"podAffinity": {REQUIRED: [term(scene, scene.own, ZONE)]},
-                 "podAntiAffinity": {REQUIRED: [term(scene, scene.own, HOST)]}}
+        terms = {
+            "podAffinity": {REQUIRED: [term(scene, scene.own, ZONE)]},
+            "podAntiAffinity": {REQUIRED: [term(scene, scene.own, HOST)]},
+        }
     else:
         return
     spec.setdefault("affinity", {}).update(terms)
@@ -155,8 +192,12 @@ def spread(scene: Scene, spec: Json) -> None:
 def _constraint(scene: Scene, key: str) -> Json:
     draw = scene.random
     must = draw.choice(("DoNotSchedule",) * 4 + ("ScheduleAnyway",))
-    found: Json = {"maxSkew": draw.choice((1, 1, 2, 3)), "topologyKey": key, "whenUnsatisfiable": must,
-                   "labelSelector": _selector(scene, scene.own if scene.chance(0.9) else draw.choice(scene.apps))}
+    found: Json = {
+        "maxSkew": draw.choice((1, 1, 2, 3)),
+        "topologyKey": key,
+        "whenUnsatisfiable": must,
+        "labelSelector": _selector(scene, scene.own if scene.chance(0.9) else draw.choice(scene.apps)),
+    }
     if must == "DoNotSchedule" and scene.chance(0.2):
         found["minDomains"] = draw.choice((2, 3))
     if scene.chance(0.2):

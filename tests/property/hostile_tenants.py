@@ -36,21 +36,46 @@ ROOT = Path(__file__).parents[2]
 def pod(name: str, namespace: str = "tenant", *, node: str = "", labels: Json | None = None, **spec: Any) -> Json:
     """A pod that the scheduler has refused, or one that runs on a node."""
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}], **spec}
-    status: Json = {"phase": "Running"} if node else {
-        "phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
-    return {"kind": "Pod", "status": status, "spec": {**spec, "nodeName": node} if node else spec, "metadata": {
-        "name": name, "namespace": namespace, "uid": name, "labels": labels or {"app": name},
-        "creationTimestamp": "2026-09-01T00:00:00Z",
-        "ownerReferences": [{"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}]}}
+    status: Json = (
+        {"phase": "Running"}
+        if node
+        else {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+        }
+    )
+    return {
+        "kind": "Pod",
+        "status": status,
+        "spec": {**spec, "nodeName": node} if node else spec,
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": name,
+            "labels": labels or {"app": name},
+            "creationTimestamp": "2026-09-01T00:00:00Z",
+            "ownerReferences": [{"kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": True}],
+        },
+    }
 
 
 def node(at: int, **status: Any) -> Json:
     """A ready node of one of the groups."""
     group = at % GROUPS
-    return {"kind": "Node", "spec": {"providerID": f"file://g{group}/n{at}"}, "metadata": {
-        "name": f"n{at}", "creationTimestamp": "2026-08-01T00:00:00Z", "labels": labels_of(f"n{at}", group)},
-        "status": {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"}, **status, "conditions": [
-            {"type": "Ready", "status": "True", "lastTransitionTime": "2026-08-01T00:05:00Z"}]}}
+    return {
+        "kind": "Node",
+        "spec": {"providerID": f"file://g{group}/n{at}"},
+        "metadata": {
+            "name": f"n{at}",
+            "creationTimestamp": "2026-08-01T00:00:00Z",
+            "labels": labels_of(f"n{at}", group),
+        },
+        "status": {
+            "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+            **status,
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-08-01T00:05:00Z"}],
+        },
+    }
 
 
 def labels_of(name: str, group: int) -> dict[str, str]:
@@ -65,14 +90,23 @@ def affinity(*terms: Json, kind: str = "podAntiAffinity") -> Json:
 
 def term(at: object, key: str = "kubernetes.io/hostname", **more: Any) -> Json:
     """One term with a selector of its own that no index finds."""
-    return {"topologyKey": key, **more,
-            "labelSelector": {"matchExpressions": [{"key": f"k{at}", "operator": "DoesNotExist"}]}}
+    return {
+        "topologyKey": key,
+        **more,
+        "labelSelector": {"matchExpressions": [{"key": f"k{at}", "operator": "DoesNotExist"}]},
+    }
 
 
 def _wide(at: int, expressions: int) -> Json:
     """One term whose selector looks at every expression of it before it selects a pod."""
-    return {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchExpressions": [
-        {"key": f"k{each}", "operator": "NotIn", "values": [f"v{at}"]} for each in range(expressions)]}}
+    return {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {
+            "matchExpressions": [
+                {"key": f"k{each}", "operator": "NotIn", "values": [f"v{at}"]} for each in range(expressions)
+            ]
+        },
+    }
 
 
 def _ported(at: int, ports: int) -> Json:
@@ -86,85 +120,163 @@ def _asking(at: int, names: int, *, shared: bool = False) -> Json:
 
 
 def _spread(at: int, many: int, key: str = "topology.kubernetes.io/zone") -> Json:
-    return pod(f"p{at}", topologySpreadConstraints=[
-        {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
-         "labelSelector": {"matchExpressions": [{"key": f"k{at}-{each}", "operator": "DoesNotExist"}]}}
-        for each in range(many)])
+    return pod(
+        f"p{at}",
+        topologySpreadConstraints=[
+            {
+                "topologyKey": key,
+                "maxSkew": 1,
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchExpressions": [{"key": f"k{at}-{each}", "operator": "DoesNotExist"}]},
+            }
+            for each in range(many)
+        ],
+    )
 
 
 def _node_terms(at: int, terms: int, values: int) -> Json:
-    wanted = [{"matchExpressions": [{"key": "group", "operator": "In",
-                                     "values": [f"v{at}-{each}-{value}" for value in range(values)]}]}
-              for each in range(terms)]
-    return pod(f"p{at}", affinity={"nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}})
+    wanted = [
+        {
+            "matchExpressions": [
+                {"key": "group", "operator": "In", "values": [f"v{at}-{each}-{value}" for value in range(values)]}
+            ]
+        }
+        for each in range(terms)
+    ]
+    return pod(
+        f"p{at}",
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}},
+    )
 
 
 def _budget(at: int) -> Json:
-    wanted = [{"key": f"k{each}", "operator": "NotIn", "values": [f"v{at}-{value}" for value in range(5)]}
-              for each in range(20)]
-    return {"kind": "PodDisruptionBudget", "metadata": {"name": f"b{at}", "namespace": "tenant"},
-            "spec": {"selector": {"matchExpressions": wanted}}, "status": {"disruptionsAllowed": 1}}
+    wanted = [
+        {"key": f"k{each}", "operator": "NotIn", "values": [f"v{at}-{value}" for value in range(5)]}
+        for each in range(20)
+    ]
+    return {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": f"b{at}", "namespace": "tenant"},
+        "spec": {"selector": {"matchExpressions": wanted}},
+        "status": {"disruptionsAllowed": 1},
+    }
 
 
 def _claim(at: int) -> Json:
-    return {"kind": "PersistentVolumeClaim", "metadata": {"name": f"c{at}", "namespace": "tenant"},
-            "spec": {"storageClassName": "slow", "accessModes": ["ReadWriteOnce"], "resources": {
-                "requests": {"storage": "1Gi"}}}}
+    return {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": f"c{at}", "namespace": "tenant"},
+        "spec": {
+            "storageClassName": "slow",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
 
 
-_CLASS = {"kind": "StorageClass", "metadata": {"name": "slow"}, "provisioner": "csi.example.com",
-          "volumeBindingMode": "WaitForFirstConsumer"}
+_CLASS = {
+    "kind": "StorageClass",
+    "metadata": {"name": "slow"},
+    "provisioner": "csi.example.com",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
 
 
 def _claiming(at: int, claims: int) -> Json:
-    return pod(f"p{at}", volumes=[{"name": f"v{each}", "persistentVolumeClaim": {"claimName": f"c{at * 7 + each}"}}
-                                  for each in range(claims)])
+    return pod(
+        f"p{at}",
+        volumes=[
+            {"name": f"v{each}", "persistentVolumeClaim": {"claimName": f"c{at * 7 + each}"}} for each in range(claims)
+        ],
+    )
 
 
 def _volume(at: int) -> Json:
-    return {"kind": "PersistentVolume", "metadata": {"name": f"pv{at}"}, "status": {"phase": "Available"}, "spec": {
-        "storageClassName": "slow", "capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"],
-        "csi": {"driver": "csi.example.com", "volumeHandle": f"h{at}"}}}
+    return {
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"pv{at}"},
+        "status": {"phase": "Available"},
+        "spec": {
+            "storageClassName": "slow",
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "csi.example.com", "volumeHandle": f"h{at}"},
+        },
+    }
 
 
 def _ephemeral(at: int, volumes: int, expressions: int) -> Json:
-    return pod(f"p{at}", volumes=[{"name": f"v{each}", "ephemeral": {"volumeClaimTemplate": {"spec": {
-        "storageClassName": "slow", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
-        "selector": _wide(at * 1_000 + each, expressions)["labelSelector"]}}}} for each in range(volumes)])
+    return pod(
+        f"p{at}",
+        volumes=[
+            {
+                "name": f"v{each}",
+                "ephemeral": {
+                    "volumeClaimTemplate": {
+                        "spec": {
+                            "storageClassName": "slow",
+                            "accessModes": ["ReadWriteOnce"],
+                            "resources": {"requests": {"storage": "1Gi"}},
+                            "selector": _wide(at * 1_000 + each, expressions)["labelSelector"],
+                        }
+                    }
+                },
+            }
+            for each in range(volumes)
+        ],
+    )
 
 
 def _namespaces(count: int) -> list[Json]:
-    return [{"kind": "Namespace", "metadata": {"name": f"ns{at}", "labels": {f"l{each}": "x" for each in range(20)}}}
-            for at in range(count)]
+    return [
+        {"kind": "Namespace", "metadata": {"name": f"ns{at}", "labels": {f"l{each}": "x" for each in range(20)}}}
+        for at in range(count)
+    ]
 
 
 _ANY: Json = {"labelSelector": {}}
 CASES: dict[str, Callable[[], Iterable[Json]]] = {
     "plain": lambda: [pod(f"p{at}", labels={"app": "a"}) for at in range(800)],
     "own-labels": lambda: [pod(f"p{at}") for at in range(800)],
-    "own-requests": lambda: [pod(f"p{at}", containers=[{"resources": {"requests": {"cpu": f"{at + 1}m"}}}])
-                             for at in range(800)],
+    "own-requests": lambda: [
+        pod(f"p{at}", containers=[{"resources": {"requests": {"cpu": f"{at + 1}m"}}}]) for at in range(800)
+    ],
     "host-ports-500": lambda: [_ported(at, 500) for at in range(300)],
     "host-ports-at-the-limit": lambda: [_ported(at, 100) for at in range(300)],
-    "anti-affinity-50": lambda: [pod(f"p{at}", **affinity(*(term(f"{at}-{each}") for each in range(50))))
-                                 for at in range(800)],
+    "anti-affinity-50": lambda: [
+        pod(f"p{at}", **affinity(*(term(f"{at}-{each}") for each in range(50)))) for at in range(800)
+    ],
     "anti-affinity-at-the-limit": lambda: [
-        pod(f"p{at}", **affinity(*(term(f"{at}-{each}") for each in range(20)))) for at in range(800)],
+        pod(f"p{at}", **affinity(*(term(f"{at}-{each}") for each in range(20)))) for at in range(800)
+    ],
     "anti-affinity-of-all-zones": lambda: [
-        pod(f"p{at}", **affinity(*(term(f"{at}-{each}", ("kubernetes.io/hostname", "group")[each % 2],
-                                        namespaceSelector={}) for each in range(5)))) for at in range(800)],
+        pod(
+            f"p{at}",
+            **affinity(
+                *(
+                    term(f"{at}-{each}", ("kubernetes.io/hostname", "group")[each % 2], namespaceSelector={})
+                    for each in range(5)
+                )
+            ),
+        )
+        for at in range(800)
+    ],
     "anti-affinity-that-runs": lambda: [
         pod(f"p{at}", node=f"n{at % NODES}", **affinity(*(term(f"{at}-{each}") for each in range(20))))
-        for at in range(800)],
+        for at in range(800)
+    ],
     "anti-affinity-of-own-kind": lambda: [
-        pod(f"p{at}", **affinity({"topologyKey": "kubernetes.io/hostname", **_ANY})) for at in range(800)],
+        pod(f"p{at}", **affinity({"topologyKey": "kubernetes.io/hostname", **_ANY})) for at in range(800)
+    ],
     "anti-affinity-of-200-expressions": lambda: [pod(f"p{at}", **affinity(_wide(at, 200))) for at in range(2_000)],
-    "namespace-selectors-of-190-expressions": lambda: [pod(f"p{at}", **affinity({
-        **term(at), "namespaceSelector": _wide(at, 190)["labelSelector"]})) for at in range(2_000)],
+    "namespace-selectors-of-190-expressions": lambda: [
+        pod(f"p{at}", **affinity({**term(at), "namespaceSelector": _wide(at, 190)["labelSelector"]}))
+        for at in range(2_000)
+    ],
     "affinity-20": lambda: [
         pod(f"p{at}", **affinity(*(term(f"{at}-{each}") for each in range(20)), kind="podAffinity"))
-        for at in range(800)],
+        for at in range(800)
+    ],
     "resource-names-100": lambda: [_asking(at, 100) for at in range(500)],
     "resource-names-200": lambda: [_asking(at, 200) for at in range(1_000)],
     "resource-names-at-the-limit": lambda: [_asking(at, 29) for at in range(800)],
@@ -172,37 +284,88 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
     "spread-50": lambda: [_spread(at, 50) for at in range(800)],
     "spread-at-the-limit": lambda: [_spread(at, 20) for at in range(800)],
     "spread-by-host": lambda: [_spread(at, 5, "kubernetes.io/hostname") for at in range(800)],
-    "tolerations-1000": lambda: [pod(f"p{at}", tolerations=[{"key": f"t{at}-{each}", "operator": "Exists"}
-                                                            for each in range(1_000)]) for at in range(500)],
-    "tolerations-at-the-limit": lambda: [pod(f"p{at}", tolerations=[{"key": f"t{at}-{each}", "operator": "Exists"}
-                                                                    for each in range(250)]) for at in range(800)],
+    "tolerations-1000": lambda: [
+        pod(f"p{at}", tolerations=[{"key": f"t{at}-{each}", "operator": "Exists"} for each in range(1_000)])
+        for at in range(500)
+    ],
+    "tolerations-at-the-limit": lambda: [
+        pod(f"p{at}", tolerations=[{"key": f"t{at}-{each}", "operator": "Exists"} for each in range(250)])
+        for at in range(800)
+    ],
     "node-affinity-200": lambda: [_node_terms(at, 200, 500) for at in range(20)],
     "node-affinity-at-the-limit": lambda: [_node_terms(at, 100, 50) for at in range(400)],
     "annotations-of-1-mb": lambda: [
-        {**each, "metadata": {**each["metadata"], "annotations": {
-            "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes": f"{at}" + "x," * 100_000}}}
-        for at, each in enumerate(pod(f"p{at}") for at in range(50))],
+        {
+            **each,
+            "metadata": {
+                **each["metadata"],
+                "annotations": {
+                    "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes": f"{at}" + "x," * 100_000
+                },
+            },
+        }
+        for at, each in enumerate(pod(f"p{at}") for at in range(50))
+    ],
     "volumes-2000": lambda: [_claiming(at, 2_000) for at in range(50)],
-    "volumes-at-the-limit": lambda: [_CLASS, *(_claim(at) for at in range(2_000)),
-                                     *(_claiming(at, 250) for at in range(100))],
+    "volumes-at-the-limit": lambda: [
+        _CLASS,
+        *(_claim(at) for at in range(2_000)),
+        *(_claiming(at, 250) for at in range(100)),
+    ],
     "selectors-of-ephemeral-claims": lambda: [
-        _CLASS, *(_volume(at) for at in range(300)), *(_ephemeral(at, 5, 200) for at in range(400))],
+        _CLASS,
+        *(_volume(at) for at in range(300)),
+        *(_ephemeral(at, 5, 200) for at in range(400)),
+    ],
     "selectors-of-ephemeral-claims-at-the-limit": lambda: [
-        _CLASS, *(_volume(at) for at in range(300)), *(_ephemeral(at, 5, 10) for at in range(800))],
-    "containers-10000": lambda: [pod(f"p{at}", containers=[
-        {"resources": {"requests": {f"example.com/r{at}-{each}": "1"}}} for each in range(10_000)])
-        for at in range(10)],
-    "budgets-5000": lambda: [*(_budget(at) for at in range(5_000)),
-                             *(pod(f"p{at}", node=f"n{at % NODES}") for at in range(800))],
-    "namespaces-2000": lambda: [*_namespaces(2_000), *(
-        pod(f"p{at}", **affinity(*(term(f"{at}-{each}", namespaceSelector={"matchExpressions": [
-            {"key": f"l{each}", "operator": "Exists"}]}) for each in range(20)))) for at in range(400))],
-    "nodes-of-1000-taints": lambda: [*(_tainted(at) for at in range(40)), *(
-        pod(f"p{at}", tolerations=[{"key": f"x{each}", "operator": "Exists"} for each in range(200)],
-            labels={"app": f"p{at}"}) for at in range(400))],
+        _CLASS,
+        *(_volume(at) for at in range(300)),
+        *(_ephemeral(at, 5, 10) for at in range(800)),
+    ],
+    "containers-10000": lambda: [
+        pod(
+            f"p{at}",
+            containers=[{"resources": {"requests": {f"example.com/r{at}-{each}": "1"}}} for each in range(10_000)],
+        )
+        for at in range(10)
+    ],
+    "budgets-5000": lambda: [
+        *(_budget(at) for at in range(5_000)),
+        *(pod(f"p{at}", node=f"n{at % NODES}") for at in range(800)),
+    ],
+    "namespaces-2000": lambda: [
+        *_namespaces(2_000),
+        *(
+            pod(
+                f"p{at}",
+                **affinity(
+                    *(
+                        term(
+                            f"{at}-{each}",
+                            namespaceSelector={"matchExpressions": [{"key": f"l{each}", "operator": "Exists"}]},
+                        )
+                        for each in range(20)
+                    )
+                ),
+            )
+            for at in range(400)
+        ),
+    ],
+    "nodes-of-1000-taints": lambda: [
+        *(_tainted(at) for at in range(40)),
+        *(
+            pod(
+                f"p{at}",
+                tolerations=[{"key": f"x{each}", "operator": "Exists"} for each in range(200)],
+                labels={"app": f"p{at}"},
+            )
+            for at in range(400)
+        ),
+    ],
     "priorities-all-different": lambda: [pod(f"p{at}", priority=at) for at in range(800)],
-    "gpus-of-nobody": lambda: [pod(f"p{at}", containers=[{"resources": {"limits": {"nvidia.com/gpu": f"{2**62}"}}}])
-                               for at in range(800)],
+    "gpus-of-nobody": lambda: [
+        pod(f"p{at}", containers=[{"resources": {"limits": {"nvidia.com/gpu": f"{2**62}"}}}]) for at in range(800)
+    ],
 }
 
 
@@ -219,10 +382,16 @@ def snapshot(objects: Iterable[Json] = ()) -> Snapshot:
     everything = [*(node(at) for at in range(NODES)), *victims(), *objects]
     folder.feed(msgspec.json.encode({"kind": "List", "items": everything}), "objects.json")
     groups = tuple(
-        msgspec.structs.replace(group(at), instances=tuple(
-            Instance(each.provider_id, node=each.name) for each in folder.nodes
-            if each.labels.get("group") == f"g{at}" or each.provider_id.startswith(f"file://g{at}/")))
-        for at in range(GROUPS))
+        msgspec.structs.replace(
+            group(at),
+            instances=tuple(
+                Instance(each.provider_id, node=each.name)
+                for each in folder.nodes
+                if each.labels.get("group") == f"g{at}" or each.provider_id.startswith(f"file://g{at}/")
+            ),
+        )
+        for at in range(GROUPS)
+    )
     groups = tuple(msgspec.structs.replace(each, target=len(each.instances)) for each in groups)
     return folder.snapshot("shared", NOW, groups)
 
@@ -237,14 +406,21 @@ def group(at: int) -> NodeGroup:
 def victims() -> list[Json]:
     """Pods of a namespace beside: half of them run, half of them need new nodes."""
     large = [{"resources": {"requests": {"cpu": "3500m", "memory": "8Gi"}}}]
-    return [*(pod(f"v{at}", "victim", node=f"n{at}", labels={"app": "v"}, containers=large) for at in range(FULL)),
-            *(pod(f"w{at}", "victim", labels={"app": "w"}, containers=large) for at in range(VICTIMS))]
+    return [
+        *(pod(f"v{at}", "victim", node=f"n{at}", labels={"app": "v"}, containers=large) for at in range(FULL)),
+        *(pod(f"w{at}", "victim", labels={"app": "w"}, containers=large) for at in range(VICTIMS)),
+    ]
 
 
 def planned(objects: Iterable[Json], clock: Callable[[], float] | None = None, within: float = 80.0) -> Plan:
     """The plan for the cluster with these objects."""
-    policy = Policy(name="shared", mode=Mode.SHADOW, kubernetes=KubernetesAccess(kubeconfig_file="k"),
-                    options=Options(max_nodes_per_scale_up=1000), providers={"file": {}})
+    policy = Policy(
+        name="shared",
+        mode=Mode.SHADOW,
+        kubernetes=KubernetesAccess(kubeconfig_file="k"),
+        options=Options(max_nodes_per_scale_up=1000),
+        providers={"file": {}},
+    )
     plan, _ = decide(snapshot(objects), policy, Memory(first_seen=NOW - 86_400), NOW, 1, clock=clock, within=within)
     return plan
 
@@ -265,8 +441,13 @@ class Measured(msgspec.Struct, frozen=True):
 
 def measured(case: str, within: float = 0.0) -> Measured:
     """One case in a process of its own. within: seconds of the clock after which the pass is to end; 0: no clock."""
-    done = subprocess.run([sys.executable, "-m", "tests.property.hostile_tenants", case, str(within)], cwd=ROOT, check=True,
-                          capture_output=True, timeout=600)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.property.hostile_tenants", case, str(within)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=600,
+    )
     return msgspec.json.decode(done.stdout, type=Measured)
 
 

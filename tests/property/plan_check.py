@@ -29,7 +29,7 @@ LEFT = "left: a node that is there would take a pod that was refused"
 WORDS = "words: another reason than the scheduler's"
 QUEUE_AT_ONCE, PLACE_AT_ONCE = "(queue, were all nodes there at once)", "(place, were all nodes there at once)"
 
-Found = Iterator[tuple[str, str]]       # kind, detail
+Found = Iterator[tuple[str, str]]  # kind, detail
 
 
 class Trial:
@@ -39,12 +39,18 @@ class Trial:
         self._plan, self._stage = plan, Stage(cluster)
         ups = {up.group: up for up in plan.scale_ups}
         self._bounds = Bounds(self._stage, ups)
-        self._new = {f"{name}#{number}": self._stage.newcomer(self._stage.groups[name], f"{name}#{number}")
-                     for name, up in sorted(ups.items()) for number in range(1, up.to_size - up.from_size + 1)}
+        self._new = {
+            f"{name}#{number}": self._stage.newcomer(self._stage.groups[name], f"{name}#{number}")
+            for name, up in sorted(ups.items())
+            for number in range(1, up.to_size - up.from_size + 1)
+        }
         self._last = {name: f"{name}#{up.to_size - up.from_size}" for name, up in ups.items()}
         self._promised = [*plan.fits_existing, *(pod for up in plan.scale_ups for pod in up.pods)]
-        self._places = {pod: promise.node or f"{promise.group}#{promise.number}"
-                        for promise in plan.promises for pod in promise.pods}
+        self._places = {
+            pod: promise.node or f"{promise.group}#{promise.number}"
+            for promise in plan.promises
+            for pod in promise.pods
+        }
         self._refused = {pod: verdict for verdict in plan.unschedulable for pod in verdict.pods}
 
     def found(self) -> Found:

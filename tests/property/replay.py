@@ -45,8 +45,9 @@ def why_not(pod: PodView, world: World, on: str) -> list[str]:
     return [verdict.reason] if isinstance(verdict, Nowhere) else verdict(world.nodes[on])
 
 
-def first_fit(stage: Stage, new: Sequence[Newcomer], pods: Iterable[str], *,
-              at_once: bool = False) -> tuple[dict[str, str], list[str]]:
+def first_fit(
+    stage: Stage, new: Sequence[Newcomer], pods: Iterable[str], *, at_once: bool = False
+) -> tuple[dict[str, str], list[str]]:
     """Pods in the queue's order, each onto the first node that takes it, in rounds until nothing changes; then new
     nodes join, and the rest goes on. Returns places, and the pods without one. at_once: all nodes are there before."""
     world, order = stage.world(new if at_once else ()), stage.order(new if at_once else ())
@@ -59,8 +60,9 @@ def first_fit(stage: Stage, new: Sequence[Newcomer], pods: Iterable[str], *,
     return places, [pod_key(pod) for pod in waiting]
 
 
-def _rounds(pods: Sequence[PodView], world: World, choose: Callable[[PodView], str | None],
-            places: dict[str, str]) -> list[PodView]:
+def _rounds(
+    pods: Sequence[PodView], world: World, choose: Callable[[PodView], str | None], places: dict[str, str]
+) -> list[PodView]:
     """Place whom there is a choice for, in this order, until a whole round places nobody; returns the others."""
     waiting, before = list(pods), -1
     while waiting and len(waiting) != before:
@@ -77,8 +79,9 @@ def _rounds(pods: Sequence[PodView], world: World, choose: Callable[[PodView], s
 class Replay:
     """places: pod -> node, by name; new: nodes that are not there yet; at_once: as if they were."""
 
-    def __init__(self, stage: Stage, new: Sequence[Newcomer], places: Mapping[str, str], *,
-                 at_once: bool = False) -> None:
+    def __init__(
+        self, stage: Stage, new: Sequence[Newcomer], places: Mapping[str, str], *, at_once: bool = False
+    ) -> None:
         self._stage, self._new, self._places = stage, new, places
         names = set() if at_once else {each.node.name for each in new}
         self._early = {pod for pod, on in places.items() if on not in names} if names else set[str]()

@@ -20,11 +20,12 @@ def settled(cluster: Cluster, seed: int) -> Cluster:
     """The cluster with everybody bound whom the scheduler takes in one history. Pods with claims stay where they are:
     what binding does to volumes is not played here."""
     stage = Stage(cluster)
-    bare = [key for key, pod in stage.wanted.items()
-            if not pod.raw["spec"].get("nodeName") and not _claims(pod.raw)]
+    bare = [key for key, pod in stage.wanted.items() if not pod.raw["spec"].get("nodeName") and not _claims(pod.raw)]
     places = Drawing(stage, [], bare).at_rest(seed)
-    pods = [_bound(pod, places.get(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"))
-            for pod in cluster.lists["pods"]]
+    pods = [
+        _bound(pod, places.get(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"))
+        for pod in cluster.lists["pods"]
+    ]
     return msgspec.structs.replace(cluster, lists={**cluster.lists, "pods": pods})
 
 
@@ -36,5 +37,8 @@ def _bound(pod: dict[str, Any], node: str | None) -> dict[str, Any]:
     if node is None:
         return pod
     done = {"type": "PodScheduled", "status": "True"}
-    return {**pod, "spec": {**pod["spec"], "nodeName": node},
-            "status": {**pod["status"], "phase": "Running", "conditions": [done]}}
+    return {
+        **pod,
+        "spec": {**pod["spec"], "nodeName": node},
+        "status": {**pod["status"], "phase": "Running", "conditions": [done]},
+    }

@@ -50,9 +50,11 @@ class Tally(msgspec.Struct):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def __str__(self) -> str:
-        return (f"{self.draws} draws: {self.bound} pods bound, {self.sure} places promised; "
-                f"{self.unkept} of {self.promised} promised pods without a place, "
-                f"{self.among} places short among pods that compete, {self.empty} of {self.nodes} new nodes empty")
+        return (
+            f"{self.draws} draws: {self.bound} pods bound, {self.sure} places promised; "
+            f"{self.unkept} of {self.promised} promised pods without a place, "
+            f"{self.among} places short among pods that compete, {self.empty} of {self.nodes} new nodes empty"
+        )
 
 
 class Drawing:
@@ -90,8 +92,9 @@ class Drawing:
         by_age = draw.random() < 0.5
         return sorted(pods, key=lambda pod: (-pod.priority, pod.created if by_age else "", lots[id(pod)]))
 
-    def _run(self, pods: Sequence[PodView], world: World, able: set[str], draw: random.Random,
-             places: dict[str, str]) -> list[PodView]:
+    def _run(
+        self, pods: Sequence[PodView], world: World, able: set[str], draw: random.Random, places: dict[str, str]
+    ) -> list[PodView]:
         """Until a whole round places nobody. Refused pods are tried again, as events would have it."""
         waiting, refused = list(pods), dict[bytes, int]()
         moved = True
@@ -102,8 +105,11 @@ class Drawing:
                 if refused.get(kind) == world.generation:
                     continue
                 verdict = judge(pod, world)
-                possible = [] if isinstance(verdict, Nowhere) else [
-                    node for name, node in world.nodes.items() if name in able and not verdict(node)]
+                possible = (
+                    []
+                    if isinstance(verdict, Nowhere)
+                    else [node for name, node in world.nodes.items() if name in able and not verdict(node)]
+                )
                 if not possible:
                     refused[kind] = world.generation
                     continue
@@ -125,17 +131,27 @@ def drawn(stage: Stage, plan: Plan, new: Mapping[str, Newcomer], seeds: Iterable
     for seed in seeds:
         history = drawing.history(seed)
         placed = Counter(kinds[pod] for pod in history.places)
-        tally.add(Tally(
-            draws=1, bound=len(history.places), promised=len(sure),
-            sure=len(sure) + sum(each for each, _ in among), unkept=sum((promised - placed).values()),
-            among=sum(max(0, places - sum(pod in history.places for pod in pods)) for places, pods in among),
-            nodes=len(new), empty=len(history.empty)))
+        tally.add(
+            Tally(
+                draws=1,
+                bound=len(history.places),
+                promised=len(sure),
+                sure=len(sure) + sum(each for each, _ in among),
+                unkept=sum((promised - placed).values()),
+                among=sum(max(0, places - sum(pod in history.places for pod in pods)) for places, pods in among),
+                nodes=len(new),
+                empty=len(history.empty),
+            )
+        )
     return tally
 
 
 def promises(plan: Plan) -> tuple[list[str], list[tuple[int, tuple[str, ...]]]]:
     """Pods that are promised a place, and what is promised to pods that compete: so many places among these."""
     sure = [pod for promise in plan.promises if getattr(promise, "promised", True) for pod in promise.pods]
-    sets = {found.among: found.places for each in (*plan.promises, *plan.unschedulable)
-            if (found := getattr(each, "one_place_among", None)) is not None}
+    sets = {
+        found.among: found.places
+        for each in (*plan.promises, *plan.unschedulable)
+        if (found := getattr(each, "one_place_among", None)) is not None
+    }
     return sure, [(places, among) for among, places in sorted(sets.items())]

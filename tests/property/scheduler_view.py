@@ -21,14 +21,31 @@ from tests.property.clusters import Cluster
 from tests.property.objects import CORDONED, HOST, LEAVING, NOW, READY, STARTING, UNREADY, Json
 
 _STARTUP_TIME, _SETTLED, _CUTOFF = 900.0, 60.0, -10
-_BAD_NODES, _BAD_PERCENT = 3, 45        # more than both are unready: the cluster is sick, and no pod gets anything
+_BAD_NODES, _BAD_PERCENT = 3, 45  # more than both are unready: the cluster is sick, and no pod gets anything
 _STARTUP_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
-_CONDITIONS = tuple(f"node.kubernetes.io/{word}" for word in (
-    "not-ready", "unreachable", "unschedulable", "memory-pressure", "disk-pressure", "pid-pressure",
-    "network-unavailable"))
-_DAEMONS_TOLERATE = tuple(Toleration(f"node.kubernetes.io/{word}", "Exists", "", effect) for word, effect in (
-    ("not-ready", "NoExecute"), ("unreachable", "NoExecute"), ("disk-pressure", "NoSchedule"),
-    ("memory-pressure", "NoSchedule"), ("pid-pressure", "NoSchedule"), ("unschedulable", "NoSchedule")))
+_CONDITIONS = tuple(
+    f"node.kubernetes.io/{word}"
+    for word in (
+        "not-ready",
+        "unreachable",
+        "unschedulable",
+        "memory-pressure",
+        "disk-pressure",
+        "pid-pressure",
+        "network-unavailable",
+    )
+)
+_DAEMONS_TOLERATE = tuple(
+    Toleration(f"node.kubernetes.io/{word}", "Exists", "", effect)
+    for word, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -40,7 +57,7 @@ class Group(msgspec.Struct, frozen=True):
     upcoming: int
     model: Json
     daemons: tuple[Json, ...]
-    limits: Json | None         # the CSINode of the model, or of another node of the group
+    limits: Json | None  # the CSINode of the model, or of another node of the group
     cores: int
     memory: int
 
@@ -82,14 +99,22 @@ class Stage:
         self.open = [node.name for node in self.nodes if self.states[node.name] == READY]
         self._csi = {each["metadata"]["name"]: each for each in lists.get("csinodes", ())}
         self._lists = lists
-        self.groups = {entry["id"]: self._group(entry) for entry in sorted(cluster.manifest["nodeGroups"],
-                                                                           key=lambda entry: entry["id"])}
+        self.groups = {
+            entry["id"]: self._group(entry)
+            for entry in sorted(cluster.manifest["nodeGroups"], key=lambda entry: entry["id"])
+        }
         everyone = [read_pod(pod) for pod in sorted(lists["pods"], key=_key)]
-        self.wanted = {f"{pod.namespace}/{pod.name}": pod for pod in map(self._wants, everyone)
-                       if pod is not None and not self._sick()}
+        self.wanted = {
+            f"{pod.namespace}/{pod.name}": pod
+            for pod in map(self._wants, everyone)
+            if pod is not None and not self._sick()
+        }
         self.standing = [pod for pod in map(_standing, everyone) if pod is not None]
-        self.upcoming = [self.newcomer(group, f"upcoming-{at}-for-{group.name}")
-                         for group in self.groups.values() for at in range(group.upcoming)]
+        self.upcoming = [
+            self.newcomer(group, f"upcoming-{at}-for-{group.name}")
+            for group in self.groups.values()
+            for at in range(group.upcoming)
+        ]
 
     def _sick(self) -> bool:
         """Whether so many nodes of groups are unready that nothing grows."""
@@ -112,43 +137,60 @@ class Stage:
         mine = [node for node in self.raws.values() if group_of(node) == entry["id"]]
         states = [self.states[node["metadata"]["name"]] for node in mine]
         here = sum(state != STARTING for state in states)
-        settled = [node for node, state in zip(mine, states, strict=True)
-                   if state == READY and _ready_for(node) > _SETTLED]
+        settled = [
+            node for node, state in zip(mine, states, strict=True) if state == READY and _ready_for(node) > _SETTLED
+        ]
         model = settled[0] if settled else entry["template"]
         offer = read_node({**model, "status": {"allocatable": model["status"]["capacity"]}}).allocatable
         asked = self.cluster.requested.get(entry["id"], 0)
         return Group(
-            name=entry["id"], target=entry["size"], most=entry["max"],
-            upcoming=max(0, entry["size"] - here) if asked else 0, model=_cleaned(model),
-            daemons=tuple(self._daemons(model, real=bool(settled))), limits=next(
-                (self._csi[name] for each in (model, *mine) if (name := each["metadata"]["name"]) in self._csi), None),
-            cores=math.ceil(offer.get("cpu", 0) / 1000), memory=offer.get("memory", 0))
+            name=entry["id"],
+            target=entry["size"],
+            most=entry["max"],
+            upcoming=max(0, entry["size"] - here) if asked else 0,
+            model=_cleaned(model),
+            daemons=tuple(self._daemons(model, real=bool(settled))),
+            limits=next(
+                (self._csi[name] for each in (model, *mine) if (name := each["metadata"]["name"]) in self._csi), None
+            ),
+            cores=math.ceil(offer.get("cpu", 0) / 1000),
+            memory=offer.get("memory", 0),
+        )
 
     def _daemons(self, model: Json, *, real: bool) -> Iterable[Json]:
         """Raw pods: those of a real model that will be there again; else of every DaemonSet that would run there."""
         for pod in self._lists["pods"]:
             owners = pod["metadata"].get("ownerReferences", ())
             daemon = any(owner["kind"] == "DaemonSet" for owner in owners)
-            if real and daemon and pod["spec"].get("nodeName") == model["metadata"]["name"] and (
-                    "deletionTimestamp" not in pod["metadata"]):
+            if (
+                real
+                and daemon
+                and pod["spec"].get("nodeName") == model["metadata"]["name"]
+                and ("deletionTimestamp" not in pod["metadata"])
+            ):
                 yield pod
         node = read_node(_cleaned(model))
         for each in () if real else self._lists["workloads"]:
             if each["kind"] == "DaemonSet":
                 meta, inner = each["metadata"], each["spec"]["template"]
-                pod = {"metadata": {**inner["metadata"], "name": meta["name"], "namespace": meta["namespace"]},
-                       "spec": inner["spec"]}
+                pod = {
+                    "metadata": {**inner["metadata"], "name": meta["name"], "namespace": meta["namespace"]},
+                    "spec": inner["spec"],
+                }
                 view = read_pod(pod)
                 if matches_node_affinity(view, node) and not untolerated(
-                        node.taints, (*view.tolerations, *_DAEMONS_TOLERATE)):
+                    node.taints, (*view.tolerations, *_DAEMONS_TOLERATE)
+                ):
                     yield pod
 
     def newcomer(self, group: Group, name: str) -> Newcomer:
         """A new node of a group under this name."""
         meta = group.model["metadata"]
         raw = {**group.model, "metadata": {**meta, "name": name, "labels": {**meta["labels"], HOST: name}}}
-        daemons = tuple(msgspec.structs.replace(read_pod(pod), name=f"{pod['metadata']['name']}-{name}", node=name)
-                        for pod in group.daemons)
+        daemons = tuple(
+            msgspec.structs.replace(read_pod(pod), name=f"{pod['metadata']['name']}-{name}", node=name)
+            for pod in group.daemons
+        )
         limits = () if group.limits is None else ({**group.limits, "metadata": {"name": name}},)
         return Newcomer(read_node(raw), daemons, limits)
 
@@ -158,15 +200,19 @@ class Stage:
         pods = [*self.standing, *(pod for each in coming for pod in each.daemons)]
         lists = self._lists
         around = Surroundings(
-            claims=tuple(lists.get("claims", ())), volumes=tuple(lists.get("volumes", ())),
-            storage_classes=tuple(lists.get("classes", ())), namespaces=tuple(lists["namespaces"]),
-            csi_drivers=tuple(lists.get("csidrivers", ())), capacities=tuple(lists.get("capacities", ())),
-            csi_nodes=(*lists.get("csinodes", ()), *(limit for each in coming for limit in each.limits)))
+            claims=tuple(lists.get("claims", ())),
+            volumes=tuple(lists.get("volumes", ())),
+            storage_classes=tuple(lists.get("classes", ())),
+            namespaces=tuple(lists["namespaces"]),
+            csi_drivers=tuple(lists.get("csidrivers", ())),
+            capacities=tuple(lists.get("capacities", ())),
+            csi_nodes=(*lists.get("csinodes", ()), *(limit for each in coming for limit in each.limits)),
+        )
         world = World([*self.nodes, *(each.node for each in coming)], pods, around)
         for pod in self.standing:
             if "nodeName" not in pod.raw["spec"] and pod.node in world.nodes:
-                assume(pod, world.nodes[pod.node], world)       # nominated: nobody else gets its volumes either
-        for name, on in (placed or {}).items():     # in this order: who comes first chooses among free volumes
+                assume(pod, world.nodes[pod.node], world)  # nominated: nobody else gets its volumes either
+        for name, on in (placed or {}).items():  # in this order: who comes first chooses among free volumes
             world.place(self.wanted[name], on)
         return world
 
@@ -186,8 +232,9 @@ class Stage:
 
     def queue(self, names: Iterable[str]) -> list[PodView]:
         """Pods as the scheduler takes them: priority, age, name."""
-        return sorted((self.wanted[name] for name in names),
-                      key=lambda pod: (-pod.priority, pod.created, pod.namespace, pod.name))
+        return sorted(
+            (self.wanted[name] for name in names), key=lambda pod: (-pod.priority, pod.created, pod.namespace, pod.name)
+        )
 
 
 def _key(pod: Json) -> tuple[str, str]:
@@ -209,7 +256,11 @@ def _ready_for(node: Json) -> float:
 
 def _cleaned(node: Json) -> Json:
     """Without the taints that go away by themselves."""
-    taints = [taint for taint in node["spec"].get("taints", ())
-              if taint["key"] not in _CONDITIONS and not taint["key"].startswith(_STARTUP_PREFIX)
-              and taint["key"] != "ToBeDeletedByClusterAutoscaler"]
+    taints = [
+        taint
+        for taint in node["spec"].get("taints", ())
+        if taint["key"] not in _CONDITIONS
+        and not taint["key"].startswith(_STARTUP_PREFIX)
+        and taint["key"] != "ToBeDeletedByClusterAutoscaler"
+    ]
     return {**node, "spec": {**node["spec"], "taints": taints}}

@@ -15,11 +15,12 @@ from chalicelib.snapshot import saved_cluster
 from chalicelib.snapshot.snapshot_builder import Folder
 
 Json = Any
-Lists = Mapping[str, Sequence[Json]]        # what each file holds: "nodes", "pods", "workloads" …
+Lists = Mapping[str, Sequence[Json]]  # what each file holds: "nodes", "pods", "workloads" …
 
 
-def read(lists: Lists, manifest: Json, now: float, *, shuffle: random.Random | None = None,
-         cluster: str = "generated") -> Snapshot:
+def read(
+    lists: Lists, manifest: Json, now: float, *, shuffle: random.Random | None = None, cluster: str = "generated"
+) -> Snapshot:
     """The snapshot of these objects. shuffle: files, their objects and the groups in an order drawn from it."""
     names, folder = list(lists), Folder()
     if shuffle is not None:

@@ -12,8 +12,19 @@ from tests.property.objects import DRIVER, LOCAL_DRIVER, Json
 
 _ONCE, _ONE_POD, _MANY = ("ReadWriteOnce",), ("ReadWriteOncePod",), ("ReadWriteMany",)
 #: How a pending workload's pods come by a volume, and how often.
-_WAYS = ("waits", "waits", "allowed", "bound", "bound", "labelled", "exclusive", "immediate", "missing", "local",
-         "ephemeral")
+_WAYS = (
+    "waits",
+    "waits",
+    "allowed",
+    "bound",
+    "bound",
+    "labelled",
+    "exclusive",
+    "immediate",
+    "missing",
+    "local",
+    "ephemeral",
+)
 
 
 class Runs(Protocol):
@@ -38,17 +49,31 @@ class Disks:
 
     def lists(self, nodes: Sequence[str]) -> dict[str, list[Json]]:
         """The files of them, empty ones too."""
-        classes = [objects.storage_class("waits", DRIVER, waits=True),
-                   objects.storage_class("allowed", DRIVER, waits=True, zones=self.allowed),
-                   objects.storage_class("immediate", DRIVER, waits=False),
-                   objects.storage_class("local", "kubernetes.io/no-provisioner", waits=True)]
+        classes = [
+            objects.storage_class("waits", DRIVER, waits=True),
+            objects.storage_class("allowed", DRIVER, waits=True, zones=self.allowed),
+            objects.storage_class("immediate", DRIVER, waits=False),
+            objects.storage_class("local", "kubernetes.io/no-provisioner", waits=True),
+        ]
         limits = [objects.csi_node(name, self.limit) for name in nodes] if self.limit else []
         publishes = self.used and objects.chance(self.draw, 0.2)
-        room = [objects.capacity(made_by, zone, self.draw.choice(("50Gi", "50Gi", "5Gi")))
-                for made_by in ("waits", "allowed") for zone in self.zones] if publishes else []
-        return {"claims": self.claims, "volumes": self.volumes, "classes": classes if self.used else [],
-                "csinodes": limits, "csidrivers": [objects.csi_driver(publishes=publishes)] if self.used else [],
-                "capacities": room}
+        room = (
+            [
+                objects.capacity(made_by, zone, self.draw.choice(("50Gi", "50Gi", "5Gi")))
+                for made_by in ("waits", "allowed")
+                for zone in self.zones
+            ]
+            if publishes
+            else []
+        )
+        return {
+            "claims": self.claims,
+            "volumes": self.volumes,
+            "classes": classes if self.used else [],
+            "csinodes": limits,
+            "csidrivers": [objects.csi_driver(publishes=publishes)] if self.used else [],
+            "capacities": room,
+        }
 
     def run(self, maker: Runs) -> None:
         """A pod with a bound volume on some nodes."""
@@ -74,8 +99,13 @@ class Disks:
         names = [f"{workload}-d{disk}-{number if asks['each'] else 'all'}" for disk in range(2 if asks["many"] else 1)]
         if asks["way"] == "ephemeral":
             made_by = "local" if _one_in(3, f"{space}/{workload}") else "waits"
-            template = {"spec": {"storageClassName": made_by, "accessModes": list(_ONCE),
-                                 "resources": {"requests": {"storage": "10Gi"}}}}
+            template = {
+                "spec": {
+                    "storageClassName": made_by,
+                    "accessModes": list(_ONCE),
+                    "resources": {"requests": {"storage": "10Gi"}},
+                }
+            }
             for disk in range(len(names)):
                 self.claims.append(self._ephemeral(space, f"{workload}-{number}", f"v{disk}", made_by))
                 if made_by == "local" and not _one_in(2, f"{space}/{workload}-{number}-{disk}"):
@@ -90,8 +120,9 @@ class Disks:
     @staticmethod
     def _ephemeral(space: str, pod: str, name: str, made_by: str) -> Json:
         made = objects.claim(f"{pod}-{name}", space, made_by, _ONCE)
-        made["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": pod, "controller": True,
-                                                "uid": f"pod-{space}-{pod}"}]
+        made["metadata"]["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "Pod", "name": pod, "controller": True, "uid": f"pod-{space}-{pod}"}
+        ]
         return made
 
     def _bound(self, name: str, space: str, storage_class: str, modes: Sequence[str], zone: str, how: str) -> None:

@@ -27,10 +27,46 @@ SEED = 20_261_121
 # Clusters of which plans of former releases refused a pod that one more node would have taken, or bought a node that
 # no pod needs, or missed a promised pod in the queue's order; and clusters that are too unhealthy to grow.
 ONCE_WRONG = (
-    20_262_378, 100_625, 101_273, 102_175, 102_220, 106_064, 106_155, 106_263, 107_392, 108_430, 108_911, 109_727,
-    117_634, 118_067, 118_402, 118_575, 122_617, 124_865, 126_605, 130_075, 130_373, 130_653, 133_167, 134_693,
-    135_419, 136_618, 138_275, 139_805, 140_096, 143_607, 145_149, 145_165, 146_336, 149_094,
-    100_485, 313_688, 320_523, 322_984, 612_587)
+    20_262_378,
+    100_625,
+    101_273,
+    102_175,
+    102_220,
+    106_064,
+    106_155,
+    106_263,
+    107_392,
+    108_430,
+    108_911,
+    109_727,
+    117_634,
+    118_067,
+    118_402,
+    118_575,
+    122_617,
+    124_865,
+    126_605,
+    130_075,
+    130_373,
+    130_653,
+    133_167,
+    134_693,
+    135_419,
+    136_618,
+    138_275,
+    139_805,
+    140_096,
+    143_607,
+    145_149,
+    145_165,
+    146_336,
+    149_094,
+    100_485,
+    313_688,
+    320_523,
+    322_984,
+    612_587,
+)
 
 
 def told(failures: Sequence[Failure]) -> str:
@@ -63,7 +99,7 @@ def _keeps_its_promises(draw: random.Random) -> None:
     cluster = draw_cluster(draw)
     failures = judged(cluster)
     if failures:
-        folder = Path(tempfile.gettempdir()) / "outscaler-property"     # the last one written is the smallest
+        folder = Path(tempfile.gettempdir()) / "outscaler-property"  # the last one written is the smallest
         command = " ".join(write(cluster, folder))
         pytest.fail(f"{told(failures)}\n{command}\nOUTSCALER_SHRINK=1 makes it smaller, in some minutes")
 
@@ -73,9 +109,13 @@ def test_a_plan_keeps_its_promises_in_clusters_that_can_be_made_smaller() -> Non
         for seed in range(SEED, SEED + SHRINKABLE):
             _keeps_its_promises(random.Random(seed))
         return
-    settings(max_examples=SHRINKABLE, deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
-             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example])(
-        given(draw=st.randoms(use_true_random=False))(_keeps_its_promises))()
+    settings(
+        max_examples=SHRINKABLE,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
+    )(given(draw=st.randoms(use_true_random=False))(_keeps_its_promises))()
 
 
 def _chunk(start: int) -> list[Failure]:

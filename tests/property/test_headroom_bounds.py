@@ -17,14 +17,22 @@ from tests.unit.plan.headroom_builder import GIB, gone, plan
 
 _nodes = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 8), st.booleans()), max_size=8)
 _pods = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), max_size=12)
-_entries = st.lists(st.tuples(st.sampled_from([(), ("a",), ("b",), ("a", "c"), ("nobody",)]), st.integers(0, 6),
-                              st.integers(0, 30), st.integers(0, 200)), max_size=3)
+_entries = st.lists(
+    st.tuples(
+        st.sampled_from([(), ("a",), ("b",), ("a", "c"), ("nobody",)]),
+        st.integers(0, 6),
+        st.integers(0, 30),
+        st.integers(0, 200),
+    ),
+    max_size=3,
+)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(_nodes, _pods, _entries, st.integers(0, 6), st.integers(0, 10))
-def test_headroom_never_passes_a_limit_nor_changes_what_pods_get(nodes: Any, pods: Any, entries: Any, most: int,
-                                                                 total: int) -> None:
+def test_headroom_never_passes_a_limit_nor_changes_what_pods_get(
+    nodes: Any, pods: Any, entries: Any, most: int, total: int
+) -> None:
     build = cluster()
     for at, (group, cpu, zoned) in enumerate(nodes):
         build.node(f"n{at}", str(cpu), f"{4 * cpu}Gi", group=group, zone="z" if zoned else "")
@@ -32,14 +40,32 @@ def test_headroom_never_passes_a_limit_nor_changes_what_pods_get(nodes: Any, pod
         if where < len(nodes):
             build.running(f"n{where}", 1, f"{tenths}00m", "512Mi")
         else:
-            build.pending(1 + where % 3, f"{tenths}00m", "512Mi", owner=f"o{where % 2}",
-                          spread=(even(ZONE, having(app=f"o{where % 2}")),) if where % 5 == 0 else ())
+            build.pending(
+                1 + where % 3,
+                f"{tenths}00m",
+                "512Mi",
+                owner=f"o{where % 2}",
+                spread=(even(ZONE, having(app=f"o{where % 2}")),) if where % 5 == 0 else (),
+            )
     for group in "abc":
-        build.group(group, max=most, min=1, template=node("t", "4", "16Gi"),
-                    options=GroupOptions(zero_or_max=group == "c" and most > 4))
-    headroom = tuple(Headroom(f"h{at}", groups=groups, pods=count, cpu=100 * cpu, memory=GIB if count else 0,
-                              percent=0 if count else percent)
-                     for at, (groups, count, cpu, percent) in enumerate(entries))
+        build.group(
+            group,
+            max=most,
+            min=1,
+            template=node("t", "4", "16Gi"),
+            options=GroupOptions(zero_or_max=group == "c" and most > 4),
+        )
+    headroom = tuple(
+        Headroom(
+            f"h{at}",
+            groups=groups,
+            pods=count,
+            cpu=100 * cpu,
+            memory=GIB if count else 0,
+            percent=0 if count else percent,
+        )
+        for at, (groups, count, cpu, percent) in enumerate(entries)
+    )
     without = plan(build, max_nodes_total=total)
     found = plan(build, *headroom, max_nodes_total=total)
     again = plan(build, *headroom, max_nodes_total=total)
@@ -68,8 +94,9 @@ _moving = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 12)), min_size=1
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(_small, _moving, st.integers(1, 6), st.integers(1, 40), st.integers(0, 24), st.integers(1, 3))
-def test_headroom_stands_wherever_the_pods_of_a_pass_land(nodes: Any, moving: Any, count: int, cpu: int, memory: int,
-                                                          at_once: int) -> None:
+def test_headroom_stands_wherever_the_pods_of_a_pass_land(
+    nodes: Any, moving: Any, count: int, cpu: int, memory: int, at_once: int
+) -> None:
     """All places of all pods that are moved are tried, and the virtual pods that then fit are counted."""
     build = cluster()
     free = {f"n{at}": (1000 * cores, 4 * GIB * cores) for at, (cores, _) in enumerate(nodes)}
@@ -87,8 +114,11 @@ def test_headroom_stands_wherever_the_pods_of_a_pass_land(nodes: Any, moving: An
     pods = {f"n{at}": (50 * used, 256 * 2**20 * used) for at, (_, used) in enumerate(nodes) if used}
     pods |= {f"m{at}": (100 * tenths, 256 * 2**20 * quarters) for at, (tenths, quarters) in enumerate(moving)}
     rows = {name: left for name, left in free.items() if name not in going}
-    rows |= {f"m{at}": (4000 - pods[f"m{at}"][0], 16 * GIB - pods[f"m{at}"][1]) for at in range(len(moving))
-             if f"m{at}" not in going}
+    rows |= {
+        f"m{at}": (4000 - pods[f"m{at}"][0], 16 * GIB - pods[f"m{at}"][1])
+        for at in range(len(moving))
+        if f"m{at}" not in going
+    }
     moved = [pods[name] for name in sorted(going) if name in pods]
     held = found.headroom[0].held
     for places in product(rows, repeat=len(moved)):
@@ -96,5 +126,7 @@ def test_headroom_stands_wherever_the_pods_of_a_pass_land(nodes: Any, moving: An
         for name, (milli, amount) in zip(places, moved, strict=True):
             left[name] = (left[name][0] - milli, left[name][1] - amount)
         if all(min(one) >= 0 for one in left.values()):
-            assert sum(min(milli // each[0], amount // each[1] if each[1] else milli) for milli, amount
-                       in left.values()) >= held
+            assert (
+                sum(min(milli // each[0], amount // each[1] if each[1] else milli) for milli, amount in left.values())
+                >= held
+            )

@@ -15,10 +15,22 @@ from chalicelib.snapshot.snapshot_builder import Folder
 from tests.property import clusters, corrupted_objects, hostile_tenants
 from tests.property.objects import NOW
 
-_GOOD = 25      # random clusters among which the seeds choose
+_GOOD = 25  # random clusters among which the seeds choose
 # Kinds of which one object may rightly change what others get: a node is room, a rule object or a ConfigMap is a wish.
-_COUNTS = frozenset({"Node", "DaemonSet", "ConfigMap", "HorizontalNodeAutoscaler", "PersistentVolume", "StorageClass",
-                     "CSINode", "CSIDriver", "CSIStorageCapacity", "Namespace"})
+_COUNTS = frozenset(
+    {
+        "Node",
+        "DaemonSet",
+        "ConfigMap",
+        "HorizontalNodeAutoscaler",
+        "PersistentVolume",
+        "StorageClass",
+        "CSINode",
+        "CSIDriver",
+        "CSIStorageCapacity",
+        "Namespace",
+    }
+)
 
 
 def _plan(seed: int, *objects: corrupted_objects.Json) -> Plan:
@@ -30,16 +42,17 @@ def _plan(seed: int, *objects: corrupted_objects.Json) -> Plan:
     folder.feed(msgspec.json.encode({"kind": "List", "items": objects}), "hostile")
     groups = tuple(hostile_tenants.group(at) for at in range(3))
     plan, memory = decide(folder.snapshot("c", NOW, groups), Policy(name="c"), Memory(first_seen=NOW - 86_400), NOW, 1)
-    msgspec.json.encode((plan, memory))     # what cannot be written cannot be saved
+    msgspec.json.encode((plan, memory))  # what cannot be written cannot be saved
     return plan
 
 
 def _others(plan: Plan) -> dict[str, object]:
     """Of everybody but the hostile namespace: who is served, and which nodes can go."""
-    return {"promised": sorted(pod for each in plan.promises for pod in each.pods if not pod.startswith("hostile/")),
-            "unneeded": sorted(plan.unneeded),
-            "refused": sorted(pod for each in plan.unschedulable for pod in each.pods
-                              if not pod.startswith("hostile/"))}
+    return {
+        "promised": sorted(pod for each in plan.promises for pod in each.pods if not pod.startswith("hostile/")),
+        "unneeded": sorted(plan.unneeded),
+        "refused": sorted(pod for each in plan.unschedulable for pod in each.pods if not pod.startswith("hostile/")),
+    }
 
 
 def _try(kind: str, seed: int) -> None:

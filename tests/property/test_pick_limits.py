@@ -14,18 +14,41 @@ from chalicelib.model.policy import MaxDisruption
 from tests.builders import NOW
 from tests.unit.plan.selection_builder import Pool, goes
 
-GROUPS = st.lists(st.fixed_dictionaries({
-    "empty": st.integers(0, 6), "drain": st.integers(0, 4), "others": st.integers(0, 3), "pods": st.integers(1, 9),
-    "min": st.integers(0, 4), "extra": st.integers(-2, 3), "atomic": st.booleans(), "cpu": st.integers(1, 3),
-    "going": st.integers(0, 2), "gone": st.integers(0, 2), "risky": st.booleans(), "error": st.booleans(),
-}), min_size=1, max_size=4)
-TAKEN = st.lists(st.tuples(st.integers(-4000, 10).map(lambda age: NOW + age), st.integers(0, 4), st.integers(0, 9)),
-                 max_size=3).map(tuple)
-LIMITS = st.fixed_dictionaries({
-    "nodes": st.integers(0, 8), "pods": st.integers(0, 20), "share": st.sampled_from([0.0, 0.1, 0.5, 1.0]),
-    "most": st.integers(1, 8), "drains": st.integers(1, 4), "cores": st.integers(0, 30), "memory": st.integers(0, 80),
-    "released": st.booleans(),
-})
+GROUPS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "empty": st.integers(0, 6),
+            "drain": st.integers(0, 4),
+            "others": st.integers(0, 3),
+            "pods": st.integers(1, 9),
+            "min": st.integers(0, 4),
+            "extra": st.integers(-2, 3),
+            "atomic": st.booleans(),
+            "cpu": st.integers(1, 3),
+            "going": st.integers(0, 2),
+            "gone": st.integers(0, 2),
+            "risky": st.booleans(),
+            "error": st.booleans(),
+        }
+    ),
+    min_size=1,
+    max_size=4,
+)
+TAKEN = st.lists(
+    st.tuples(st.integers(-4000, 10).map(lambda age: NOW + age), st.integers(0, 4), st.integers(0, 9)), max_size=3
+).map(tuple)
+LIMITS = st.fixed_dictionaries(
+    {
+        "nodes": st.integers(0, 8),
+        "pods": st.integers(0, 20),
+        "share": st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+        "most": st.integers(1, 8),
+        "drains": st.integers(1, 4),
+        "cores": st.integers(0, 30),
+        "memory": st.integers(0, 80),
+        "released": st.booleans(),
+    }
+)
 
 
 def build(groups: list[dict[str, Any]]) -> Pool:
@@ -33,9 +56,19 @@ def build(groups: list[dict[str, Any]]) -> Pool:
     for at, each in enumerate(groups):
         name = f"g{at}"
         size = each["empty"] + each["drain"] + each["others"]
-        pool.group(name, each["empty"], each["drain"], others=each["others"], pods=each["pods"], cpu=str(each["cpu"]),
-                   risky=each["risky"], min=each["min"], target=max(0, size + each["extra"]),
-                   options=GroupOptions(zero_or_max=each["atomic"]), error="403" if each["error"] else "")
+        pool.group(
+            name,
+            each["empty"],
+            each["drain"],
+            others=each["others"],
+            pods=each["pods"],
+            cpu=str(each["cpu"]),
+            risky=each["risky"],
+            min=each["min"],
+            target=max(0, size + each["extra"]),
+            options=GroupOptions(zero_or_max=each["atomic"]),
+            error="403" if each["error"] else "",
+        )
         going = [f"{name}-o{number:02d}" for number in range(min(each["going"], each["others"]))]
         pool.going(name, *going, *(f"{name}-x{number}" for number in range(each["gone"])), drained=each["risky"])
     return pool
@@ -43,14 +76,18 @@ def build(groups: list[dict[str, Any]]) -> Pool:
 
 @settings(max_examples=400, deadline=None)
 @given(GROUPS, LIMITS, TAKEN)
-def test_no_limit_is_ever_exceeded(groups: list[dict[str, Any]], limits: dict[str, Any],
-                                   taken: tuple[tuple[float, int, int], ...]) -> None:
+def test_no_limit_is_ever_exceeded(
+    groups: list[dict[str, Any]], limits: dict[str, Any], taken: tuple[tuple[float, int, int], ...]
+) -> None:
     pool = build(groups)
     allowed = MaxDisruption(limits["nodes"], limits["pods"], limits["share"])
     memory = Memory(brake=Brake(taken), released_until=NOW + 60 if limits["released"] else 0.0)
     options: dict[str, Any] = {
-        "max_scale_down_parallelism": limits["most"], "max_drain_parallelism": limits["drains"],
-        "cores_total": (limits["cores"], 10**6), "memory_total": (limits["memory"] * 2**30, 2**60)}
+        "max_scale_down_parallelism": limits["most"],
+        "max_drain_parallelism": limits["drains"],
+        "cores_total": (limits["cores"], 10**6),
+        "memory_total": (limits["memory"] * 2**30, 2**60),
+    }
     picked = pool.pick(memory, brake=allowed, **options)
     world = pool.world(memory, brake=allowed, **options)
 
@@ -88,13 +125,20 @@ def test_no_limit_is_ever_exceeded(groups: list[dict[str, Any]], limits: dict[st
         assert picked.paused is not None
 
 
-def _within_the_brake(chosen: tuple[Any, ...], allowed: MaxDisruption, taken: tuple[tuple[float, int, int], ...],
-                      after: Brake, atomic: set[str]) -> None:
+def _within_the_brake(
+    chosen: tuple[Any, ...],
+    allowed: MaxDisruption,
+    taken: tuple[tuple[float, int, int], ...],
+    after: Brake,
+    atomic: set[str],
+) -> None:
     hour = [one for one in taken if abs(NOW - one[0]) < 3600]
     nodes, pods = len(chosen), sum(len(each.evict) for each in chosen)
     units = len(atomic) + sum(each.group not in atomic for each in chosen)
-    for limit, before, now in ((allowed.nodes_per_hour, sum(one[1] for one in hour), nodes),
-                               (allowed.pods_per_hour, sum(one[2] for one in hour), pods)):
+    for limit, before, now in (
+        (allowed.nodes_per_hour, sum(one[1] for one in hour), nodes),
+        (allowed.pods_per_hour, sum(one[2] for one in hour), pods),
+    ):
         if limit and now and before + now > limit:
             assert before == 0, "only what is larger than the limit by itself, and only into an empty hour"
             assert units >= 1

@@ -14,12 +14,39 @@ from chalicelib.policy.option_overrides import with_options
 from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 
 yamlish = st.text(alphabet="abc:-?&*!|>'\"[]{},#%@`~ \n\t0123456789\\<=\u2028é\ud800\x00", max_size=200)
-snippets = st.sampled_from([
-    "*a", "&a ", "<<: ", "!!int ", "---\n", "...\n", "[", "]", "{", "}", ": ", "- ", "\t", "|\n", "~", "null", "on",
-    "012", "1e999h",
-    "9" * 400, "spec:", "  options: {", "expander: [random, random]", "nodeGroups:\n", "12:30", "\u202e", "\ud800",
-    "\x00", "%YAML 9\n",
-])
+snippets = st.sampled_from(
+    [
+        "*a",
+        "&a ",
+        "<<: ",
+        "!!int ",
+        "---\n",
+        "...\n",
+        "[",
+        "]",
+        "{",
+        "}",
+        ": ",
+        "- ",
+        "\t",
+        "|\n",
+        "~",
+        "null",
+        "on",
+        "012",
+        "1e999h",
+        "9" * 400,
+        "spec:",
+        "  options: {",
+        "expander: [random, random]",
+        "nodeGroups:\n",
+        "12:30",
+        "\u202e",
+        "\ud800",
+        "\x00",
+        "%YAML 9\n",
+    ]
+)
 
 
 def outcome(text: str) -> tuple[str, ...]:
@@ -42,8 +69,10 @@ def test_any_text(text: str) -> None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.sampled_from([GOOD, ARCHITECTURE]),
-       st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), snippets), min_size=1, max_size=4))
+@given(
+    st.sampled_from([GOOD, ARCHITECTURE]),
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), snippets), min_size=1, max_size=4),
+)
 def test_a_right_document_with_pieces_torn_out_and_put_in(text: str, edits: list[tuple[float, int, str]]) -> None:
     for where, torn, put in edits:
         at = int(where * len(text))
@@ -57,8 +86,9 @@ def test_a_right_document_with_one_value_replaced(data: st.DataObject) -> None:
     lines = ARCHITECTURE.splitlines()
     number = data.draw(st.integers(0, len(lines) - 1))
     key, colon, _ = lines[number].partition(":")
-    value = data.draw(st.one_of(yamlish, snippets,
-                                st.sampled_from(["[]", "{}", "[[]]", "{a: {b: c}}", "''", '"\\0"', "-1", "0"])))
+    value = data.draw(
+        st.one_of(yamlish, snippets, st.sampled_from(["[]", "{}", "[[]]", "{a: {b: c}}", "''", '"\\0"', "-1", "0"]))
+    )
     lines[number] = f"{key}{colon} {value}"
     check("\n".join(lines))
 

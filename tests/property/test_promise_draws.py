@@ -33,14 +33,17 @@ def played(first: int, count: int, draws: int = DRAWS, *, at_rest: bool = False)
 
 def kept(total: Tally, empty: float = EMPTY) -> bool:
     """Whether all but a few promises were kept and all but a few new nodes used."""
-    return (total.unkept <= UNKEPT * total.promised + 1 and total.among <= SHORT * total.sure + 1
-            and total.empty <= empty * total.nodes + 1)
+    return (
+        total.unkept <= UNKEPT * total.promised + 1
+        and total.among <= SHORT * total.sure + 1
+        and total.empty <= empty * total.nodes + 1
+    )
 
 
 def test_promised_pods_find_places_in_whatever_order_the_scheduler_takes_them() -> None:
     total = played(SEED, EACH)
     assert total.promised > 1_000
-    assert total.sure > 0.9 * total.bound, str(total)       # promises that say nothing are kept by anybody
+    assert total.sure > 0.9 * total.bound, str(total)  # promises that say nothing are kept by anybody
     assert kept(total), str(total)
 
 

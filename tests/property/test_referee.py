@@ -24,8 +24,12 @@ def cluster(*settings: str, cpu: int = 900) -> Cluster:
     full = objects.pod("old", "ns0", {"containers": [objects.container(1000)]}, {"app": "old"}, owner, "g0-n0")
     pods = [objects.pod(f"web-{at}", "ns0", spec, {"app": "web"}, owner) for at in range(3)]
     big = objects.pod("big", "ns0", {"containers": [objects.container(5000)]}, {"app": "big"}, None)
-    lists = {"nodes": [objects.node("g0-n0", "g0", OFFER, LABELS, ())], "pods": [full, *pods, big], "workloads": [],
-             "namespaces": [objects.namespace("ns0", {})]}
+    lists = {
+        "nodes": [objects.node("g0-n0", "g0", OFFER, LABELS, ())],
+        "pods": [full, *pods, big],
+        "workloads": [],
+        "namespaces": [objects.namespace("ns0", {})],
+    }
     template = objects.node("t", "g0", OFFER, {**LABELS, HOST: "t"}, ())
     group = {"id": "g0", "min": 0, "max": 3, "size": 1, "template": template}
     return Cluster(0, lists, {"nodeGroups": [group]}, settings, {})
@@ -34,11 +38,14 @@ def cluster(*settings: str, cpu: int = 900) -> Cluster:
 def plan(**changes: Any) -> Plan:
     """One pod beside the old one, two on a new node."""
     right = Plan(
-        id="p", cluster="c", at=objects.NOW, fits_existing=("ns0/web-0",),
+        id="p",
+        cluster="c",
+        at=objects.NOW,
+        fits_existing=("ns0/web-0",),
         scale_ups=(ScaleUp("g0", "file", 1, 2, 3, ("ns0/web-1", "ns0/web-2")),),
         unschedulable=(PodVerdict(("ns0/big",), {"g0": (Reason.of(Code.INSUFFICIENT, resource="cpu"),)}),),
-        promises=(Promise(("ns0/web-0",), node="g0-n0"),
-                  Promise(("ns0/web-1", "ns0/web-2"), group="g0", number=1)))
+        promises=(Promise(("ns0/web-0",), node="g0-n0"), Promise(("ns0/web-1", "ns0/web-2"), group="g0", number=1)),
+    )
     return msgspec.structs.replace(right, **changes)
 
 
@@ -99,12 +106,19 @@ def test_a_cluster_above_its_limits() -> None:
 
 
 def test_pods_refused_for_which_there_is_room() -> None:
-    less = {"scale_ups": (), "promises": plan().promises[:1],
-            "unschedulable": (*plan().unschedulable, refused("ns0/web-1", "ns0/web-2"))}
+    less = {
+        "scale_ups": (),
+        "promises": plan().promises[:1],
+        "unschedulable": (*plan().unschedulable, refused("ns0/web-1", "ns0/web-2")),
+    }
     assert kinds(plan(**less)) == {NO}
     assert kinds(plan(**less), cluster("maxNodesTotal=1")) == set()
-    nothing = {**less, "promises": (), "fits_existing": (),
-               "unschedulable": (*less["unschedulable"], refused("ns0/web-0"))}
+    nothing = {
+        **less,
+        "promises": (),
+        "fits_existing": (),
+        "unschedulable": (*less["unschedulable"], refused("ns0/web-0")),
+    }
     assert kinds(plan(**nothing)) == {NO, LEFT}
 
 

@@ -33,32 +33,52 @@ _ERRORS = st.sampled_from([None, None, InstanceError("OutOfStock", "X", "none"),
 @st.composite
 def instances(draw: st.DrawFn, group: str) -> tuple[Instance, ...]:
     found = []
-    for at in draw(st.lists(st.integers(0, 5), max_size=7)):       # a number that is drawn twice is listed twice
+    for at in draw(st.lists(st.integers(0, 5), max_size=7)):  # a number that is drawn twice is listed twice
         named = draw(st.sampled_from(["", "", f"{group}-{at}"]))
-        owner = draw(st.sampled_from([group, group, group, "a"]))    # now and then another group's machine
-        found.append(Instance(f"test://{owner}/{owner}-{at}", draw(st.sampled_from(list(InstanceState))), draw(_ERRORS),
-                              handle=f"{owner}/h-{at}", node=named))
+        owner = draw(st.sampled_from([group, group, group, "a"]))  # now and then another group's machine
+        found.append(
+            Instance(
+                f"test://{owner}/{owner}-{at}",
+                draw(st.sampled_from(list(InstanceState))),
+                draw(_ERRORS),
+                handle=f"{owner}/h-{at}",
+                node=named,
+            )
+        )
     return tuple(found)
 
 
 @st.composite
 def group(draw: st.DrawFn, name: str) -> NodeGroup:
     least = draw(st.integers(0, 4))
-    options = GroupOptions(zero_or_max=draw(st.booleans()) and draw(st.booleans()),
-                           allow_non_atomic_scale_up_to_max=draw(st.booleans()),
-                           max_node_provision_time=draw(st.sampled_from([None, 60.0])))
-    return NodeGroup(name, "test", least, least + draw(st.integers(0, 8)), draw(st.integers(-1, 12)),
-                     draw(instances(name)), draw(st.sampled_from([None, node("t")])), options=options,
-                     error=draw(st.sampled_from(["", "", "", "403"])))
+    options = GroupOptions(
+        zero_or_max=draw(st.booleans()) and draw(st.booleans()),
+        allow_non_atomic_scale_up_to_max=draw(st.booleans()),
+        max_node_provision_time=draw(st.sampled_from([None, 60.0])),
+    )
+    return NodeGroup(
+        name,
+        "test",
+        least,
+        least + draw(st.integers(0, 8)),
+        draw(st.integers(-1, 12)),
+        draw(instances(name)),
+        draw(st.sampled_from([None, node("t")])),
+        options=options,
+        error=draw(st.sampled_from(["", "", "", "403"])),
+    )
 
 
 @st.composite
 def group_memory(draw: st.DrawFn) -> GroupMemory:
     asked = draw(st.none() | st.builds(ScaleUpRequest, st.integers(1, 6), _TIMES, _TIMES))
-    return GroupMemory(request=asked, size_wrong_since=draw(st.just(0.0) | _TIMES),
-                       size_wrong=(draw(st.integers(0, 6)), draw(st.integers(0, 12))),
-                       repair_failures=draw(st.integers(0, 3)),
-                       repair_after=draw(st.sampled_from([0.0, NOW, NOW + 60])))
+    return GroupMemory(
+        request=asked,
+        size_wrong_since=draw(st.just(0.0) | _TIMES),
+        size_wrong=(draw(st.integers(0, 6)), draw(st.integers(0, 12))),
+        repair_failures=draw(st.integers(0, 3)),
+        repair_after=draw(st.sampled_from([0.0, NOW, NOW + 60])),
+    )
 
 
 @st.composite
@@ -67,8 +87,9 @@ def operations(draw: st.DrawFn) -> tuple[Operation, ...]:
     for name in draw(st.lists(st.sampled_from(GROUPS), max_size=2, unique=True)):
         kind, at = draw(st.sampled_from(list(Kind))), draw(st.integers(0, 5))
         targets = (Target(f"{name}-{at}", f"test://{name}/{name}-{at}"),)
-        found.append(Operation(f"{kind}-{name}", "test", "test", name, kind, "p", NOW - 60, 3, 5, targets,
-                               state=State.RUNNING))
+        found.append(
+            Operation(f"{kind}-{name}", "test", "test", name, kind, "p", NOW - 60, 3, 5, targets, state=State.RUNNING)
+        )
     return tuple(found)
 
 
@@ -76,15 +97,22 @@ def operations(draw: st.DrawFn) -> tuple[Operation, ...]:
 def scenes(draw: st.DrawFn) -> tuple[Snapshot, Policy, Memory]:
     groups = tuple(draw(group(name)) for name in draw(st.lists(st.sampled_from(GROUPS), min_size=1, unique=True)))
     nodes = [node("anchor", "64")]
-    nodes += [node(f"{name}-{at}", group=name, ready=draw(st.booleans()))
-              for name, at in draw(st.lists(st.tuples(st.sampled_from(GROUPS), st.integers(0, 5)), unique=True))]
-    if draw(st.booleans()):      # kubelets that say no provider id
+    nodes += [
+        node(f"{name}-{at}", group=name, ready=draw(st.booleans()))
+        for name, at in draw(st.lists(st.tuples(st.sampled_from(GROUPS), st.integers(0, 5)), unique=True))
+    ]
+    if draw(st.booleans()):  # kubelets that say no provider id
         nodes = [msgspec.structs.replace(each, provider_id="") for each in nodes]
-    memory = Memory(groups={name: draw(group_memory()) for name in draw(st.sets(st.sampled_from(GROUPS)))},
-                    unregistered={i.id: draw(_TIMES) for each in groups for i in each.instances if draw(st.booleans())},
-                    operations=draw(operations()), first_seen=draw(_SEEN))
-    options = Options(force_delete_unregistered_nodes=draw(st.booleans()) and draw(st.booleans()),
-                      enforce_node_group_min_size=draw(st.booleans()) and draw(st.booleans()))
+    memory = Memory(
+        groups={name: draw(group_memory()) for name in draw(st.sets(st.sampled_from(GROUPS)))},
+        unregistered={i.id: draw(_TIMES) for each in groups for i in each.instances if draw(st.booleans())},
+        operations=draw(operations()),
+        first_seen=draw(_SEEN),
+    )
+    options = Options(
+        force_delete_unregistered_nodes=draw(st.booleans()) and draw(st.booleans()),
+        enforce_node_group_min_size=draw(st.booleans()) and draw(st.booleans()),
+    )
     return Snapshot("test", NOW, nodes=tuple(nodes), groups=groups), Policy("test", options=options), memory
 
 
@@ -131,14 +159,19 @@ def _check_minimum(op: Operation, found: NodeGroup, plan: Plan, policy: Policy) 
     options = policy.options
     named = {target.instance for target in op.targets}
     if any(i.id in named and i.error is not None for i in found.instances):
-        return      # what could not be created never was a part of it
+        return  # what could not be created never was a part of it
     if not (options.force_delete_unregistered_nodes or options.enforce_node_group_min_size):
         gone = sum(removal.group == op.group for removal in plan.removals)
         assert op.to_size - gone >= found.min
 
 
-@settings(max_examples=500, deadline=None, database=None, derandomize=True,
-          suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=500,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(scenes())
 def test_no_repair_costs_a_node_or_more_than_it_may(scene: tuple[Snapshot, Policy, Memory]) -> None:
     snapshot, policy, memory = scene
@@ -155,7 +188,8 @@ def test_no_repair_costs_a_node_or_more_than_it_may(scene: tuple[Snapshot, Polic
 @settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @given(scenes(), st.randoms(use_true_random=False))
 def test_the_order_in_which_things_are_listed_changes_no_repair(
-        scene: tuple[Snapshot, Policy, Memory], chance: random.Random) -> None:
+    scene: tuple[Snapshot, Policy, Memory], chance: random.Random
+) -> None:
     snapshot, policy, memory = scene
     nodes = list(snapshot.nodes)
     chance.shuffle(nodes)

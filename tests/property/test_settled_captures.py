@@ -27,11 +27,18 @@ from tests.reference_data import SHARED, needs_shared
 
 CAPTURES = SHARED / "data" / "captures" / "settled"
 NAMES = ("15", "2040", "2049", "2055", "21", "26", "5", "9")
-LISTS = {"Node": "nodes", "Pod": "pods", "Namespace": "namespaces", "PersistentVolumeClaim": "persistentvolumeclaims",
-         "PersistentVolume": "persistentvolumes", "StorageClass": "storageclasses", "CSINode": "csinodes",
-         "CSIDriver": "csidrivers"}
+LISTS = {
+    "Node": "nodes",
+    "Pod": "pods",
+    "Namespace": "namespaces",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "PersistentVolume": "persistentvolumes",
+    "StorageClass": "storageclasses",
+    "CSINode": "csinodes",
+    "CSIDriver": "csidrivers",
+}
 DRAWS = 40
-MISSED = 0.02       # of the promised places, in all draws: rehearsals are samples, and so are draws
+MISSED = 0.02  # of the promised places, in all draws: rehearsals are samples, and so are draws
 
 
 def cluster(folder: Path) -> Cluster:

@@ -34,5 +34,6 @@ def stage(request: pytest.FixtureRequest, aws: LocalAws, accounts: Path) -> Stag
     """Where a story is played. The restarted mode plays in the quick world, so that comparing the two also compares the
     table in memory and the direct line with moto and a socket."""
     test = request.node.originalname + "".join(
-        f"-{value}" for name, value in sorted(request.node.callspec.params.items()) if name != "stage")
+        f"-{value}" for name, value in sorted(request.node.callspec.params.items()) if name != "stage"
+    )
     return Stage(None if request.param == "restarted" else aws, test, request.param, accounts)

@@ -62,6 +62,7 @@ class Stage:
 
 def story(**settings: Any) -> Callable[[Story], Callable[[Stage], None]]:
     """A function of a StoryWorld as a test of both modes. settings: LocalWorld's."""
+
     def made(tell: Story) -> Callable[[Stage], None]:
         def test(stage: Stage) -> None:
             stage.play(tell, **settings)
@@ -88,8 +89,11 @@ class _listening:  # noqa: N801 - used as a function
 
 def _account(world: StoryWorld) -> Json:
     """Everything that was decided and done, as JSON."""
-    passes = [{key: line[key] for key in ("cluster", "plan", "token", "grow", "remove", "unneeded", "gaps")}
-              for line in world.log if line["message"] == "pass"]
+    passes = [
+        {key: line[key] for key in ("cluster", "plan", "token", "grow", "remove", "unneeded", "gaps")}
+        for line in world.log
+        if line["message"] == "pass"
+    ]
     return {
         "passes": passes,
         "memories": world.passes,
@@ -103,9 +107,14 @@ def _account(world: StoryWorld) -> Json:
 def _without_durations(rows: dict[str, Json]) -> dict[str, Json]:
     """What a pass leaves in the lease's row for GET /metrics says how long it took on the wall. And a claim's key has
     the digest of a CA that is made anew for each world."""
-    return {_DIGEST.sub(f"#{row.get('owner', '')}#", key): {
-        name: _DIGEST.sub("##", value) if isinstance(value, str) else value for name, value in row.items()
-        if name != "left"} for key, row in rows.items()}
+    return {
+        _DIGEST.sub(f"#{row.get('owner', '')}#", key): {
+            name: _DIGEST.sub("##", value) if isinstance(value, str) else value
+            for name, value in row.items()
+            if name != "left"
+        }
+        for key, row in rows.items()
+    }
 
 
 def _compare(theirs: Json, mine: Json) -> None:

@@ -107,6 +107,7 @@ class StoryWorld(LocalWorld):
 
     def when_step(self, step: str, action: Callable[[], object]) -> None:
         """Do this once, when an executor has claimed an operation whose next step is this one."""
+
         def look() -> None:
             if any(operation.step == step for operation in self.operations()):
                 action()
@@ -163,7 +164,7 @@ class StoryWorld(LocalWorld):
             self.passes.append({name: msgspec.to_builtins(self.store.memory.load(name)) for name in names})
 
     def _counted(self, params: Json, model: Any, **_: object) -> None:
-        if self._invoker.current:       # what a story itself looks up is not counted
+        if self._invoker.current:  # what a story itself looks up is not counted
             self.requests.count(model.name, params)
 
     # -- the cluster
@@ -174,8 +175,9 @@ class StoryWorld(LocalWorld):
 
     def budget(self, name: str, bound: Json, namespace: str = "default") -> None:
         """A PodDisruptionBudget gets another bound."""
-        self._edit("poddisruptionbudgets", name, namespace, "policy",
-                   lambda spec: {"selector": spec["selector"], **bound})
+        self._edit(
+            "poddisruptionbudgets", name, namespace, "policy", lambda spec: {"selector": spec["selector"], **bound}
+        )
 
     def _edit(self, plural: str, name: str, namespace: str, group: str, change: Callable[[Json], Json]) -> None:
         found = self.kube.get(plural, name, namespace, group)
@@ -189,8 +191,13 @@ class StoryWorld(LocalWorld):
         """Deployment `like` gets one more pod, and a scheduler that has not seen a taint yet binds it there."""
         model = next(pod for pod in self.kube.list("pods") if pod["metadata"]["labels"].get("app") == like)
         meta = {key: clone(model["metadata"][key]) for key in ("namespace", "labels", "ownerReferences")}
-        self.kube.create("pods", {"metadata": {"name": name, **meta},
-                                  "spec": {"nodeName": node, "containers": clone(model["spec"]["containers"])}})
+        self.kube.create(
+            "pods",
+            {
+                "metadata": {"name": name, **meta},
+                "spec": {"nodeName": node, "containers": clone(model["spec"]["containers"])},
+            },
+        )
         self._edit("deployments", like, "default", "apps", lambda spec: spec | {"replicas": spec["replicas"] + 1})
 
     def node(self, name: str) -> KubeObject:
@@ -207,8 +214,11 @@ class StoryWorld(LocalWorld):
 
     def machines(self, group: str) -> list[str]:
         """Names of the Machines of a MachineDeployment, those being deleted included."""
-        return [m["metadata"]["name"] for m in self.kube.list("machines", "default", fields.GROUP)
-                if m["metadata"]["labels"].get("cluster.x-k8s.io/deployment-name") == group]
+        return [
+            m["metadata"]["name"]
+            for m in self.kube.list("machines", "default", fields.GROUP)
+            if m["metadata"]["labels"].get("cluster.x-k8s.io/deployment-name") == group
+        ]
 
     def pods_on(self, node: str) -> list[str]:
         """Names of the pods bound to it."""
@@ -228,10 +238,12 @@ class StoryWorld(LocalWorld):
 
     def pods_ready(self, app: str) -> int:
         """How many pods labelled app=<app> are ready."""
-        return sum(condition["type"] == "Ready" and condition["status"] == "True"
-                   for pod in self.kube.list("pods") if pod["metadata"]["labels"].get("app") == app
-                   and "deletionTimestamp" not in pod["metadata"]
-                   for condition in pod.get("status", {}).get("conditions", ()))
+        return sum(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for pod in self.kube.list("pods")
+            if pod["metadata"]["labels"].get("app") == app and "deletionTimestamp" not in pod["metadata"]
+            for condition in pod.get("status", {}).get("conditions", ())
+        )
 
     def rotate_credentials(self) -> None:
         """The cluster's token changes, and with it the kubeconfig in the secret; the old one is refused at once."""
@@ -252,9 +264,11 @@ class StoryWorld(LocalWorld):
 
     def ended(self, kind: str = "") -> list[Json]:
         """The facts of the operations that ended, oldest first."""
-        return [entry.facts | {"group": entry.group, "operation": entry.operation, "at": entry.at}
-                for entry in self.journal()
-                if entry.kind == "operation" and kind in ("", entry.facts["kind"])]
+        return [
+            entry.facts | {"group": entry.group, "operation": entry.operation, "at": entry.at}
+            for entry in self.journal()
+            if entry.kind == "operation" and kind in ("", entry.facts["kind"])
+        ]
 
     def last_plan(self, cluster: str = "") -> Json:
         """The newest decision that differed from the one before it."""
@@ -286,8 +300,11 @@ class StoryWorld(LocalWorld):
 
     def writes(self, *but: str) -> list[str]:
         """Every request that changed the cluster, except to paths with any of these in them."""
-        return [f"{request.method} {request.path}" for request in self.server.requests
-                if request.method != "GET" and not any(each in request.path for each in but)]
+        return [
+            f"{request.method} {request.path}"
+            for request in self.server.requests
+            if request.method != "GET" and not any(each in request.path for each in but)
+        ]
 
     @property
     def log(self) -> list[Json]:
@@ -306,8 +323,7 @@ class StoryWorld(LocalWorld):
         while True:
             page: Json = client.scan(TableName=table.name, ConsistentRead=True, **start)
             for raw in page["Items"]:
-                rows[f"{raw['cluster']['S']} {raw['item']['S']}"] = {
-                    name: _value(value) for name, value in raw.items()}
+                rows[f"{raw['cluster']['S']} {raw['item']['S']}"] = {name: _value(value) for name, value in raw.items()}
             if "LastEvaluatedKey" not in page:
                 return rows
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
@@ -319,5 +335,5 @@ class StoryWorld(LocalWorld):
 
 def _value(typed: Json) -> Any:
     """An attribute without its type. DynamoDB writes numbers without needless zeros; moto leaves them as they came."""
-    (kind, value), = typed.items()
+    ((kind, value),) = typed.items()
     return format(float(value), ".17g") if kind == "N" else value

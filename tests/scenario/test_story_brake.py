@@ -13,7 +13,8 @@ OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
 
 @story(quick=True, grain=20.0)
 def test_CA_5117_a_mass_removal_waits_for_a_person_survives_restarts_and_goes_on_when_released(
-        world: StoryWorld) -> None:
+    world: StoryWorld,
+) -> None:
     """Somebody deletes the Deployment that fills the cluster."""
     world.apply_policy(document(options=OPTIONS, maxDisruption={"share": 0.25}))
     world.seed(objects.machine_deployment("workers", 8, 1, 9))

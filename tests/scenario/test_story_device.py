@@ -31,9 +31,12 @@ def _gpu_pods(count: int) -> KubeObject:
 
 
 def _groups(world: StoryWorld, **more: Any) -> None:
-    world.seed(objects.machine_deployment("base", 1, 1, 1),
-               objects.machine_deployment("gpu", 0, 0, 5, cpu="8", memory="32Gi", labels=LABEL, **more,
-                                       capacity={"gpu-type": GPU, "gpu-count": "1"}))
+    world.seed(
+        objects.machine_deployment("base", 1, 1, 1),
+        objects.machine_deployment(
+            "gpu", 0, 0, 5, cpu="8", memory="32Gi", labels=LABEL, **more, capacity={"gpu-type": GPU, "gpu-count": "1"}
+        ),
+    )
     world.minutes(2)
 
 
@@ -84,7 +87,8 @@ def test_CA_3164_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_aga
 
 @story(quick=True, grain=20.0, pace=DRIVERLESS)
 def test_CA_1659_a_device_that_never_comes_is_waited_for_once_and_then_another_node_is_bought(
-        world: StoryWorld) -> None:
+    world: StoryWorld,
+) -> None:
     """The start-up time is the limit: a broken node must not hold its pod for ever."""
     world.apply_policy(document(options={"maxNodeStartupTime": "5m"}))
     _groups(world)
@@ -100,8 +104,10 @@ def test_CA_1659_a_device_that_never_comes_is_waited_for_once_and_then_another_n
 
 @pytest.mark.parametrize("where", ["declared", "known-prefix"])
 def test_gpu_operator_708_nodes_with_a_startup_taint_are_not_bought_again(stage: Stage, where: str) -> None:
-    key, options = {"declared": ("example.org/not-set-up", {"startupTaint": ["example.org/not-set-up"]}),
-                    "known-prefix": (STARTUP, {})}[where]
+    key, options = {
+        "declared": ("example.org/not-set-up", {"startupTaint": ["example.org/not-set-up"]}),
+        "known-prefix": (STARTUP, {}),
+    }[where]
     taint = {"key": key, "value": "", "effect": "NoSchedule"}
     capacity = {**PLAIN, GPU: "1"}
     pace = Pace(machines=Settings(classes={"gpu": MachineClass(capacity, labels=LABEL, taints=(taint,))}))

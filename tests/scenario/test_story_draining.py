@@ -15,8 +15,10 @@ def _one_node_to_be_drained(world: StoryWorld) -> str:
     world.apply_policy(document(options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
-    world.seed(objects.deployment("web", replicas=2, cpu="500m"),
-               {**objects.pdb("web", max_unavailable=1), "metadata": {"name": "web-budget", "namespace": "default"}})
+    world.seed(
+        objects.deployment("web", replicas=2, cpu="500m"),
+        {**objects.pdb("web", max_unavailable=1), "metadata": {"name": "web-budget", "namespace": "default"}},
+    )
     world.step_until(lambda: bool(world.pods_ready("web") == 2), limit=60)
     world.step_until(lambda: bool(world.last_known_nodes()), limit=300)
     (name,) = world.last_known_nodes()
@@ -36,14 +38,18 @@ def test_KP_1776_a_drain_that_a_budget_blocks_is_rolled_back_at_its_deadline(wor
 
     (failed,) = world.ended("remove")
     assert (failed["state"], failed["class"]) == ("failed", "EvictionBlocked")
-    assert 120.0 <= failed["seconds"] < 150.0                       # maxPodEvictionTime
+    assert 120.0 <= failed["seconds"] < 150.0  # maxPodEvictionTime
     assert "web-budget" in failed["message"]
     assert "default/web-" in failed["message"]
     assert not world.is_marked(name)
     assert len(world.pods_on(name)) == 1
     world.minutes(2)
-    why = [verdict["reason"]["params"] for plan in world.plans_with("unremovable") for verdict in plan["unremovable"]
-           if verdict["node"] == name and plan["at"] >= failed["at"]]
+    why = [
+        verdict["reason"]["params"]
+        for plan in world.plans_with("unremovable")
+        for verdict in plan["unremovable"]
+        if verdict["node"] == name and plan["at"] >= failed["at"]
+    ]
     assert "NotEnoughPdb" in {params.get("rule") for params in why}
 
     world.budget("web-budget", {"maxUnavailable": 1})

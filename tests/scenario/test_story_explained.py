@@ -21,7 +21,7 @@ from tests.scenario.scenario_world import StoryWorld
 
 Said = pytest.CaptureFixture[str]
 OPTIONS = {"scaleDownUnneededTime": "5m", "scaleDownDelayAfterAdd": "1m"}
-SLOW = Pace(kubelets=KubeletTimes(stop=600.0))      # pods take all the time they are given
+SLOW = Pace(kubelets=KubeletTimes(stop=600.0))  # pods take all the time they are given
 EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
@@ -38,9 +38,26 @@ class Desk:
         memory = self._folder / "memory.json"
         memory.write_bytes(msgspec.json.encode({"kind": "outscaler/memory", "memory": self._world.memory()}))
         self._capsys.readouterr()
-        assert main(["explain", "node", node, "--kubeconfig", str(self._folder / "kubeconfig"), "--policy",
-                     str(self._folder / "policy.yaml"), "--memory", str(memory), "--now",
-                     format_time(self._world.clock()), "-o", "json"]) == 0
+        assert (
+            main(
+                [
+                    "explain",
+                    "node",
+                    node,
+                    "--kubeconfig",
+                    str(self._folder / "kubeconfig"),
+                    "--policy",
+                    str(self._folder / "policy.yaml"),
+                    "--memory",
+                    str(memory),
+                    "--now",
+                    format_time(self._world.clock()),
+                    "-o",
+                    "json",
+                ]
+            )
+            == 0
+        )
         answer: dict[str, Any] = json.loads(self._capsys.readouterr().out)
         return answer
 
@@ -50,7 +67,8 @@ def _verdicts(world: StoryWorld) -> dict[str, str]:
 
 
 def test_CA_1358_the_running_cluster_is_explained_as_the_functions_see_it(
-        aws: LocalAws, tmp_path: Path, capsys: Said) -> None:
+    aws: LocalAws, tmp_path: Path, capsys: Said
+) -> None:
     """A pod that must stay, a node that is full, a node of nobody's, one whose timer runs, and one being drained."""
     text = document(options=OPTIONS)
     with StoryWorld(aws, grain=20.0, pace=SLOW) as world:

@@ -25,6 +25,8 @@ def test_a_removal_that_is_given_up_leaves_no_mark_on_the_machine(world: StoryWo
 
     assert {end["state"] for end in world.ended("remove")} <= {"failed", "abandoned"}
     assert not any(world.is_marked(name) for name in world.nodes())
-    marks = [each["metadata"].get("annotations", {}).get(fields.DELETE_MACHINE)
-             for each in world.kube.list("machines", "default", fields.GROUP)]
+    marks = [
+        each["metadata"].get("annotations", {}).get(fields.DELETE_MACHINE)
+        for each in world.kube.list("machines", "default", fields.GROUP)
+    ]
     assert marks == [None, None]

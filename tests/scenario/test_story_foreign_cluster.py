@@ -29,17 +29,23 @@ def in_namespace(obj: KubeObject, namespace: str) -> KubeObject:
 
 
 def cluster_of(store: ObjectStore, name: str, namespace: str, group: str, size: int) -> None:
-    cluster_objects.apply(store, in_namespace(cluster_objects.cluster(name), namespace),
-               in_namespace(cluster_objects.machine_deployment(group, size, 0, 6, cluster=name), namespace))
+    cluster_objects.apply(
+        store,
+        in_namespace(cluster_objects.cluster(name), namespace),
+        in_namespace(cluster_objects.machine_deployment(group, size, 0, 6, cluster=name), namespace),
+    )
 
 
 def size(store: ObjectStore, name: str, namespace: str) -> tuple[int, int]:
     """What the MachineDeployment asks for, and how many of its Machines are there and not going."""
     found = store.peek("machinedeployments", name, namespace, GROUP)
     assert found is not None
-    machines = [each for each in store.list("machines", namespace, group=GROUP)
-                if each["metadata"]["labels"].get(f"{GROUP}/deployment-name") == name
-                and "deletionTimestamp" not in each["metadata"]]
+    machines = [
+        each
+        for each in store.list("machines", namespace, group=GROUP)
+        if each["metadata"]["labels"].get(f"{GROUP}/deployment-name") == name
+        and "deletionTimestamp" not in each["metadata"]
+    ]
     return int(found["spec"]["replicas"]), len(machines)
 
 
@@ -63,8 +69,9 @@ def add_victim(store: ObjectStore, name: str) -> None:
     store.load("machinedeployments", [objects.deployment("victims", replicas=3, **more)], GROUP)
     store.load("machinesets", [objects.machine_set("victims-set", of="victims", replicas=3, **more)], GROUP)
     for at in range(3):
-        made = objects.machine(f"v-{at}", "victims-set", provider_id=f"local:///v-{at}", node=f"victim-{at}",
-                               phase="Running", **more)
+        made = objects.machine(
+            f"v-{at}", "victims-set", provider_id=f"local:///v-{at}", node=f"victim-{at}", phase="Running", **more
+        )
         made["metadata"]["labels"] |= {"of": "victims", f"{GROUP}/deployment-name": "victims"}
         store.load("machines", [{**made, "metadata": {**made["metadata"], "finalizers": [f"machine.{GROUP}"]}}], GROUP)
 
@@ -78,9 +85,7 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 @pytest.mark.parametrize("namesake", [False, True], ids=["another name", "the same name"])
-def test_a_shared_management_cluster_loses_no_machine_of_another_cluster(
-    lie: dict[str, str], namesake: bool
-) -> None:
+def test_a_shared_management_cluster_loses_no_machine_of_another_cluster(lie: dict[str, str], namesake: bool) -> None:
     management, name = Management(), "prod" if namesake else "victim"
     with LyingWorld(quick=True, grain=20.0, clouds=(management,)) as world:
         cluster_of(management.store, "prod", "prod", "workers", 2)
@@ -122,7 +127,9 @@ def test_an_idle_node_that_takes_a_busy_ones_id_takes_no_machine_away() -> None:
         world.apply_policy(document(options={**OPTIONS, "scaleDownUnneededTime": "10m"}))
         world.seed(cluster_objects.machine_deployment("workers", 2, 0, 4))
         world.step(180)
-        world.seed(cluster_objects.deployment("web", replicas=1, cpu="3"), cluster_objects.pdb("web", max_unavailable=0))
+        world.seed(
+            cluster_objects.deployment("web", replicas=1, cpu="3"), cluster_objects.pdb("web", max_unavailable=0)
+        )
         world.step_until(lambda: not world.pending(), limit=600)
         [pod] = world.kube.list("pods", "default")
         busy = world.kube.get("nodes", pod["spec"]["nodeName"])

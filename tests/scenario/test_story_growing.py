@@ -19,8 +19,8 @@ def test_CA_5769_a_backlog_gets_its_nodes_in_one_pass_and_nothing_is_bought_twic
 
     world.minutes(1)
 
-    assert world.size("workers") == 4                   # 3 pods of 1 core to a node of 3.9
-    assert len(world.nodes()) == 1                      # they are on their way
+    assert world.size("workers") == 4  # 3 pods of 1 core to a node of 3.9
+    assert len(world.nodes()) == 1  # they are on their way
 
     world.minutes(4)
 

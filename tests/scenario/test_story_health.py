@@ -12,25 +12,38 @@ from tests.scenario.policies import document
 from tests.scenario.runner import story
 from tests.scenario.scenario_world import StoryWorld
 
-OPTIONS = {"scaleDownUnneededTime": "8m", "scaleDownDelayAfterAdd": "1m", "maxNodeProvisionTime": "3m",
-           "maxNodeStartupTime": "2m"}
+OPTIONS = {
+    "scaleDownUnneededTime": "8m",
+    "scaleDownDelayAfterAdd": "1m",
+    "maxNodeProvisionTime": "3m",
+    "maxNodeStartupTime": "2m",
+}
 SICK, WELL = "MachineDeployment/default/sick", "MachineDeployment/default/well"
 ZONE = "topology.kubernetes.io/zone"
 
 
 def _decided(world: StoryWorld) -> list[Any]:
     """What every decision was about, without the names that are made of everything in the cluster."""
-    return [(plan["at"], plan.get("scale_ups", ()), plan.get("removals", ()), plan.get("unneeded", ()),
-             plan.get("groups", ())) for plan in world.plans()]
+    return [
+        (
+            plan["at"],
+            plan.get("scale_ups", ()),
+            plan.get("removals", ()),
+            plan.get("unneeded", ()),
+            plan.get("groups", ()),
+        )
+        for plan in world.plans()
+    ]
 
 
 def _a_day(strangers_unready: int) -> list[Any]:
     """Grows, and shrinks again, beside ten nodes of nobody's, of which so many are unready."""
     with StoryWorld(None, quick=True, grain=20.0) as world:
         world.apply_policy(document(options={**OPTIONS, "scaleDownUnneededTime": "1m"}))
-        world.seed(objects.machine_deployment("well", 1, 1, 5),
-                   *(objects.node(f"stranger-{at}", taints=[{"key": "theirs", "effect": "NoSchedule"}])
-                     for at in range(10)))
+        world.seed(
+            objects.machine_deployment("well", 1, 1, 5),
+            *(objects.node(f"stranger-{at}", taints=[{"key": "theirs", "effect": "NoSchedule"}]) for at in range(10)),
+        )
         for at in range(strangers_unready):
             world.cluster.kubelets.silence(f"stranger-{at}")
         world.minutes(2)
@@ -54,8 +67,10 @@ def test_CA_10161_nodes_of_nobody_may_all_be_unready_and_every_plan_is_the_same(
 def _two_groups(world: StoryWorld) -> list[str]:
     """A group of eight idle nodes and one of a single busy node; the idle ones, unneeded for some minutes."""
     world.apply_policy(document(options=OPTIONS))
-    world.seed(objects.machine_deployment("sick", 8, 1, 9, labels={"pool": "sick"}, zone="z-a"),
-               objects.machine_deployment("well", 1, 1, 5, labels={"pool": "well"}, zone="z-b"))
+    world.seed(
+        objects.machine_deployment("sick", 8, 1, 9, labels={"pool": "sick"}, zone="z-a"),
+        objects.machine_deployment("well", 1, 1, 5, labels={"pool": "well"}, zone="z-b"),
+    )
     world.minutes(2.5)
     world.seed(objects.deployment("web", replicas=1, cpu="2500m", nodeSelector={"pool": "well"}))
     world.minutes(4)
@@ -101,9 +116,11 @@ def test_CA_1836_a_sick_group_is_left_alone_its_timers_wait_and_all_else_goes_on
 def test_CA_5959_a_zone_that_is_sick_freezes_the_groups_in_it_and_no_other(world: StoryWorld) -> None:
     """Two groups in the zone, of which one is well by itself."""
     world.apply_policy(document(options={**OPTIONS, "scaleDownUnneededTime": "1m"}))
-    world.seed(objects.machine_deployment("sick", 7, 1, 9, zone="z-a"),
-               objects.machine_deployment("near", 3, 1, 5, zone="z-a"),
-               objects.machine_deployment("well", 8, 1, 9, zone="z-b"))
+    world.seed(
+        objects.machine_deployment("sick", 7, 1, 9, zone="z-a"),
+        objects.machine_deployment("near", 3, 1, 5, zone="z-a"),
+        objects.machine_deployment("well", 8, 1, 9, zone="z-b"),
+    )
     world.step(100)
     for name in world.nodes():
         if name.startswith("sick-"):

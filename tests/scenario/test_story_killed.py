@@ -9,7 +9,7 @@ from tests.scenario.policies import document
 from tests.scenario.runner import Stage, story
 from tests.scenario.scenario_world import StoryWorld
 
-TOLD = ("/events", "/configmaps")       # what is told to people
+TOLD = ("/events", "/configmaps")  # what is told to people
 WORKERS = "MachineDeployment/default/workers"
 
 

@@ -38,8 +38,9 @@ class Watched:
         world.apply_policy(document(options=OPTIONS))
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.minutes(1.5)
-        world.seed(objects.deployment("web", replicas=PODS, cpu="5m", memory="16Mi",
-                                   terminationGracePeriodSeconds=GRACE))
+        world.seed(
+            objects.deployment("web", replicas=PODS, cpu="5m", memory="16Mi", terminationGracePeriodSeconds=GRACE)
+        )
         # The first node is full for a while, so a second one is bought, where all of them have room in the end.
         world.seed(objects.deployment("filler", replicas=1, cpu="3500m"))
         world.seed(objects.deployment("big", replicas=1, cpu="2500m"))
@@ -70,8 +71,11 @@ class Watched:
 
     def evictions(self) -> Counter[str]:
         """Requests for an eviction, by pod."""
-        return Counter(request.path.split("/")[-2] for request in self.world.server.requests
-                       if request.method == "POST" and request.path.endswith("/eviction"))
+        return Counter(
+            request.path.split("/")[-2]
+            for request in self.world.server.requests
+            if request.method == "POST" and request.path.endswith("/eviction")
+        )
 
     def removed_exactly_once(self) -> None:
         """The drained node is gone and no other; its pods run elsewhere; nothing of ours is left."""
@@ -101,8 +105,8 @@ def test_fifty_pods_that_take_ten_minutes_take_few_short_invocations(stage: Stag
 
         began, ended = (world.ended("remove")[0]["at"] - world.ended("remove")[0]["seconds"], world.clock())
         assert ended - began >= GRACE
-        assert max(told.durations) <= 1.0              # none waits, so none comes near its 60 seconds
-        assert len(told.durations) <= 30               # every 5 s for 10 minutes would be 120
+        assert max(told.durations) <= 1.0  # none waits, so none comes near its 60 seconds
+        assert len(told.durations) <= 30  # every 5 s for 10 minutes would be 120
         assert set(told.evictions()) >= set(told.pods[told.node])
         assert max(told.evictions().values()) == 1
 
@@ -111,8 +115,9 @@ def test_fifty_pods_that_take_ten_minutes_take_few_short_invocations(stage: Stag
 
 # Every place at which the world has changed and the table does not know it; tests/unit/operations/test_killed_steps.py has
 # all instants of each.
-@pytest.mark.parametrize("place", ["taint:called", "evict:called", "delete:called", "act:stepped", "act:recorded",
-                                   "act:sent"])
+@pytest.mark.parametrize(
+    "place", ["taint:called", "evict:called", "delete:called", "act:stepped", "act:recorded", "act:sent"]
+)
 def test_killed_in_a_long_drain_the_node_goes_once_and_nobody_is_evicted_twice(drained: Watched, place: str) -> None:
     drained.world.kill_at(place, function=ACT, times=2)
 
@@ -172,10 +177,13 @@ def _skew(world: StoryWorld, offsets: Iterator[float]) -> None:
     world.new_runtime = skewed  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("offsets", [
-    pytest.param((30.0, -30.0, -30.0), id="swaying"),
-    pytest.param((-30.0, 0.0, 30.0, 30.0, -30.0), id="at-odds"),
-])
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        pytest.param((30.0, -30.0, -30.0), id="swaying"),
+        pytest.param((-30.0, 0.0, 30.0, 30.0, -30.0), id="at-odds"),
+    ],
+)
 def test_functions_whose_clocks_disagree_by_a_minute_still_drain_once(
     drained: Watched, offsets: tuple[float, ...]
 ) -> None:
@@ -195,8 +203,10 @@ def test_given_up_in_the_ninth_minute_it_leaves_no_taint(drained: Watched) -> No
     world.minutes(9)
     node = world.node(drained.node)
     note = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
-    world.kube.update("nodes", {**node, "metadata": {**node["metadata"], "annotations": {
-        **node["metadata"].get("annotations", {}), **note}}})
+    world.kube.update(
+        "nodes",
+        {**node, "metadata": {**node["metadata"], "annotations": {**node["metadata"].get("annotations", {}), **note}}},
+    )
 
     drained.until_over()
 

@@ -51,11 +51,14 @@ class Management:
 def test_CAPI_1_a_separate_management_cluster_grows_and_drains(forgetful: bool) -> None:
     management = Management()
     with LocalWorld(quick=True, forgetful=forgetful, clouds=(management,)) as world:
-        objects.apply(management.store, objects.cluster("ours"), objects.cluster("theirs"),
-                   objects.machine_deployment("workers", 1, 1, 4, cluster="ours"),
-                   objects.machine_deployment("workers-of-others", 0, 0, 4, cluster="theirs"))
-        world.apply_policy(document(providers={"clusterapi": PROVIDER}, options=OPTIONS,
-                                    scan="20s"))
+        objects.apply(
+            management.store,
+            objects.cluster("ours"),
+            objects.cluster("theirs"),
+            objects.machine_deployment("workers", 1, 1, 4, cluster="ours"),
+            objects.machine_deployment("workers-of-others", 0, 0, 4, cluster="theirs"),
+        )
+        world.apply_policy(document(providers={"clusterapi": PROVIDER}, options=OPTIONS, scan="20s"))
         world.step(180)
         assert len(world.nodes()) == 1
         world.seed(objects.deployment("web", replicas=3, cpu="3"))

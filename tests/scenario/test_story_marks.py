@@ -36,8 +36,11 @@ def _mark(world: StoryWorld, name: str, value: str, **notes: str) -> None:
 
 def _soft(world: StoryWorld) -> set[str]:
     """Nodes with the soft taint."""
-    return {name for name in world.nodes()
-            if SOFT in {taint["key"] for taint in world.node(name)["spec"].get("taints") or ()}}
+    return {
+        name
+        for name in world.nodes()
+        if SOFT in {taint["key"] for taint in world.node(name)["spec"].get("taints") or ()}
+    }
 
 
 def _writes_to_nodes(world: StoryWorld) -> int:
@@ -79,7 +82,7 @@ def test_unneeded_nodes_carry_the_soft_taint_until_they_are_needed(world: StoryW
     assert 0.0 <= world.clock() - int(said["value"]) <= 300.0
     asked = _writes_to_nodes(world)
     world.minutes(3)
-    assert _writes_to_nodes(world) == asked                         # a quiet pass asks nobody
+    assert _writes_to_nodes(world) == asked  # a quiet pass asks nobody
 
     # More than one node can hold: it is needed now, soft taint or not.
     world.seed(objects.deployment("web", replicas=6, cpu="1"))

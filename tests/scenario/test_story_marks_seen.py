@@ -27,18 +27,32 @@ def _idle_node(world: StoryWorld, **options: Any) -> str:
 
 
 def _claim(name: str, node: str) -> KubeObject:
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": "default", "annotations": {SELECTED: node}},
-            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "disks",
-                     "resources": {"requests": {"storage": "10Gi"}}}, "status": {"phase": "Pending"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default", "annotations": {SELECTED: node}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "disks",
+            "resources": {"requests": {"storage": "10Gi"}},
+        },
+        "status": {"phase": "Pending"},
+    }
 
 
 @story(quick=True, grain=20.0)
 def test_KK_125491_a_claim_that_is_given_a_volume_on_a_node_keeps_it(world: StoryWorld) -> None:
     """The scheduler has chosen the node and waits for the volume, which takes minutes; the pod has no node so long."""
     idle = _idle_node(world)
-    world.seed({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
-                "provisioner": "example.org/disks", "volumeBindingMode": "WaitForFirstConsumer"})
+    world.seed(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "disks"},
+            "provisioner": "example.org/disks",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+    )
     world.at("taint:called", lambda: world.seed(_claim("data-db-0", idle)))
 
     world.step_until(lambda: bool(world.ended("remove")), limit=600)
@@ -56,9 +70,13 @@ def test_CA_5790_a_pod_that_is_nominated_to_a_node_keeps_it(world: StoryWorld) -
     idle = _idle_node(world)
 
     def nominate() -> None:
-        waiting = world.kube.create("pods", {
-            "metadata": {"name": "soon", "namespace": "default"},
-            "spec": {"schedulerName": "of-somebody-else", "containers": [{"name": "c", "image": "i"}]}})
+        waiting = world.kube.create(
+            "pods",
+            {
+                "metadata": {"name": "soon", "namespace": "default"},
+                "spec": {"schedulerName": "of-somebody-else", "containers": [{"name": "c", "image": "i"}]},
+            },
+        )
         waiting["status"] = {"phase": "Pending", "nominatedNodeName": idle}
         world.kube.update("pods", waiting)
 
@@ -116,7 +134,8 @@ def test_KP_1776_two_budgets_over_one_pod_evict_nobody(world: StoryWorld) -> Non
 
 @story(quick=True, grain=20.0)
 def test_KP_2219_a_drain_that_is_refused_every_time_is_given_up_each_time_and_not_tried_in_a_loop(
-        world: StoryWorld) -> None:
+    world: StoryWorld,
+) -> None:
     """The budget has room as far as anybody can read; every eviction is refused all the same."""
     _drainable(world, _budget("web", max_unavailable=1))
     full = Fault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))

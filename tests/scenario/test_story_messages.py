@@ -158,13 +158,21 @@ def test_growth_that_ends_while_a_pass_looks_is_not_forgotten(world: StoryWorld)
 @story(grain=30.0)
 def test_a_storm_of_a_thousand_events_is_one_pass(world: StoryWorld) -> None:
     _pods_arrive(world)
-    event = {"apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": "FailedScheduling",
-             "metadata": {"namespace": "default"}, "message": "0/1 nodes are available: 1 Insufficient cpu.",
-             "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web"}}
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "metadata": {"namespace": "default"},
+        "message": "0/1 nodes are available: 1 Insufficient cpu.",
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web"},
+    }
     world.step(10)
 
-    answers = [world.post([event | {"metadata": {"namespace": "default", "name": f"web.{batch}.{n}"}}
-                           for n in range(50)]) for batch in range(20)]
+    answers = [
+        world.post([event | {"metadata": {"namespace": "default", "name": f"web.{batch}.{n}"}} for n in range(50)])
+        for batch in range(20)
+    ]
     world.step(5)
 
     assert {answer["statusCode"] for answer in answers} == {202}

@@ -45,7 +45,8 @@ def test_CA_5510_a_cluster_that_cannot_be_read_loses_no_node_and_disturbs_no_oth
 
 @story(grain=20.0, deployment=Deployment(loopback=True, shared_secrets=frozenset({SHARED})))
 def test_CA_5544_a_group_that_two_clusters_claim_is_scaled_by_the_first_and_the_second_is_told(
-        world: StoryWorld) -> None:
+    world: StoryWorld,
+) -> None:
     """A second policy under another name points at the same cluster: two deployments of one team's mistake."""
     world.put_secret(SHARED, world.server.kubeconfig())
     world.apply_policy(document("shop", secret=SHARED))
@@ -102,7 +103,7 @@ def test_a_claim_under_the_name_of_a_secret_is_still_obeyed(world: StoryWorld) -
     assert world.store.claims.owners() == {former: "garage"}
 
     world.store.claims.release("garage", [former])
-    assert world.store.claims.claim_groups("shop", [former]) == {}      # as carried over from an older version
+    assert world.store.claims.claim_groups("shop", [former]) == {}  # as carried over from an older version
     world.minutes(3)
 
     assert world.size("workers") == 2

@@ -18,8 +18,10 @@ def _nodes_with_a_pod_each(world: StoryWorld, count: int, **spec: Any) -> None:
     """So many hardly used nodes with one small pod each, and bigger ones that will hold all of these pods."""
     world.seed(objects.machine_deployment(OLD, count, 0, count))
     world.minutes(2)
-    world.seed(objects.deployment("web", replicas=count, cpu="300m", terminationGracePeriodSeconds=20),
-               objects.pdb("web", max_unavailable=10))
+    world.seed(
+        objects.deployment("web", replicas=count, cpu="300m", terminationGracePeriodSeconds=20),
+        objects.pdb("web", max_unavailable=10),
+    )
     world.step(20)
     assert all(len(world.pods_on(name)) == 1 for name in world.nodes())
     world.seed(objects.machine_deployment("new", 3, 3, 3, cpu="16", memory="64Gi"))

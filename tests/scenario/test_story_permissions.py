@@ -42,7 +42,7 @@ def test_CA_4784_credentials_that_are_rotated_between_two_calls_are_read_again(w
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
     passes = len(world.passes)
-    world.at("reconcile:observed", world.rotate_credentials)    # planned with the old ones, executed with the new
+    world.at("reconcile:observed", world.rotate_credentials)  # planned with the old ones, executed with the new
     world.seed(objects.deployment("web", replicas=5, cpu="1"))
 
     world.minutes(1)

@@ -21,16 +21,19 @@ from infra.emulators.local_world import WEBHOOK_KEY, LocalWorld
 from tests.permission_use import operations_of_every_provider, unfinished_save, unreadable_policy, unused
 from tests.scenario.policies import WEBHOOK, document
 
-VENDORS = {"alicloud": AlicloudAccount, "exoscale": ExoscaleAccount, "cherryservers": CherryAccount,
-           "huaweicloud": HuaweiAccount}
+VENDORS = {
+    "alicloud": AlicloudAccount,
+    "exoscale": ExoscaleAccount,
+    "cherryservers": CherryAccount,
+    "huaweicloud": HuaweiAccount,
+}
 PROVIDERS = ("clusterapi", *VENDORS)
 TAGS = "k8s.io/cluster-autoscaler/node-template/"
 BURST = [{"key": "dedicated", "operator": "Equal", "value": "burst", "effect": "NoSchedule"}]
 EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "involvedObject": {}}
 
 #: Granted for what the emulation does not play: Lambda's own calls for an event source, and EKS clusters.
-NOT_PLAYED = frozenset({
-    "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "eks:DescribeCluster"})
+NOT_PLAYED = frozenset({"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "eks:DescribeCluster"})
 
 
 @contextmanager
@@ -53,10 +56,15 @@ def _world(kind: str) -> Iterator[LocalWorld]:
         bursts = clouds["alicloud"].cloud.add_group("bursts", most=5, machine_tags=tags)
         made.put_secret(webhook, json.dumps({"hmac": WEBHOOK_KEY}))
         made.put_secret(kubeconfig, made.server.kubeconfig())
-        made.apply_policy(document(
-            secret=kubeconfig, providers=sections, webhook={"secret": webhook},
-            nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
-            options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
+        made.apply_policy(
+            document(
+                secret=kubeconfig,
+                providers=sections,
+                webhook={"secret": webhook},
+                nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
+                options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"},
+            )
+        )
         made.seed(objects.machine_deployment("workers", 1, 1, 4), objects.deployment("web", replicas=3, cpu="1"))
         made.step(120)
         yield made
@@ -68,9 +76,18 @@ def _judge(world: LocalWorld) -> Judge:
 
 
 def _large_save_that_was_not_carried_out(world: LocalWorld) -> None:
-    unfinished_save(lambda faults: Store(
-        world.services.table, clock=world.clock, client=world.services.dynamodb, wrap=faults.wrap, region="us-east-1",
-        sleep=world.clock.advance, chance=lambda: 0.5), world.clock())
+    unfinished_save(
+        lambda faults: Store(
+            world.services.table,
+            clock=world.clock,
+            client=world.services.dynamodb,
+            wrap=faults.wrap,
+            region="us-east-1",
+            sleep=world.clock.advance,
+            chance=lambda: 0.5,
+        ),
+        world.clock(),
+    )
 
 
 def _message_for_an_operation_that_is_not_there(world: LocalWorld, function: str) -> None:
@@ -102,7 +119,7 @@ def _everything(world: LocalWorld, webhook: str = WEBHOOK["secret"]) -> None:
     assert world.post([EVENT])["statusCode"] == 202
     operations_of_every_provider(world.store, world.clock(), "early", due_in=90.0)
     for name in PROVIDERS:
-        _message(world, f"act_{name}", f"grow-early-{name}")     # not due yet: it is sent on
+        _message(world, f"act_{name}", f"grow-early-{name}")  # not due yet: it is sent on
     world.step(240)
     for name in PROVIDERS:
         _message_for_an_operation_that_is_not_there(world, f"act_{name}")
@@ -140,8 +157,15 @@ def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it() -> 
 
 
 def _reads_what_is_its_own(judge: Judge, function: str) -> None:
-    read = {(function, asked.resource.partition("secret:")[2]) for function, sid, asked in judge.used
-            if sid == "ReadSecrets"}
-    assert {("api_handler", f"outscaler/shop/webhook{SUFFIX}"), (function, f"outscaler/shop/kubeconfig{SUFFIX}"),
-            (function, f"outscaler/shop/alicloud-0{SUFFIX}"), ("act_alicloud", f"outscaler/shop/alicloud-0{SUFFIX}"),
-            ("act_alicloud", f"outscaler/shop/kubeconfig{SUFFIX}")} <= read
+    read = {
+        (function, asked.resource.partition("secret:")[2])
+        for function, sid, asked in judge.used
+        if sid == "ReadSecrets"
+    }
+    assert {
+        ("api_handler", f"outscaler/shop/webhook{SUFFIX}"),
+        (function, f"outscaler/shop/kubeconfig{SUFFIX}"),
+        (function, f"outscaler/shop/alicloud-0{SUFFIX}"),
+        ("act_alicloud", f"outscaler/shop/alicloud-0{SUFFIX}"),
+        ("act_alicloud", f"outscaler/shop/kubeconfig{SUFFIX}"),
+    } <= read

@@ -26,7 +26,8 @@ def test_CA_1377_shadow_plans_and_explains_and_touches_nothing(world: StoryWorld
 
     assert {removal["node"] for plan in world.plans_with("removals") for removal in plan["removals"]}
     assert {up["group"] for plan in world.plans_with("scale_ups") for up in plan["scale_ups"]} == {
-        "MachineDeployment/default/big"}
+        "MachineDeployment/default/big"
+    }
     assert world.writes() == []
     assert world.operations() == ()
     assert {message.queue for message in world.queues.sent} == {"reconcile"}

@@ -39,29 +39,35 @@ def test_CA_4992_a_group_out_of_stock_is_backed_off_and_the_next_one_bought(worl
     cloud.fail_next("grow", OutOfStock("no machine of this type is left", code="Stockout"))
     cloud.let_pass("grow")
     cloud.fail_next("grow", OutOfStock("no machine of this type is left", code="Stockout"), times=4)
-    world.seed(objects.deployment("web", replicas=2, cpu="900m"))      # one of them on `base`
+    world.seed(objects.deployment("web", replicas=2, cpu="900m"))  # one of them on `base`
 
     world.minutes(1.5)
 
     assert [(bought.group, bought.count) for bought in cloud.purchases] == [("spare", 1)]
     assert [(end["group"], end.get("class")) for end in world.ended("grow")] == [
-        ("cheap", "OutOfStock"), ("spare", None)]
+        ("cheap", "OutOfStock"),
+        ("spare", None),
+    ]
     assert _backoff(world, "cheap").duration == 300.0
     cloud.boot()
     world.join()
     world.minutes(1)
     assert world.pending() == ()
-    world.scale("web", 6)                                           # one too many for `base` and `spare`
+    world.scale("web", 6)  # one too many for `base` and `spare`
 
     for attempt, duration in ((2, 600.0), (3, 1200.0), (4, 1800.0), (5, 1800.0)):
         before = _backoff(world, "cheap")
         world.minutes(1)
-        assert _backoff(world, "cheap") == before                   # not tried while it lasts
+        assert _backoff(world, "cheap") == before  # not tried while it lasts
         world.pause(before.until - world.clock())
         world.minutes(1)
         failed = _backoff(world, "cheap")
         assert (failed.attempt, failed.duration, failed.cls, failed.code) == (
-            attempt, duration, "OutOfStock", "Stockout")
+            attempt,
+            duration,
+            "OutOfStock",
+            "Stockout",
+        )
         assert failed.until - failed.last_failed == duration
     world.minutes(1)
     assert world.group_verdict("cheap")["code"] == "BackOff"
@@ -75,11 +81,20 @@ def test_CA_4992_a_group_out_of_stock_is_backed_off_and_the_next_one_bought(worl
 @story(grain=10.0)
 def test_CA_8817_a_refused_resize_names_its_reason_and_the_next_group_is_bought(world: StoryWorld) -> None:
     world.apply_policy(document())
-    world.seed(objects.machine_deployment("base", 1, 1, 1, "1"), objects.machine_deployment("cheap", 0, 0, 5, "2"),
-               objects.machine_deployment("spare", 0, 0, 5, "8"))
+    world.seed(
+        objects.machine_deployment("base", 1, 1, 1, "1"),
+        objects.machine_deployment("cheap", 0, 0, 5, "2"),
+        objects.machine_deployment("spare", 0, 0, 5, "8"),
+    )
     world.minutes(2)
-    world.server.faults.add(Fault(method="PATCH", path="machinedeployments/cheap/scale", times=-1,
-                                  **refusal(403, "exceeded quota: machines, requested: 1, used: 10, limited: 10")))
+    world.server.faults.add(
+        Fault(
+            method="PATCH",
+            path="machinedeployments/cheap/scale",
+            times=-1,
+            **refusal(403, "exceeded quota: machines, requested: 1, used: 10, limited: 10"),
+        )
+    )
     world.seed(objects.deployment("web", replicas=1, cpu="1500m"))
 
     world.minutes(5)
@@ -89,15 +104,18 @@ def test_CA_8817_a_refused_resize_names_its_reason_and_the_next_group_is_bought(
     first, second = world.ended("grow")
     assert (first["group"], first["class"], second["group"]) == (CHEAP, "Unauthorized", SPARE)
     assert "exceeded quota" in first["message"]
-    assert 0.0 < second["at"] - first["at"] < 5.0                   # the very next pass, not the next scan
+    assert 0.0 < second["at"] - first["at"] < 5.0  # the very next pass, not the next scan
     assert "exceeded quota" in _backoff(world, CHEAP).message
 
 
 @story(grain=20.0)
 def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_used(world: StoryWorld) -> None:
     world.apply_policy(document(options={"maxNodeProvisionTime": "6m"}))
-    world.seed(objects.machine_deployment("base", 1, 1, 1, "1"), objects.machine_deployment("cheap", 0, 0, 5, "2"),
-               objects.machine_deployment("spare", 0, 0, 5, "8"))
+    world.seed(
+        objects.machine_deployment("base", 1, 1, 1, "1"),
+        objects.machine_deployment("cheap", 0, 0, 5, "2"),
+        objects.machine_deployment("spare", 0, 0, 5, "8"),
+    )
     world.minutes(2)
     world.cluster.capi.fail_next("default/cheap", "never-joins")
     world.seed(objects.deployment("web", replicas=1, cpu="1500m"))
@@ -108,16 +126,16 @@ def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_
 
     world.step(request.expected_at - world.clock())
 
-    assert (world.size("cheap"), world.size("spare")) == (1, 0)     # it is on its way: nothing else is bought
+    assert (world.size("cheap"), world.size("spare")) == (1, 0)  # it is on its way: nothing else is bought
     assert world.group_memory(CHEAP).request == request
 
     world.minutes(5)
 
     assert _backoff(world, CHEAP).code == "timeout"
     assert world.group_memory(CHEAP).request is None
-    assert (world.size("cheap"), world.size("spare")) == (0, 1)     # not one more of the kind that does not come
+    assert (world.size("cheap"), world.size("spare")) == (0, 1)  # not one more of the kind that does not come
     assert world.pending() == ()
-    (dead,) = world.ended("discard")                                # and the one that did not is given back
+    (dead,) = world.ended("discard")  # and the one that did not is given back
     assert (dead["group"], dead["state"]) == (CHEAP, "succeeded")
     assert world.machines("cheap") == []
 
@@ -127,8 +145,11 @@ def test_CA_6333_a_throttled_call_is_made_again_when_the_server_says_and_is_no_f
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
-    world.server.faults.add(Fault(method="PATCH", path="/scale", times=2, headers={"Retry-After": "20"},
-                                  **refusal(429, "too many requests")))
+    world.server.faults.add(
+        Fault(
+            method="PATCH", path="/scale", times=2, headers={"Retry-After": "20"}, **refusal(429, "too many requests")
+        )
+    )
     world.seed(objects.deployment("web", replicas=5, cpu="1"))
 
     world.minutes(3)

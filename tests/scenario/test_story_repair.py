@@ -45,8 +45,10 @@ def _joined_and_not(world: StoryWorld, size: int, least: int, dead: int = 1) -> 
 
 @pytest.mark.parametrize("trouble", ["none", "duplicates", "delete:called", "act:recorded"])
 def test_CA_6360_a_machine_that_never_joins_is_replaced_at_minimum_size_and_no_other_is_touched(
-        stage: Stage, trouble: str) -> None:
+    stage: Stage, trouble: str
+) -> None:
     """CA#6795 too: whatever comes twice or dies, the size is lowered by the one machine."""
+
     def tell(world: StoryWorld) -> None:
         joined, dead = _joined_and_not(world, 3, 3)
         sizes = _sizes(world, "workers")
@@ -81,17 +83,27 @@ def test_CA_369_above_its_minimum_a_group_is_only_rid_of_what_never_joined(world
 
 @pytest.mark.parametrize(("version", "limit"), [("v1beta1", 200.0), ("v1beta2", 720.0)])
 def test_CA_6240_two_of_three_groups_have_nothing_and_the_third_is_bought_by_the_pass_that_sees_it(
-        stage: Stage, version: str, limit: float) -> None:
+    stage: Stage, version: str, limit: float
+) -> None:
     """A Machine of v1beta1 says that it has failed; of v1beta2 there is only the time it takes (clusterapi.md D25)."""
     names = ("first", "second", "third")
 
     def tell(world: StoryWorld) -> None:
-        world.apply_policy(document(
-            scan="20s", options={"expander": ["priority"], **QUICK}, providers={"clusterapi": {"version": version}},
-            nodeGroups=[{"provider": "clusterapi", "id": GROUP.format(name), "min": 0, "max": 4,
-                         "priority": 30 - 10 * at} for at, name in enumerate(names)]))
-        world.seed(objects.machine_deployment("base", 1, 1, 1, "1", version=version),
-                   *(objects.machine_deployment(name, 0, 0, 4, version=version) for name in names))
+        world.apply_policy(
+            document(
+                scan="20s",
+                options={"expander": ["priority"], **QUICK},
+                providers={"clusterapi": {"version": version}},
+                nodeGroups=[
+                    {"provider": "clusterapi", "id": GROUP.format(name), "min": 0, "max": 4, "priority": 30 - 10 * at}
+                    for at, name in enumerate(names)
+                ],
+            )
+        )
+        world.seed(
+            objects.machine_deployment("base", 1, 1, 1, "1", version=version),
+            *(objects.machine_deployment(name, 0, 0, 4, version=version) for name in names),
+        )
         world.minutes(2)
         for name in names[:2]:
             world.cluster.capi.fail_next(f"default/{name}", "provisioning-failure", 2)

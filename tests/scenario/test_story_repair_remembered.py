@@ -31,13 +31,17 @@ def _over_time(world: StoryWorld, what: Any) -> set[float]:
 @story(quick=True, grain=20.0)
 def test_CA_7873_timers_back_off_requests_and_first_sights_survive_any_restart(world: StoryWorld) -> None:
     world.apply_policy(document(options=OPTIONS))
-    world.seed(objects.machine_deployment("base", 2, 1, 2),
-               *(objects.machine_deployment(name, 0, 0, 5, labels={"pool": name}) for name in ("full", "lame")))
+    world.seed(
+        objects.machine_deployment("base", 2, 1, 2),
+        *(objects.machine_deployment(name, 0, 0, 5, labels={"pool": name}) for name in ("full", "lame")),
+    )
     world.minutes(2)
     world.cluster.capi.fail_next("default/lame", "never-joins", 5)
     full = Fault(**refusal(403, "exceeded quota: machines"))
     world.line.ask = lambda method, path: full if method == "PATCH" and "/full/scale" in path else None
-    world.seed(*(objects.deployment(name, replicas=1, cpu="3", nodeSelector={"pool": name}) for name in ("full", "lame")))
+    world.seed(
+        *(objects.deployment(name, replicas=1, cpu="3", nodeSelector={"pool": name}) for name in ("full", "lame"))
+    )
     world.minutes(4)
 
     memory = world.memory()
@@ -49,16 +53,17 @@ def test_CA_7873_timers_back_off_requests_and_first_sights_survive_any_restart(w
     (machine,) = memory.unregistered
     seen = memory.unregistered[machine]
 
-    world.minutes(3)                            # nothing has run out yet
+    world.minutes(3)  # nothing has run out yet
 
     for name, known in timers.items():
         assert _over_time(world, lambda kept, name=name: kept["nodes"][name]["unneeded_since"]) == {
-            known.unneeded_since}
+            known.unneeded_since
+        }
     assert _over_time(world, lambda kept: kept["groups"][GROUP.format("lame")]["request"]["since"]) == {since.since}
     assert _over_time(world, lambda kept: kept["groups"][GROUP.format("full")]["backoff"]["until"]) == {failed.until}
     assert _over_time(world, lambda kept: kept["unregistered"][machine]) == {seen}
 
-    world.minutes(12)                           # and now everything has, each at its own time
+    world.minutes(12)  # and now everything has, each at its own time
 
     plans = world.plans()
     began = min(known.unneeded_since for known in timers.values())

@@ -27,7 +27,8 @@ def _cloud(world: StoryWorld) -> InMemoryProvider:
 
 @story(grain=60.0)
 def test_CA_6128_a_machine_that_cannot_be_created_is_given_back_while_the_next_group_is_bought(
-        world: StoryWorld) -> None:
+    world: StoryWorld,
+) -> None:
     world.apply_policy(document())
     cloud = _cloud(world)
     cloud.spoil("cheap", STOCK)
@@ -74,7 +75,7 @@ def test_a_machine_that_cannot_be_given_back_is_tried_again_later_and_holds_up_n
     assert [end["class"] for end in world.ended("discard")] == ["InvalidRequest"]
     assert [bought.group for bought in cloud.purchases] == ["cheap", "spare"]
     world.minutes(4)
-    assert len(world.ended("discard")) == 1                         # not in every pass
+    assert len(world.ended("discard")) == 1  # not in every pass
     world.minutes(3)
     assert [end["state"] for end in world.ended("discard")] == ["failed", "succeeded"]
     assert cloud.deleted == ["cheap-1"]

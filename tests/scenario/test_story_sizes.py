@@ -40,7 +40,7 @@ def where(world: LocalWorld, minutes: int) -> list[str]:
         before = len(world.invocations), world.store.schedule.due(world.name).last_pass
         world.step(MINUTE)
         assert world.store.schedule.due(world.name).last_pass > before[1], "a pass was made"
-        made.append(LARGE if any(one.function == LARGE for one in world.invocations[before[0]:]) else SMALL)
+        made.append(LARGE if any(one.function == LARGE for one in world.invocations[before[0] :]) else SMALL)
     return made
 
 
@@ -107,8 +107,9 @@ def test_a_wake_up_is_handed_over_too(world: LocalWorld) -> None:
     before = len(world.invocations)
     assert world.post([EVENT])["statusCode"] == 202
     world.step(20)
-    made = [(one.function, json.loads(one.bodies[0])["reason"] if one.bodies else "")
-            for one in world.invocations[before:]]
+    made = [
+        (one.function, json.loads(one.bodies[0])["reason"] if one.bodies else "") for one in world.invocations[before:]
+    ]
     assert (SMALL, "webhook") in made
     assert (LARGE, "") in made
     assert not [one for one in world.invocations[before:] if not one.finished]
@@ -119,7 +120,7 @@ def test_a_wake_up_after_a_death_is_handed_over_and_the_death_is_remembered(worl
     takes(world, 0.1)
     world.kill_at("reconcile:observed", function=SMALL)
     world.step(MINUTE)
-    world.clock.advance(151.0)      # the lease of the dead pass is over, and no tick has come
+    world.clock.advance(151.0)  # the lease of the dead pass is over, and no tick has come
     body = json.dumps({"cluster": world.name, "reason": "person"}).encode()
     world.queues.send(SMALL, body, 0)
     assert world.deliver() is not None

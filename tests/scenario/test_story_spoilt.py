@@ -53,8 +53,11 @@ class Shop:
     def served(self) -> tuple[int, int]:
         """Pods that ask for a worker and for a machine of the account come; machines that both groups have then."""
         self.world.seed(objects.deployment("web", replicas=4, cpu="2"))
-        self.world.seed(objects.deployment("reports", replicas=2, cpu="3", nodeSelector={"tier": "burst"},
-                                        tolerations=[_TOLERATION]))
+        self.world.seed(
+            objects.deployment(
+                "reports", replicas=2, cpu="3", nodeSelector={"tier": "burst"}, tolerations=[_TOLERATION]
+            )
+        )
         self.world.step(600.0)
         return self.first.total, self.second.total
 
@@ -66,10 +69,18 @@ def shop() -> Iterator[Shop]:
         tags = {f"{_TAGS}label/tier": "burst", f"{_TAGS}taint/dedicated": "burst:NoSchedule"}
         first = account.cloud.add_group("first", most=5, machine_tags=tags)
         second = account.cloud.add_group("second", most=5, types=("ecs.g6.xlarge",), machine_tags=tags)
-        groups = [{"provider": "alicloud", "id": group.id, "min": 0, "max": 5, "priority": priority}
-                  for group, priority in ((first, 20), (second, 10))]
-        world.apply_policy(document(providers={"clusterapi": {}, "alicloud": account.settings()}, nodeGroups=groups,
-                                    options={"expander": ["priority"]}, scan="20s"))
+        groups = [
+            {"provider": "alicloud", "id": group.id, "min": 0, "max": 5, "priority": priority}
+            for group, priority in ((first, 20), (second, 10))
+        ]
+        world.apply_policy(
+            document(
+                providers={"clusterapi": {}, "alicloud": account.settings()},
+                nodeGroups=groups,
+                options={"expander": ["priority"]},
+                scan="20s",
+            )
+        )
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.step(_BEFORE)
         yield Shop(world, account, first, second)

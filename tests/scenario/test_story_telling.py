@@ -23,11 +23,15 @@ def status(world: StoryWorld) -> Any:
 def events(world: StoryWorld, kind: str) -> list[tuple[str, str, bool]]:
     """Reason, message, and whether it carries its object's uid (or a Node's name), of the events about such objects, in
     the order in which they came."""
-    found = [event for event in world.kube.list("events") if event["involvedObject"]["kind"] == kind
-             and event.get("reportingInstance") == "outscaler"]
+    found = [
+        event
+        for event in world.kube.list("events")
+        if event["involvedObject"]["kind"] == kind and event.get("reportingInstance") == "outscaler"
+    ]
     found.sort(key=lambda event: (event["firstTimestamp"], event["reason"], event["message"]))
-    return list(dict.fromkeys((event["reason"], event["message"], bool(event["involvedObject"].get("uid")))
-                              for event in found))
+    return list(
+        dict.fromkeys((event["reason"], event["message"], bool(event["involvedObject"].get("uid"))) for event in found)
+    )
 
 
 def grows(world: StoryWorld) -> None:
@@ -47,9 +51,11 @@ def test_a_growth_is_seen_on_the_status_on_its_pods_and_in_the_counters(world: S
     [group] = found["nodeGroups"]
     assert (group["name"], group["health"]["cloudProviderTarget"]) == (GROUP, "1")
     assert ("ScaledUpGroup", f"Scale-up: setting group {GROUP} size to 4 instead of 1 (max: 8)", True) in events(
-        world, "ConfigMap")
+        world, "ConfigMap"
+    )
     assert [words for reason, words, _ in events(world, "Pod") if reason == "TriggeredScaleUp"] == [
-        f"pod triggered scale-up: [{{{GROUP} 1->4 (max: 8)}}]"]
+        f"pod triggered scale-up: [{{{GROUP} 1->4 (max: 8)}}]"
+    ]
 
     world.minutes(1)
     found = status(world)

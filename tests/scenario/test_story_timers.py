@@ -22,10 +22,13 @@ def test_CA_7873_timers_survive_restart(world: StoryWorld) -> None:
     world.step_until(lambda: bool(world.ended("remove")), limit=900, every=60)
 
     (removal,) = [plan for plan in world.plans() if plan.get("removals")]
-    assert removal["at"] - since == 660.0       # at 600 s it is not *more* than ten minutes yet
+    assert removal["at"] - since == 660.0  # at 600 s it is not *more* than ten minutes yet
     assert [each["node"] for each in removal["removals"]] == [idle]
-    told = {memory["shop"]["nodes"][idle]["unneeded_since"] for memory in world.passes
-            if idle in memory["shop"].get("nodes", {})}
+    told = {
+        memory["shop"]["nodes"][idle]["unneeded_since"]
+        for memory in world.passes
+        if idle in memory["shop"].get("nodes", {})
+    }
     assert told == {since}
     assert world.machines("workers") == list(world.nodes())
     assert idle not in world.nodes()

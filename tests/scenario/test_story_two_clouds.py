@@ -31,8 +31,9 @@ class Shop:
 
     def reports(self, replicas: int) -> None:
         """Pods that only a burst machine can run, one each."""
-        self.world.seed(objects.deployment("reports", replicas=replicas, cpu="3", nodeSelector={"tier": "burst"},
-                                        tolerations=TAINT))
+        self.world.seed(
+            objects.deployment("reports", replicas=replicas, cpu="3", nodeSelector={"tier": "burst"}, tolerations=TAINT)
+        )
 
     def bought(self, group: Group) -> int:
         """Machines that were ever made in the group."""
@@ -49,10 +50,18 @@ def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
         machine = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
         first = account.cloud.add_group("first", most=5, machine_tags=machine)
         second = account.cloud.add_group("second", most=5, types=("ecs.g6.xlarge",), machine_tags=machine)
-        groups = [{"provider": "alicloud", "id": group.id, "min": 0, "max": 5, "priority": priority}
-                  for group, priority in ((first, 20), (second, 10))]
-        world.apply_policy(document(providers={"clusterapi": {}, "alicloud": account.settings()}, nodeGroups=groups,
-                                    options=OPTIONS, scan="20s"))
+        groups = [
+            {"provider": "alicloud", "id": group.id, "min": 0, "max": 5, "priority": priority}
+            for group, priority in ((first, 20), (second, 10))
+        ]
+        world.apply_policy(
+            document(
+                providers={"clusterapi": {}, "alicloud": account.settings()},
+                nodeGroups=groups,
+                options=OPTIONS,
+                scan="20s",
+            )
+        )
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.step(180)
         yield Shop(world, account, first, second)
@@ -66,8 +75,11 @@ def test_what_is_out_of_stock_is_bought_elsewhere_in_the_pass_that_learns_it(sho
 
     assert (shop.bought(shop.first), shop.bought(shop.second)) == (0, 2)
     assert not shop.world.pending()
-    knew = next(plan for plan in shop.world.plans() if any(
-        each["group"] == shop.first.id and each.get("backoff") for each in plan["groups"]))
+    knew = next(
+        plan
+        for plan in shop.world.plans()
+        if any(each["group"] == shop.first.id and each.get("backoff") for each in plan["groups"])
+    )
     assert [each["group"] for each in knew["scale_ups"]] == [shop.second.id]
     assert shop.first.desired == 0, "what could not be made is no longer asked for"
     assert len([each for each in shop.first.activities if each.grows]) == 1, "and nobody asked again"

@@ -127,7 +127,7 @@ def test_modules_that_are_to_be_run_exist_and_know_their_flags(document: Path) -
             assert spec is not None, module
             assert spec.origin is not None, module
             if module.startswith("chalicelib"):
-                continue    # `outscaler` by another name
+                continue  # `outscaler` by another name
             flags = {word.partition("=")[0] for word in arguments.split() if word.startswith("-") and word != "--"}
             source = Path(spec.origin).read_text("utf-8")
             assert {flag for flag in flags if f'"{flag}"' not in source} == set(), module
@@ -137,7 +137,7 @@ def test_modules_that_are_to_be_run_exist_and_know_their_flags(document: Path) -
 def test_commands_and_their_flags_exist(document: Path) -> None:
     for words in commands(document):
         if not words or words[0].startswith("-") or words[0].isupper():
-            continue    # `outscaler`, `outscaler --help`, `outscaler COMMAND`
+            continue  # `outscaler`, `outscaler --help`, `outscaler COMMAND`
         assert words[0] in COMMAND, words
         flags = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert flags - options_of(words[0]) <= {"--help"}, words
@@ -167,10 +167,16 @@ def test_the_drain_rules_are_listed_in_their_order() -> None:
 
 # The predicates that look at volumes and at other pods have no table in the code: they come after fit.TABLE, in the
 # scheduler's order, which test_docs_growth.py sees at work.
-_AFTER = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread",
-          "InterPodAffinity")
+_AFTER = (
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+)
 _CODES = list(Code)
-_FILTERS = _CODES[: _CODES.index(Code.GROUP_UNHEALTHY)]     # why a pod does not fit a node
+_FILTERS = _CODES[: _CODES.index(Code.GROUP_UNHEALTHY)]  # why a pod does not fit a node
 _TOLD = re.compile(r"`(\w+)`: ([^;…]+)")
 
 
@@ -193,8 +199,10 @@ def test_every_reason_of_a_filter_belongs_to_a_predicate_or_keeps_a_pod_from_eve
 def _everywhere() -> list[list[str]]:
     """The table of what keeps a pod from every node, which has no heading of its own."""
     section = DECISIONS.read_text("utf-8").partition("Before all of them stands")[2].partition("\n## ")[0]
-    return [[cell.strip() for cell in line.strip("|").split("|")]
-            for line in re.findall(r"^\|.*$", section, re.MULTILINE)[2:]]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in re.findall(r"^\|.*$", section, re.MULTILINE)[2:]
+    ]
 
 
 def test_the_expanders_are_all_listed() -> None:
@@ -204,8 +212,9 @@ def test_the_expanders_are_all_listed() -> None:
 
 def test_the_preferred_sizes_are_as_listed() -> None:
     text = DECISIONS.read_text("utf-8").partition("### price\n")[2].partition("\n### ")[0]
-    head, _, cores = ([cell.strip() for cell in line.strip("|").split("|")][1:]
-                      for line in re.findall(r"^\|.*$", text, re.MULTILINE))
+    head, _, cores = (
+        [cell.strip() for cell in line.strip("|").split("|")][1:] for line in re.findall(r"^\|.*$", text, re.MULTILINE)
+    )
     assert [price.preferred_cores(int(nodes)) for nodes in head[:-1]] == [int(each) for each in cores[:-1]]
     assert [price.preferred_cores(int(nodes) + 1) for nodes in head[:-1]] == [int(each) for each in cores[1:]]
 
@@ -240,28 +249,34 @@ def test_times_are_options_in_force_and_have_the_defaults_that_are_shown(heading
 
 def test_every_time_limit_of_growing_is_listed() -> None:
     listed = {row[0].strip("`") for row in rows(DECISIONS, "Time limits")}
-    assert listed == {row.name for row in ROWS.values() if row.status is Status.IN_FORCE
-                      and re.fullmatch(r".*(binpacking|batching)-(duration|time|timeout)", row.flag)}
+    assert listed == {
+        row.name
+        for row in ROWS.values()
+        if row.status is Status.IN_FORCE and re.fullmatch(r".*(binpacking|batching)-(duration|time|timeout)", row.flag)
+    }
 
 
-@pytest.mark.parametrize(("document", "words"), [
-    ("architecture.md", f"{LEASE_FOR:.0f} seconds; the function itself is cut off after 120."),
-    ("architecture.md", f"It ends by itself {LOST_AFTER:.0f} seconds after its last slot"),
-    ("architecture.md", f"an executor has the claim, for {CLAIM:.0f} seconds"),
-    ("limits.md", f"the lease lasts {LEASE_FOR:.0f} s"),
-    ("limits.md", f"| {MAX_BODY // 1024} KiB, else 413 |"),
-    ("runbook.md", f"holds its lease for up to {LEASE_FOR:.0f} s"),
-    ("concepts.md", f"to be its executor for {CLAIM:.0f} seconds"),
-    ("events.md", f"(the first {MAX_GAPS}; `unread`"),
-    ("decisions.md", f"for more {DECIDED_WITHIN:.0f} seconds after its beginning"),
-    ("limits.md", f"of which {DECIDED_WITHIN:.0f} s until it stops looking"),
-    ("architecture.md", f"{DECIDED_WITHIN:.0f} seconds after its beginning a pass stops looking for more"),
-    ("decisions.md", f"(runs + 1) ≤ {final_placement._EXACT:,}"),
-    ("limits.md", f"(runs + 1) ≤ {final_placement._EXACT:,}"),
-    ("architecture.md", f"{_IN_WORDS[len(RESOURCES)]} lists and one ConfigMap are read from the cluster"),
-    ("limits.md", f"{_IN_WORDS[len(RESOURCES)]} lists from the API server"),
-    ("performance.md", f"{len(RESOURCES)} lists, 1 ConfigMap and"),
-])
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("architecture.md", f"{LEASE_FOR:.0f} seconds; the function itself is cut off after 120."),
+        ("architecture.md", f"It ends by itself {LOST_AFTER:.0f} seconds after its last slot"),
+        ("architecture.md", f"an executor has the claim, for {CLAIM:.0f} seconds"),
+        ("limits.md", f"the lease lasts {LEASE_FOR:.0f} s"),
+        ("limits.md", f"| {MAX_BODY // 1024} KiB, else 413 |"),
+        ("runbook.md", f"holds its lease for up to {LEASE_FOR:.0f} s"),
+        ("concepts.md", f"to be its executor for {CLAIM:.0f} seconds"),
+        ("events.md", f"(the first {MAX_GAPS}; `unread`"),
+        ("decisions.md", f"for more {DECIDED_WITHIN:.0f} seconds after its beginning"),
+        ("limits.md", f"of which {DECIDED_WITHIN:.0f} s until it stops looking"),
+        ("architecture.md", f"{DECIDED_WITHIN:.0f} seconds after its beginning a pass stops looking for more"),
+        ("decisions.md", f"(runs + 1) ≤ {final_placement._EXACT:,}"),
+        ("limits.md", f"(runs + 1) ≤ {final_placement._EXACT:,}"),
+        ("architecture.md", f"{_IN_WORDS[len(RESOURCES)]} lists and one ConfigMap are read from the cluster"),
+        ("limits.md", f"{_IN_WORDS[len(RESOURCES)]} lists from the API server"),
+        ("performance.md", f"{len(RESOURCES)} lists, 1 ConfigMap and"),
+    ],
+)
 def test_constants_are_the_codes(document: str, words: str) -> None:
     [path] = [path for path in DOCS if path.name == document]
     assert words in path.read_text("utf-8")
@@ -269,7 +284,7 @@ def test_constants_are_the_codes(document: str, words: str) -> None:
 
 def test_every_kind_that_is_read_has_a_line_among_the_gaps_or_is_required() -> None:
     listed = {kind for row in rows(RUNBOOK, "Gaps") for kind in re.findall(r"`(\w+)`", row[0])}
-    controllers = {"ReplicaSet", "StatefulSet", "Job", "ReplicationController"}     # "a kind such as"
+    controllers = {"ReplicaSet", "StatefulSet", "Job", "ReplicationController"}  # "a kind such as"
     assert {each.kind for each in RESOURCES if not each.required} - controllers <= listed
 
 

@@ -10,6 +10,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
 
 
 def test_every_limit_of_a_pod_and_of_a_cluster_is_in_the_docs() -> None:
-    named = [*((cap.what, cap.most) for cap in input_limits.PER_POD), *((total.what, total.most) for total in input_limits.PER_CLUSTER),
-             ("containers", input_limits.CONTAINERS)]
+    named = [
+        *((cap.what, cap.most) for cap in input_limits.PER_POD),
+        *((total.what, total.most) for total in input_limits.PER_CLUSTER),
+        ("containers", input_limits.CONTAINERS),
+    ]
     assert [what for what, most in named if f"| {what} | {most:,} |" not in PAGE] == []

@@ -39,8 +39,9 @@ def test_the_packing_example() -> None:
 def test_the_packing_example_under_a_limit() -> None:
     plan = _example().plan(max_nodes_total=2)
     assert growth(plan) == {}
-    assert {reason.code for verdict in plan.unschedulable for reasons in verdict.reasons.values()
-            for reason in reasons} == {Code.MAX_NODES_TOTAL}
+    assert {
+        reason.code for verdict in plan.unschedulable for reasons in verdict.reasons.values() for reason in reasons
+    } == {Code.MAX_NODES_TOTAL}
 
 
 def _zones() -> ClusterBuilder:
@@ -55,14 +56,19 @@ def _zones() -> ClusterBuilder:
 _WEB = having(app="web")
 
 
-@pytest.mark.parametrize(("pods", "rule", "grown", "said"), [
-    (5, {"spread": (even(ZONE, _WEB),)}, {"g-a": (1, 3), "g-b": (1, 2)}, None),
-    (3, {"pod_anti_affinity": (near(HOSTNAME_LABEL, _WEB),)}, {"g-a": (3, 3)}, None),
-    (3, {"pod_anti_affinity": (near(ZONE, _WEB),)}, {"g-a": (1, 1), "g-b": (1, 1)}, Code.POD_ANTI_AFFINITY),
-    (3, {"pod_affinity": (near(ZONE, having(app="nobody")),)}, {}, Code.POD_AFFINITY),
-], ids=["spread", "a node each", "a zone each", "near nobody"])
-def test_the_examples_of_rules_between_pods(pods: int, rule: dict[str, Any], grown: dict[str, tuple[int, int]],
-                                            said: Code | None) -> None:
+@pytest.mark.parametrize(
+    ("pods", "rule", "grown", "said"),
+    [
+        (5, {"spread": (even(ZONE, _WEB),)}, {"g-a": (1, 3), "g-b": (1, 2)}, None),
+        (3, {"pod_anti_affinity": (near(HOSTNAME_LABEL, _WEB),)}, {"g-a": (3, 3)}, None),
+        (3, {"pod_anti_affinity": (near(ZONE, _WEB),)}, {"g-a": (1, 1), "g-b": (1, 1)}, Code.POD_ANTI_AFFINITY),
+        (3, {"pod_affinity": (near(ZONE, having(app="nobody")),)}, {}, Code.POD_AFFINITY),
+    ],
+    ids=["spread", "a node each", "a zone each", "near nobody"],
+)
+def test_the_examples_of_rules_between_pods(
+    pods: int, rule: dict[str, Any], grown: dict[str, tuple[int, int]], said: Code | None
+) -> None:
     plan = _zones().pending(pods, "600m", "1Gi", name="web", owner="web", **rule).plan()
     assert growth(plan) == grown
     assert len(plan.unschedulable) == (said is not None)
@@ -124,8 +130,9 @@ def _lopsided() -> ClusterBuilder:
 def test_the_example_of_a_mix(expander: str) -> None:
     table = DECISIONS.read_text("utf-8").partition("### least-cost\n")[2].partition("\n### ")[0]
     [told] = re.findall(rf"^\| `{expander}` \| (\d+) \| (\d+) \| (\d+) \|$", table, re.MULTILINE)
-    policy = Policy(name="shop", options=Options(expander=(expander,)),
-                    prices=Prices(instance_types={"cores": 1.0, "memory": 1.0}))
+    policy = Policy(
+        name="shop", options=Options(expander=(expander,)), prices=Prices(instance_types={"cores": 1.0, "memory": 1.0})
+    )
     plan, _ = decide(_lopsided().snapshot(), policy, Memory(), NOW, 0)
     grown = {name: nodes for name, (nodes, _) in growth(plan).items()}
     assert sum(pods for _, pods in growth(plan).values()) == 40

@@ -58,7 +58,9 @@ def test_the_example_is_right() -> None:
     given = policy(PAGE)
     read = settings.read_settings(given.providers["huaweicloud"], given.node_groups)
     assert [(each.name, each.min, each.max, each.priority) for each in read.groups] == [
-        ("web", 0, 10, 0), ("batch/default", 0, 4, 10)]
+        ("web", 0, 10, 0),
+        ("batch/default", 0, 4, 10),
+    ]
     assert given.options.expander == ("priority", "least-waste")
 
 
@@ -71,16 +73,19 @@ def test_the_files_of_permissions_are_all_named_and_hold_what_can_be_done_withou
     assert spared <= {action for each in allowed for action in each["Action"]}
 
 
-@pytest.mark.parametrize("words", [
-    f"({settings.USUAL} s, from {settings.SHORTEST} to {settings.LONGEST})",
-    f"per key, region and service ({settings.CALLS_PER_SECOND:g})",
-    f"less than {_IN_WORDS[credentials.EARLY / 60]} minutes of them are left",
-    f"from {operation_polling.FIRST:g} s to a minute apart",
-    f"is looked at {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times",
-    f"listed for about {_IN_WORDS[scale_up.UNSEEN / 60]} minutes the growth",
-    f"beyond {api.NODES:,} nodes one more per {api.NODES:,}",
-    f"`{SCALE_DOWN_DISABLED}=true`",
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"({settings.USUAL} s, from {settings.SHORTEST} to {settings.LONGEST})",
+        f"per key, region and service ({settings.CALLS_PER_SECOND:g})",
+        f"less than {_IN_WORDS[credentials.EARLY / 60]} minutes of them are left",
+        f"from {operation_polling.FIRST:g} s to a minute apart",
+        f"is looked at {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times",
+        f"listed for about {_IN_WORDS[scale_up.UNSEEN / 60]} minutes the growth",
+        f"beyond {api.NODES:,} nodes one more per {api.NODES:,}",
+        f"`{SCALE_DOWN_DISABLED}=true`",
+    ],
+)
 def test_numbers_are_the_codes(words: str) -> None:
     assert words in TEXT
 
@@ -101,10 +106,14 @@ def test_the_phases_of_nodes_are_all_listed() -> None:
 
 
 def test_the_conditions_of_a_scale_group_are_all_listed() -> None:
-    listed = {word: row[1] for row in table("Condition of a scale group | Means, where nodes are missing")
-              for word in spans(row[0])}
+    listed = {
+        word: row[1]
+        for row in table("Condition of a scale group | Means, where nodes are missing")
+        for word in spans(row[0])
+    }
     assert {kind: listed[kind].split(":")[0] for kind, _, _ in instance_states._CAUSES} == {
-        kind: cls.__name__ for kind, cls, _ in instance_states._CAUSES}
+        kind: cls.__name__ for kind, cls, _ in instance_states._CAUSES
+    }
     assert set(listed) == {kind for kind, _, _ in instance_states._CAUSES} | {instance_states.SCALABLE}
 
 
@@ -131,17 +140,26 @@ def _answer(method: str, status: int, code: str = "") -> str:
 
 
 def test_every_status_becomes_what_the_page_says() -> None:
-    wrong = [(status, cls) for cls, answers in classes(PAGE).items() for answer in answers
-             for status in {int(each) for each in re.findall(r"(?<![.\d])\b[2-5]\d\d\b", answer)}
-             if _answer("POST", status) != cls]
+    wrong = [
+        (status, cls)
+        for cls, answers in classes(PAGE).items()
+        for answer in answers
+        for status in {int(each) for each in re.findall(r"(?<![.\d])\b[2-5]\d\d\b", answer)}
+        if _answer("POST", status) != cls
+    ]
     assert wrong == []
 
 
 def test_every_code_becomes_what_the_page_says() -> None:
-    told = {(cls, code) for cls, answers in classes(PAGE).items() for answer in answers for code in spans(answer)
-            if re.match(r"(CCE|APIGW|Ecs)\.", code)}
+    told = {
+        (cls, code)
+        for cls, answers in classes(PAGE).items()
+        for answer in answers
+        for code in spans(answer)
+        if re.match(r"(CCE|APIGW|Ecs)\.", code)
+    }
     meant = {(cls.__name__, code) for cls, listed in error_mapping._TABLE for code in listed.split()}
-    within = {("Unauthorized", f"APIGW.030{number}") for number in range(2, 7)}     # `APIGW.0301` to `APIGW.0307`
+    within = {("Unauthorized", f"APIGW.030{number}") for number in range(2, 7)}  # `APIGW.0301` to `APIGW.0307`
     locked = {("Throttled", error_mapping.LOCKED)}
     assert told == meant - within | locked
     assert [_answer(method, 429, error_mapping.LOCKED) for method in ("GET", "POST")] == ["Throttled", "Conflict"]
@@ -166,8 +184,11 @@ def test_what_an_import_writes_is_as_the_page_says() -> None:
 
 def _examples() -> dict[str, Any]:
     """What of the README's policies is about growing by other means than pods."""
-    found = [text for text in re.findall(r"^```yaml\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-             if "rules:" in text]
+    found = [
+        text
+        for text in re.findall(r"^```yaml\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        if "rules:" in text
+    ]
     assert len(found) == 1
     base = "  mode: shadow\n  kubernetes: {kubeconfigSecret: k}\n  providers:\n    clusterapi: {clusterName: prod}\n"
     given: Policy = load(HEAD + base + found[0], place="README.md")[0]

@@ -65,8 +65,11 @@ def spans(cell: str) -> list[str]:
 # -- settings and examples
 
 
-@pytest.mark.parametrize(("page", "section", "known"), [
-    (EXO, EXOSCALE, exo.KNOWN), (CHERRY, CHERRYSERVERS, cherry.KNOWN)], ids=["exoscale", "cherryservers"])
+@pytest.mark.parametrize(
+    ("page", "section", "known"),
+    [(EXO, EXOSCALE, exo.KNOWN), (CHERRY, CHERRYSERVERS, cherry.KNOWN)],
+    ids=["exoscale", "cherryservers"],
+)
 def test_the_page_has_every_setting_and_no_other(page: Path, section: Section, known: frozenset[str]) -> None:
     listed = [name for row in rows(page, "Settings") for name in spans(row[0])]
     assert len(listed) == len(set(listed))
@@ -77,7 +80,9 @@ def test_the_example_of_exoscale_is_right() -> None:
     given = policy(EXO)
     settings = exo.read_settings(given.providers["exoscale"], given.node_groups)
     assert [(each.name, each.min, each.max, each.priority) for each in settings.groups] == [
-        ("web", 0, 10, 0), ("prod/gpu", 0, 4, 10)]
+        ("web", 0, 10, 0),
+        ("prod/gpu", 0, 4, 10),
+    ]
 
 
 def test_the_example_of_cherry_servers_is_right() -> None:
@@ -87,7 +92,12 @@ def test_the_example_of_cherry_servers_is_right() -> None:
     assert isinstance(found, Definitions)
     first, second = found.of("pool1"), found.of("metal")
     assert (first.plan, second.plan, second.region, second.os_partition_size, second.spot) == (
-        "amd-ryzen-9950x", "e3_1240v3", "LT-Siauliai", 60, True)
+        "amd-ryzen-9950x",
+        "e3_1240v3",
+        "LT-Siauliai",
+        60,
+        True,
+    )
     assert first.cloudinit == second.cloudinit
     assert cloud_init.needs_token(first)
 
@@ -131,25 +141,28 @@ def test_what_a_key_with_upstreams_list_lacks_is_told() -> None:
 _IN_WORDS: dict[float, str] = {3: "three", 5: "five", 10: "ten"}
 
 
-@pytest.mark.parametrize(("page", "words"), [
-    (EXO, f"where the account has no quota ({exo.UNLIMITED})"),
-    (EXO, f"per key and zone ({exo.CALLS_PER_SECOND:g})"),
-    (EXO, f"from {operation_polling.FIRST:g} s to a minute apart"),
-    (EXO, f"After about {_IN_WORDS[operation_polling.PATIENCE / 60]} minutes of looking"),
-    (EXO, f"is looked at {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times"),
-    (EXO, f"one by one, {zone_state._MOST_ASKED} in a pass at most"),
-    (CHERRY, f"per token ({cherry.CALLS_PER_SECOND:g})"),
-    (CHERRY, f"orders up to {scale_up.LOT} machines"),
-    (CHERRY, f"Up to {delete_nodes.LOT} are deleted in a step"),
-    (CHERRY, f"One growth is of {scale_up.MOST:,} machines at most"),
-    (CHERRY, "after {:g}, {:g}, {:g} and {:g} s".format(*scale_up.WAITS)),
-    (CHERRY, f"ordered again, under the same name, {_IN_WORDS[scale_up.SENT_AGAIN]} times at most"),
-    (CHERRY, f"waits up to {client_factory.PATIENCE:g} seconds in all"),
-    (CHERRY, f"`bootstrap-token-{managed_tokens.IDS[0]}` to `bootstrap-token-{managed_tokens.IDS[-1]}`"),
-    (CHERRY, f"with the label `{managed_tokens.LABEL}`"),
-    (CHERRY, f"from {cherry.SHORTEST_LIFETIME / 60:g} minutes to {cherry.LONGEST_LIFETIME / 86400:g} days (`2h`)"),
-    (CHERRY, f"(`{cherry.CONTROLLER_LABELS[0]}`, `…/master`)"),
-])
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        (EXO, f"where the account has no quota ({exo.UNLIMITED})"),
+        (EXO, f"per key and zone ({exo.CALLS_PER_SECOND:g})"),
+        (EXO, f"from {operation_polling.FIRST:g} s to a minute apart"),
+        (EXO, f"After about {_IN_WORDS[operation_polling.PATIENCE / 60]} minutes of looking"),
+        (EXO, f"is looked at {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times"),
+        (EXO, f"one by one, {zone_state._MOST_ASKED} in a pass at most"),
+        (CHERRY, f"per token ({cherry.CALLS_PER_SECOND:g})"),
+        (CHERRY, f"orders up to {scale_up.LOT} machines"),
+        (CHERRY, f"Up to {delete_nodes.LOT} are deleted in a step"),
+        (CHERRY, f"One growth is of {scale_up.MOST:,} machines at most"),
+        (CHERRY, "after {:g}, {:g}, {:g} and {:g} s".format(*scale_up.WAITS)),
+        (CHERRY, f"ordered again, under the same name, {_IN_WORDS[scale_up.SENT_AGAIN]} times at most"),
+        (CHERRY, f"waits up to {client_factory.PATIENCE:g} seconds in all"),
+        (CHERRY, f"`bootstrap-token-{managed_tokens.IDS[0]}` to `bootstrap-token-{managed_tokens.IDS[-1]}`"),
+        (CHERRY, f"with the label `{managed_tokens.LABEL}`"),
+        (CHERRY, f"from {cherry.SHORTEST_LIFETIME / 60:g} minutes to {cherry.LONGEST_LIFETIME / 86400:g} days (`2h`)"),
+        (CHERRY, f"(`{cherry.CONTROLLER_LABELS[0]}`, `…/master`)"),
+    ],
+)
 def test_numbers_are_the_codes(page: Path, words: str) -> None:
     assert words in page.read_text("utf-8")
 
@@ -195,11 +208,15 @@ def test_every_class_of_error_is_there(page: Path) -> None:
 def test_every_reason_of_a_failed_operation_becomes_what_the_page_says() -> None:
     told = {name: cls for cls, answers in classes(EXO).items() for answer in answers for name in spans(answer)}
     assert {reason: told.get(reason) for reason in exo_codes.REASONS} == {
-        reason: cls.__name__ for reason, cls in exo_codes.REASONS.items()}
+        reason: cls.__name__ for reason, cls in exo_codes.REASONS.items()
+    }
 
 
-@pytest.mark.parametrize(("page", "explain", "changing"), [
-    (EXO, exo_codes.error_for, "PUT"), (CHERRY, cherry_codes.error_for, "POST")], ids=["exoscale", "cherryservers"])
+@pytest.mark.parametrize(
+    ("page", "explain", "changing"),
+    [(EXO, exo_codes.error_for, "PUT"), (CHERRY, cherry_codes.error_for, "POST")],
+    ids=["exoscale", "cherryservers"],
+)
 def test_every_status_becomes_what_the_page_says(
     page: Path, explain: Callable[[Answer], ProviderError], changing: str
 ) -> None:
@@ -224,9 +241,11 @@ def test_words_of_money_are_listened_to_and_told(word: str) -> None:
 # -- defects, prices
 
 
-@pytest.mark.parametrize(("page", "numbers"), [
-    (EXO, [str(number) for number in range(1, 18)]), (CHERRY, [f"D{number}" for number in range(1, 26)])],
-    ids=["exoscale", "cherryservers"])
+@pytest.mark.parametrize(
+    ("page", "numbers"),
+    [(EXO, [str(number) for number in range(1, 18)]), (CHERRY, [f"D{number}" for number in range(1, 26)])],
+    ids=["exoscale", "cherryservers"],
+)
 def test_every_defect_of_upstream_is_answered(page: Path, numbers: list[str]) -> None:
     listed = rows(page, DEFECTS)
     assert [row[0] for row in listed] == numbers

@@ -26,22 +26,42 @@ MINUTE = 60.0
 def test_every_code_of_the_checks_is_listed_and_belongs_to_nodes() -> None:
     codes = [code for row in rows(DECISIONS, "Which nodes go now") for code in re.findall(r"`(\w+)`", row[2])]
     assert [Code(code) for code in codes] == [
-        Code.NOT_UNNEEDED_LONG_ENOUGH, Code.NOT_UNREADY_LONG_ENOUGH, Code.REMOVAL_FAILED,
-        Code.BLOCKED_BY_ON_COMPLETION_POD, Code.NODE_COOLDOWN, Code.GROUP_MIN_SIZE, Code.POOL_MIN_SIZE,
-        Code.MINIMAL_RESOURCE_LIMIT, Code.RULE_NEEDS_NODE, Code.SCALE_DOWN_DISABLED,
-        Code.CLUSTER_UNHEALTHY, Code.WAITING_FOR_MORE, Code.OUTSIDE_WINDOW, Code.IN_COOLDOWN, Code.IN_COOLDOWN,
-        Code.ATOMIC_FAILED, Code.DISRUPTION_BRAKE, Code.DISRUPTION_LIMIT, Code.PARALLELISM]
+        Code.NOT_UNNEEDED_LONG_ENOUGH,
+        Code.NOT_UNREADY_LONG_ENOUGH,
+        Code.REMOVAL_FAILED,
+        Code.BLOCKED_BY_ON_COMPLETION_POD,
+        Code.NODE_COOLDOWN,
+        Code.GROUP_MIN_SIZE,
+        Code.POOL_MIN_SIZE,
+        Code.MINIMAL_RESOURCE_LIMIT,
+        Code.RULE_NEEDS_NODE,
+        Code.SCALE_DOWN_DISABLED,
+        Code.CLUSTER_UNHEALTHY,
+        Code.WAITING_FOR_MORE,
+        Code.OUTSIDE_WINDOW,
+        Code.IN_COOLDOWN,
+        Code.IN_COOLDOWN,
+        Code.ATOMIC_FAILED,
+        Code.DISRUPTION_BRAKE,
+        Code.DISRUPTION_LIMIT,
+        Code.PARALLELISM,
+    ]
 
 
 def test_the_repairs_are_listed_in_their_order() -> None:
     assert [Code(row[0].strip("`")) for row in rows(DECISIONS, "Repair")] == [
-        Code.CREATION_FAILED, Code.LONG_UNREGISTERED, Code.SCALE_UP_TIMED_OUT, Code.SIZE_ABOVE_REALITY]
+        Code.CREATION_FAILED,
+        Code.LONG_UNREGISTERED,
+        Code.SCALE_UP_TIMED_OUT,
+        Code.SIZE_ABOVE_REALITY,
+    ]
 
 
 def test_the_waits_of_repairs_that_fail() -> None:
     [told] = re.findall(r"tried again after ([\d, ]+), then (\d+) minutes", TEXT)
     assert [float(each) for each in (*told[0].split(","), told[1])] == [
-        retry(failures, Options()) / MINUTE for failures in (1, 2, 3, 4)]
+        retry(failures, Options()) / MINUTE for failures in (1, 2, 3, 4)
+    ]
 
 
 def test_the_hourly_example() -> None:
@@ -80,9 +100,14 @@ def test_the_example_of_a_timer_that_stands_still() -> None:
     assert (NOW - known.unneeded_since) / MINUTE == 10
 
 
-@pytest.mark.parametrize(("in_a", "in_b", "healthy", "frozen"), [
-    (4, 0, True, {"a1", "a2"}), (5, 4, True, {"a1", "a2"}), (5, 5, False, {"a1", "a2"}),
-])
+@pytest.mark.parametrize(
+    ("in_a", "in_b", "healthy", "frozen"),
+    [
+        (4, 0, True, {"a1", "a2"}),
+        (5, 4, True, {"a1", "a2"}),
+        (5, 5, False, {"a1", "a2"}),
+    ],
+)
 def test_the_example_of_health(in_a: int, in_b: int, *, healthy: bool, frozen: set[str]) -> None:
     build = cluster()
     for name, zone, count, bad in (("a1", "a", 4, in_a - in_a // 2), ("a2", "a", 4, in_a // 2), ("b", "b", 12, in_b)):

@@ -78,26 +78,33 @@ def test_a_maximum_of_two_at_night_lets_a_group_with_a_minimum_of_three_come_dow
 # -- limits
 
 
-@pytest.mark.parametrize("words", [
-    f"| rules of one pool | {sources.MOST_RULES}, of which one",
-    f"| targets and rules of a HorizontalNodeAutoscaler | {horizontal_node_autoscaler.MOST_TARGETS} and {horizontal_node_autoscaler.MOST_RULES};",
-    f"kept for {cron_rules.LATE / 60:.0f} minutes, or",
-    f"and {overlap._STEPS:,} openings**",
-    f"name the first {'ten' if cluster_warnings.MOST == 10 else cluster_warnings.MOST} nodes or pods each",
-    f"| targets of rules that do not exist and are told | {sources.MOST_UNKNOWN} in a pass",
-    f"| total of a pool of Huawei Cloud CCE | {write_requests.MOST:,};",
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"| rules of one pool | {sources.MOST_RULES}, of which one",
+        f"| targets and rules of a HorizontalNodeAutoscaler | {horizontal_node_autoscaler.MOST_TARGETS} and {horizontal_node_autoscaler.MOST_RULES};",
+        f"kept for {cron_rules.LATE / 60:.0f} minutes, or",
+        f"and {overlap._STEPS:,} openings**",
+        f"name the first {'ten' if cluster_warnings.MOST == 10 else cluster_warnings.MOST} nodes or pods each",
+        f"| targets of rules that do not exist and are told | {sources.MOST_UNKNOWN} in a pass",
+        f"| total of a pool of Huawei Cloud CCE | {write_requests.MOST:,};",
+    ],
+)
 def test_limits_are_the_codes(words: str) -> None:
     assert words in LIMITS
 
 
 def test_a_list_that_is_longer_than_the_limits_say_is_refused() -> None:
     assert "| rules, schedules, entries of headroom in a policy | 500, 50, 50 |" in LIMITS
-    head = ("apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspec:\n  mode: shadow\n"
-            "  kubernetes: {kubeconfigSecret: k}\n  providers:\n    clusterapi: {clusterName: prod}\n")
-    lists = (("rules", '{name: n%d, groups: [g%d], cron: "0 1 * * *", add: 1}', 500),
-             ("schedules", '{name: n%d, groups: [g%d], cron: "0 1 * * *", duration: 1h, max: 1}', 50),
-             ("headroom", "{name: n%d, groups: [g%d], percent: 10}", 50))
+    head = (
+        "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspec:\n  mode: shadow\n"
+        "  kubernetes: {kubeconfigSecret: k}\n  providers:\n    clusterapi: {clusterName: prod}\n"
+    )
+    lists = (
+        ("rules", '{name: n%d, groups: [g%d], cron: "0 1 * * *", add: 1}', 500),
+        ("schedules", '{name: n%d, groups: [g%d], cron: "0 1 * * *", duration: 1h, max: 1}', 50),
+        ("headroom", "{name: n%d, groups: [g%d], percent: 10}", 50),
+    )
     for key, entry, most in lists:
         entries = [f"    - {entry % (at, at)}\n" for at in range(most + 1)]
         load(f"{head}  {key}:\n{''.join(entries[:-1])}", place="here")

@@ -18,8 +18,10 @@ METRICS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
 
 def test_the_metrics_are_listed_in_their_order_with_type_labels_and_meaning() -> None:
-    shown = [(name.strip("`"), kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)
-             for name, kind, labels, meaning in rows(METRICS_PAGE, "The table")]
+    shown = [
+        (name.strip("`"), kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)
+        for name, kind, labels, meaning in rows(METRICS_PAGE, "The table")
+    ]
     assert shown == [(metric.name, metric.type, metric.labels, metric.help) for metric in METRICS]
 
 

@@ -20,8 +20,24 @@ LONGEST, MEDIAN = 400, 150
 _MAKERS = frozenset({"dict", "list", "set", "bytearray", "defaultdict", "OrderedDict", "Counter", "deque"})
 _DISPLAYS = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
 #: Methods that change what they are called on.
-_CHANGERS = frozenset({"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem",
-                       "remove", "reverse", "setdefault", "sort", "update"})
+_CHANGERS = frozenset(
+    {
+        "add",
+        "append",
+        "appendleft",
+        "clear",
+        "discard",
+        "extend",
+        "insert",
+        "pop",
+        "popitem",
+        "remove",
+        "reverse",
+        "setdefault",
+        "sort",
+        "update",
+    }
+)
 
 
 def sources(*folders: str) -> list[Path]:
@@ -44,8 +60,7 @@ def trees(*folders: str) -> Iterator[tuple[str, ast.Module]]:
 
 @pytest.mark.parametrize("folder", ["chalicelib", "infra", "tests"])
 def test_modules_are_short(folder: str) -> None:
-    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text("utf-8").splitlines())
-               for path in sources(folder)}
+    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text("utf-8").splitlines()) for path in sources(folder)}
     assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
     assert median(lengths.values()) < MEDIAN
 
@@ -62,8 +77,12 @@ def reads_of_mode(tree: ast.Module) -> list[str]:
     found = []
     for node in ast.walk(tree):
         by_attribute = isinstance(node, ast.Attribute) and node.attr == "mode"
-        by_name = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr" and any(
-            isinstance(word, ast.Constant) and word.value == "mode" for word in node.args)
+        by_name = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "getattr"
+            and any(isinstance(word, ast.Constant) and word.value == "mode" for word in node.args)
+        )
         if by_attribute or by_name:
             found.append(ast.unparse(node))
     return found
@@ -136,8 +155,11 @@ def module_state(tree: ast.Module) -> list[str]:
                 found.append(ast.unparse(node))
             tables.add(name)
     classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
-    found += [ast.unparse(inner) for inner in ast.walk(tree)
-              if isinstance(inner, ast.Global) or _changes(inner, tables) or _sets_on(inner, classes)]
+    found += [
+        ast.unparse(inner)
+        for inner in ast.walk(tree)
+        if isinstance(inner, ast.Global) or _changes(inner, tables) or _sets_on(inner, classes)
+    ]
     return found
 
 
@@ -163,8 +185,13 @@ def _changes(node: ast.AST, tables: set[str]) -> bool:
         return isinstance(node.value, ast.Name) and node.value.id in tables
     if isinstance(node, ast.AugAssign):
         return isinstance(node.target, ast.Name) and node.target.id in tables
-    return (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGERS
-            and isinstance(node.func.value, ast.Name) and node.func.value.id in tables)
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _CHANGERS
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id in tables
+    )
 
 
 def _sets_on(node: ast.AST, classes: set[str]) -> bool:
@@ -174,8 +201,10 @@ def _sets_on(node: ast.AST, classes: set[str]) -> bool:
         targets = node.targets
     elif isinstance(node, ast.AugAssign | ast.AnnAssign):
         targets = [node.target]
-    return any(isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in classes
-               for target in targets)
+    return any(
+        isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in classes
+        for target in targets
+    )
 
 
 def test_no_module_remembers_anything() -> None:
@@ -185,27 +214,33 @@ def test_no_module_remembers_anything() -> None:
     assert found, "the one cell should have been seen"
 
 
-@pytest.mark.parametrize("source", [
-    "cache = {}",
-    "seen: set[str] = set()",
-    "latest = collections.deque()",
-    "TABLE = {}\ndef f():\n    TABLE['a'] = 1",
-    "TABLE = []\ndef f():\n    TABLE.append(1)",
-    "TABLE = {}\nTABLE = {}",
-    "TABLE = {}\ndel TABLE['a']",
-    "TABLE = set()\ndef f():\n    global TABLE",
-    "class Kept:\n    value = None\ndef f():\n    Kept.value = 1",
-])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "cache = {}",
+        "seen: set[str] = set()",
+        "latest = collections.deque()",
+        "TABLE = {}\ndef f():\n    TABLE['a'] = 1",
+        "TABLE = []\ndef f():\n    TABLE.append(1)",
+        "TABLE = {}\nTABLE = {}",
+        "TABLE = {}\ndel TABLE['a']",
+        "TABLE = set()\ndef f():\n    global TABLE",
+        "class Kept:\n    value = None\ndef f():\n    Kept.value = 1",
+    ],
+)
 def test_state_is_found(source: str) -> None:
     assert module_state(ast.parse(source))
 
 
-@pytest.mark.parametrize("source", [
-    "TABLE = {'a': 1}\n_OTHER: dict[str, int] = {k: v for k, v in TABLE.items()}",
-    "__all__ = ['f']",
-    "NAMES = ('a', 'b')\nlimit = frozenset({1})",
-    "def f():\n    seen = {}\n    seen['a'] = 1\n    return seen",
-    "class A:\n    def f(self):\n        self.x = {}",
-])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "TABLE = {'a': 1}\n_OTHER: dict[str, int] = {k: v for k, v in TABLE.items()}",
+        "__all__ = ['f']",
+        "NAMES = ('a', 'b')\nlimit = frozenset({1})",
+        "def f():\n    seen = {}\n    seen['a'] = 1\n    return seen",
+        "class A:\n    def f(self):\n        self.x = {}",
+    ],
+)
 def test_tables_and_locals_are_no_state(source: str) -> None:
     assert module_state(ast.parse(source)) == []

@@ -30,9 +30,13 @@ class Pin(msgspec.Struct, frozen=True):
 
     def holds(self, python: str) -> bool:
         """Whether Linux with that version of CPython gets it."""
-        environment = {"python_full_version": python, "python_version": python.rpartition(".")[0],
-                       "sys_platform": "linux", "platform_python_implementation": "CPython",
-                       "implementation_name": "cpython"}
+        environment = {
+            "python_full_version": python,
+            "python_version": python.rpartition(".")[0],
+            "sys_platform": "linux",
+            "platform_python_implementation": "CPython",
+            "implementation_name": "cpython",
+        }
         return not self.marker or Marker(self.marker).evaluate(environment)
 
 
@@ -66,10 +70,18 @@ def test_every_python_gets_one_version_of_each_requirement(lock: str, python: st
     assert {pin.name for pin in everything} - set(held) <= {"ansicon", "colorama", "pywin32"}, "for Windows only"
 
 
-@pytest.mark.parametrize("line", [
-    "six>=1.0", "-r other.txt", "--index-url https://packages.test", "six @ https://packages.test/six.whl",
-    "six==1.17.0 --hash=md5:aa", "six==1.17.0 ; platform_node == 'build-host'", "six==1.17.0 ; extra == 'more'",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "six>=1.0",
+        "-r other.txt",
+        "--index-url https://packages.test",
+        "six @ https://packages.test/six.whl",
+        "six==1.17.0 --hash=md5:aa",
+        "six==1.17.0 ; platform_node == 'build-host'",
+        "six==1.17.0 ; extra == 'more'",
+    ],
+)
 def test_a_line_that_would_weaken_a_lock_is_noticed(line: str) -> None:
     with pytest.raises(ValueError, match=re.escape(line[:20])):
         pins(line)
@@ -83,8 +95,11 @@ def test_the_development_lock_holds_what_is_deployed_with_the_same_hashes() -> N
 def test_every_requirement_that_is_written_is_locked() -> None:
     for source, lock in (("requirements.in", LOCKS[0]), ("requirements-dev.in", LOCKS[1])):
         locked = pins((ROOT / lock).read_text())
-        wanted = [Requirement(line.partition(" #")[0]) for line in (ROOT / source).read_text().splitlines()
-                  if line and not line.startswith("-r ")]
+        wanted = [
+            Requirement(line.partition(" #")[0])
+            for line in (ROOT / source).read_text().splitlines()
+            if line and not line.startswith("-r ")
+        ]
         for python in _PYTHONS:
             held = {pin.name: pin.version for pin in locked if pin.holds(python)}
             for each in wanted:

@@ -18,13 +18,23 @@ def test_no_test_bears_an_id_that_is_none() -> None:
 
 def test_the_page_is_what_the_tests_say() -> None:
     assert (ROOT / "docs" / "rules.md").read_text("utf-8") == page(held_by()), (
-        "docs/rules.md is old: python -m tests.rules_page > docs/rules.md")
+        "docs/rules.md is old: python -m tests.rules_page > docs/rules.md"
+    )
 
 
 def test_ids_are_read_from_names(tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     tests.mkdir()
-    names = ("CCE_A3_4_a_node", "CCE_A10_a_guard", "CCE_A2_10_rules_at_most", "CCE_7_and_CCE_A4", "CCE_DANGER_2_x",
-             "CCE_A6_99_none", "CCE_77_none", "CCE_A3_40_of_100", "CCEXA3_4")
+    names = (
+        "CCE_A3_4_a_node",
+        "CCE_A10_a_guard",
+        "CCE_A2_10_rules_at_most",
+        "CCE_7_and_CCE_A4",
+        "CCE_DANGER_2_x",
+        "CCE_A6_99_none",
+        "CCE_77_none",
+        "CCE_A3_40_of_100",
+        "CCEXA3_4",
+    )
     (tests / "test_some.py").write_text("".join(f"def test_{name}() -> None: ...\n" for name in names))
     assert set(held_by(tests)) == {"A3.4", "A10", "A2", "7", "A4", "DANGER_2", "77"} | {"A6.99", "A3.40"} - RULES.keys()

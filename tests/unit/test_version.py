@@ -39,8 +39,11 @@ def test_the_release_is_a_version_of_three_numbers() -> None:
 
 
 def test_nothing_but_the_package_states_the_release() -> None:
-    found = {path.relative_to(ROOT).as_posix() for path in tracked()
-             if path.is_file() and statements(path.read_text("utf-8", errors="replace"), chalicelib.__version__)}
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in tracked()
+        if path.is_file() and statements(path.read_text("utf-8", errors="replace"), chalicelib.__version__)
+    }
     assert found == {HOME}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "chalicelib.__version__"}

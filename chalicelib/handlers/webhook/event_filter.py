@@ -13,9 +13,9 @@ from chalicelib.handlers.webhook.event_parser import Audit, Signal
 
 #: Event reasons that change what the planner would say (scheduler, node lifecycle, kubelet, taint manager, upstream).
 EVENT_REASONS = (
-    "FailedScheduling",         # a pod that fits nowhere
-    "NotTriggerScaleUp",        # another autoscaler gave up on it
-    "Preempted",                # a pod lost its place and will want another
+    "FailedScheduling",  # a pod that fits nowhere
+    "NotTriggerScaleUp",  # another autoscaler gave up on it
+    "Preempted",  # a pod lost its place and will want another
     "Evicted",
     "TaintManagerEviction",
     "NodeNotReady",

@@ -68,7 +68,7 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
         logger.warning("webhook body refused", cluster=policy.name, detail=str(bad))
         raise
     matched = sum(matters(signal, policy.webhook.reasons) for signal in heard.signals)
-    looked_at = permitted(instant(policy, rt.clock())).plan    # a door is kept for a while, a schedule is of now
+    looked_at = permitted(instant(policy, rt.clock())).plan  # a door is kept for a while, a schedule is of now
     woken = matched > 0 and looked_at and wake(policy, Cause.WEBHOOK, rt)
     _note(policy, knock, rt)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
@@ -93,7 +93,7 @@ def _admitted(cluster: str, door: Door, knock: Knock, rt: Runtime) -> Policy:
         raise _refused(cluster, "no such cluster", 404, f"clusters/{_shown(cluster)}: {_NOT_KNOWN}")
     if knock.verdict is not Verdict.ACCEPTED:
         raise _refused(cluster, knock.verdict.value)
-    rt.store.schema.check()     # not before: callers without proof cost no read
+    rt.store.schema.check()  # not before: callers without proof cost no read
     if knock.signature and _is_used(cluster, knock, rt):
         raise _refused(cluster, _USED)
     policy = rt.doors.policy(cluster)

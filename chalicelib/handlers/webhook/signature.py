@@ -102,7 +102,7 @@ def _signed(keys: tuple[bytes, ...], signer: Callable[[bytes], str], given: str,
 
 def _borne(keys: tuple[bytes, ...], token: str, decoy: bytes) -> bool:
     right = False
-    presented = hashlib.sha256(_bytes(token)).digest()     # equal lengths: compare_digest would tell the length
+    presented = hashlib.sha256(_bytes(token)).digest()  # equal lengths: compare_digest would tell the length
     for index in range(MAX_VALUES):
         real = index < len(keys)
         expected = hashlib.sha256(keys[index] if real else decoy).digest()

@@ -62,7 +62,7 @@ def release(operation: Operation, world: World, now: float) -> Outcome:
     except AGAIN:
         raise
     except ProviderError:
-        return failure      # it will not have it for good: there is nobody who could be told
+        return failure  # it will not have it for good: there is nobody who could be told
     return failure if given_back or failure.cls == _SPARED else Done({"removed": len(operation.targets)})
 
 
@@ -74,5 +74,9 @@ def _why(operation: Operation) -> Failed:
         return Failed("InvalidRequest", "why it was given up cannot be read any more")
 
 
-DISCARD = Recipe(steps=(("delete", delete), ("poll", poll), ("release", release)), give_up=give_up,
-                 bounded=frozenset({"release"}), beyond=frozenset({"poll", "release"}))
+DISCARD = Recipe(
+    steps=(("delete", delete), ("poll", poll), ("release", release)),
+    give_up=give_up,
+    bounded=frozenset({"release"}),
+    beyond=frozenset({"poll", "release"}),
+)

@@ -78,12 +78,14 @@ def _begun(operation: Operation, progress: Progress, pods: Pods, options: Option
 
 
 def _unplanned(pods: tuple[PodState, ...], target: Target, options: Options, now: float) -> PodState | None:
-    return next((pod for pod in pods if holds(pod, options, now) and not pod.deleted and pod.key not in target.evict),
-                None)
+    return next(
+        (pod for pod in pods if holds(pod, options, now) and not pod.deleted and pod.key not in target.evict), None
+    )
 
 
-def _to_ask(operation: Operation, progress: Progress, pods: Pods, options: Options,
-            now: float) -> Iterator[tuple[str, PodState]]:
+def _to_ask(
+    operation: Operation, progress: Progress, pods: Pods, options: Options, now: float
+) -> Iterator[tuple[str, PodState]]:
     """The pods still to ask in this round, in a fixed order: those of the group, and DaemonSet pods once, as the
     options say."""
     targets = {target.node: target for target in operation.targets}
@@ -97,7 +99,8 @@ def _to_ask(operation: Operation, progress: Progress, pods: Pods, options: Optio
                 if not pod.deleted or pod.deleted - now > grace_of(pod, options) + LONGER:
                     yield name, pod
             elif not (pod.deleted or node.daemons_asked or options.drain_priority_config) and (
-                    daemon_goes(pod, targets[name], options)):
+                daemon_goes(pod, targets[name], options)
+            ):
                 yield name, pod
 
 
@@ -123,7 +126,7 @@ def _answered(progress: Progress, name: str, pod: PodState, answer: Eviction) ->
     if answer.accepted:
         return progress.change(name, asked=(*node.asked, fingerprint(pod)))
     if pod.daemonset and fingerprint(pod) not in node.daemons:
-        return progress     # best effort
+        return progress  # best effort
     why = f"pod {pod.key} cannot be evicted: {answer.why_not}"
     again = max(progress.again, answer.retry_after)
     return msgspec.structs.replace(progress.change(name, blocked=node.blocked or why), again=again)
@@ -177,8 +180,9 @@ def gone(operation: Operation, world: World, now: float) -> Pending:
         current = [pod for pod in here if _in_turn(pod, node, options, now)]
         limit = max((phase_of(pod, options).grace for pod in current), default=0.0) + TERMINATION_SLACK
         stranger = _unplanned(pods, targets[name], options, now) or next(
-            (pod for pod in current if not (pod.deleted or pod.daemonset or fingerprint(pod) in node.asked)), None)
-        if stranger is not None:    # one of a planned pod's name counts, if it is not the pod that was evicted
+            (pod for pod in current if not (pod.deleted or pod.daemonset or fingerprint(pod) in node.asked)), None
+        )
+        if stranger is not None:  # one of a planned pod's name counts, if it is not the pod that was evicted
             progress = progress.keep(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
         elif current and node.wait.lasted(now) >= limit:
             progress = progress.keep(name, "PodNotGone", f"pod {current[0].key} was evicted and has not gone in time")

@@ -110,8 +110,12 @@ def holds(pod: PodState, options: Options, now: float) -> bool:
 def passing(pod: PodState, options: Options, now: float) -> bool:
     """Nobody has to wait for this pod. An expendable pod dies with its node. Upstream waits for a pod long overdue and
     so never finishes on a node whose kubelet is dead; the planner ignores such pods, and so do we here."""
-    return (pod.mirror or pod.phase in FINISHED or overdue(pod, now)
-            or pod.priority < options.expendable_pods_priority_cutoff)
+    return (
+        pod.mirror
+        or pod.phase in FINISHED
+        or overdue(pod, now)
+        or pod.priority < options.expendable_pods_priority_cutoff
+    )
 
 
 def overdue(pod: PodState, now: float) -> bool:

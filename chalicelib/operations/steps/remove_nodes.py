@@ -54,8 +54,11 @@ def _narrowed(operation: Operation) -> Operation:
     """For the provider: without the nodes that were given up, which were fixed in the row before this step, and with
     the uids that the Node objects had when they were planned."""
     live = frozenset(read(operation).live)
-    targets = tuple(msgspec.structs.replace(target, uid=operation.uid_of(target)) for target in operation.targets
-                    if target.node in live)
+    targets = tuple(
+        msgspec.structs.replace(target, uid=operation.uid_of(target))
+        for target in operation.targets
+        if target.node in live
+    )
     spared = len(operation.targets) - len(targets)
     to_size = operation.to_size + spared if operation.from_size else operation.to_size
     return msgspec.structs.replace(operation, targets=targets, to_size=to_size)

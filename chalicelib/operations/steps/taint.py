@@ -92,8 +92,7 @@ def undo(operation: Operation, world: World, now: float) -> Outcome:
             progress = _released(operation, progress, name, world)
             if not progress.nodes[name].kept:
                 continue
-            world.cluster.untaint(name, TO_BE_DELETED, operation=operation.id,
-                                  uncordon=progress.nodes[name].cordoned)
+            world.cluster.untaint(name, TO_BE_DELETED, operation=operation.id, uncordon=progress.nodes[name].cordoned)
         except (ClusterError, ProviderError) as error:
             trouble = error
             if undoing.lasted(now) >= UNDO_TIME:

@@ -60,8 +60,11 @@ class PortRivals:
         found = self._known.get(cls)
         if found is None:
             found = self._known[cls] = frozenset(
-                other for port in self._ports[cls] for other, address in self._asking(port)
-                if port.address == address or ANY_ADDRESS in (port.address, address))
+                other
+                for port in self._ports[cls]
+                for other, address in self._asking(port)
+                if port.address == address or ANY_ADDRESS in (port.address, address)
+            )
         return found
 
     def _asking(self, port: HostPort) -> Sequence[tuple[int, str]]:

@@ -41,7 +41,7 @@ def _term(term: NodeTerm, table: NodeTable) -> Bools:
 def _expression(requirement: Requirement, table: NodeTable) -> Bools:
     codes, values = table.label(requirement.key)
     verdicts = [requirement.matches({requirement.key: value}) for value in values]  # in the order of their codes
-    verdicts.append(requirement.matches({}))                                        # code -1: the label is missing
+    verdicts.append(requirement.matches({}))  # code -1: the label is missing
     allowed: Bools = np.array(verdicts, dtype=np.bool_)[codes]
     return allowed
 

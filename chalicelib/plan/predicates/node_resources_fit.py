@@ -26,8 +26,14 @@ def shortages(at: int, table: NodeTable, rows: Bools) -> list[tuple[Reason, int]
         short = int((rows & (table.free[:, column] < need[column])).sum()) if need[column] > 0 else 0
         if short:
             best = max(0, int(table.free[rows, column].max()))
-            found.append((Reason.of(Code.TOO_MANY_PODS, offers=best) if name == PODS else
-                          Reason.of(Code.INSUFFICIENT, resource=name, needs=int(need[column]), offers=best), short))
+            found.append(
+                (
+                    Reason.of(Code.TOO_MANY_PODS, offers=best)
+                    if name == PODS
+                    else Reason.of(Code.INSUFFICIENT, resource=name, needs=int(need[column]), offers=best),
+                    short,
+                )
+            )
     return found
 
 
@@ -39,6 +45,9 @@ def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason,
     for column, name in enumerate(table.columns.names):
         if need[column] > 0 and need[column] > free[column]:
             offers = max(0, int(free[column]))
-            short.append(Reason.of(Code.TOO_MANY_PODS, offers=int(table.allocatable[row][column])) if name == PODS
-                         else Reason.of(Code.INSUFFICIENT, resource=name, needs=int(need[column]), offers=offers))
+            short.append(
+                Reason.of(Code.TOO_MANY_PODS, offers=int(table.allocatable[row][column]))
+                if name == PODS
+                else Reason.of(Code.INSUFFICIENT, resource=name, needs=int(need[column]), offers=offers)
+            )
     return tuple(short)

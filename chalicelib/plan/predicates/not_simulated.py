@@ -43,5 +43,7 @@ class NotSimulated:
             cls = self._classes[at]
             found = self._known[at] = tuple(
                 Reason.of(Code.NOT_SIMULATED, what=_NAMED.get(name, lambda _, name=name: name)(cls))
-                for name, carried in _CARRIED if carried(cls, self._schedulers))
+                for name, carried in _CARRIED
+                if carried(cls, self._schedulers)
+            )
         return found

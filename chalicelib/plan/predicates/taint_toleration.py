@@ -28,8 +28,10 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
     """The first blocking taint that nothing tolerates."""
-    return next((taint for taint in taints
-                 if taint.effect in BLOCKING and not any(tolerates(t, taint) for t in tolerations)), None)
+    return next(
+        (taint for taint in taints if taint.effect in BLOCKING and not any(tolerates(t, taint) for t in tolerations)),
+        None,
+    )
 
 
 def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
@@ -37,8 +39,11 @@ def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
     del at
     ids, sets = table.taint_sets()
     # Each taint is asked about once, however many sets it is in.
-    barred = {taint for taint in {taint for taints in sets for taint in taints}
-              if untolerated(cls.tolerations, (taint,)) is not None}
+    barred = {
+        taint
+        for taint in {taint for taints in sets for taint in taints}
+        if untolerated(cls.tolerations, (taint,)) is not None
+    }
     verdicts = np.fromiter((barred.isdisjoint(taints) for taints in sets), dtype=np.bool_, count=len(sets))
     allowed: Bools = verdicts[ids]
     return allowed

@@ -17,7 +17,7 @@ from chalicelib.model.reason import Code, Reason
 from chalicelib.plan.state.cluster_state import World
 
 HOUR = 3600.0
-_NODES, _PODS = 1, 2        # positions in Brake.taken
+_NODES, _PODS = 1, 2  # positions in Brake.taken
 
 
 def last_hour(brake: Brake, now: float) -> tuple[tuple[float, int, int], ...]:
@@ -46,8 +46,15 @@ class Braking:
         readable = [facts for facts in world.groups.values() if not facts.group.error]
         here = {node.name for facts in readable for node in facts.nodes}
         self._registered = len(here)
-        self._going = len({target.node for op in world.memory.operations if op.is_open and op.kind is Kind.REMOVE
-                           for target in op.targets} & here)
+        self._going = len(
+            {
+                target.node
+                for op in world.memory.operations
+                if op.is_open and op.kind is Kind.REMOVE
+                for target in op.targets
+            }
+            & here
+        )
         self._nodes = self._pods = 0
         self._full: dict[int, Reason] = {}
 
@@ -79,13 +86,16 @@ class Braking:
         """
         if self._released:
             return None
-        for at, limit, need, what in ((_NODES, self._allowed.nodes_per_hour, nodes, "nodes per hour"),
-                                      (_PODS, self._allowed.pods_per_hour, pods, "pods per hour")):
+        for at, limit, need, what in (
+            (_NODES, self._allowed.nodes_per_hour, nodes, "nodes per hour"),
+            (_PODS, self._allowed.pods_per_hour, pods, "pods per hour"),
+        ):
             if limit <= 0 or not need:
                 continue
             if at not in self._full and not self._fits(at, limit, need):
-                self._full[at] = Reason.of(Code.DISRUPTION_LIMIT, what=what, limit=limit,
-                                           until=self._room_at(at, limit, need))
+                self._full[at] = Reason.of(
+                    Code.DISRUPTION_LIMIT, what=what, limit=limit, until=self._room_at(at, limit, need)
+                )
             if at in self._full:
                 return self._full[at]
         return None

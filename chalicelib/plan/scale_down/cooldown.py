@@ -34,7 +34,7 @@ def group_cooldown(memory: GroupMemory, options: Options, now: float) -> Reason 
 def young(node: Node, options: GroupOptions, now: float) -> Reason | None:
     """A node stays until it is as old as its group's cooldown (huaweicloud-cce.md A8.8), beside the cluster's."""
     protected = options.scale_down_cooldown
-    if not protected or node.created + protected <= now:    # unset: a node "from the future" is an API's skewed clock
+    if not protected or node.created + protected <= now:  # unset: a node "from the future" is an API's skewed clock
         return None
     return Reason.of(Code.NODE_COOLDOWN, until=node.created + protected)
 
@@ -46,8 +46,9 @@ def _last(happened: Iterable[float], options: Options, now: float) -> Reason | N
         ("scaleDownDelayAfterDelete", options.scale_down_delay_after_delete),
         ("scaleDownDelayAfterFailure", options.scale_down_delay_after_failure),
     )
-    running = [(at + delay, which) for at, (which, delay) in zip(happened, delays, strict=True)
-               if at and at + delay > now]
+    running = [
+        (at + delay, which) for at, (which, delay) in zip(happened, delays, strict=True) if at and at + delay > now
+    ]
     if not running:
         return None
     until, which = max(running)

@@ -21,8 +21,10 @@ def ineligible(node: Node, known: NodeMemory, world: World, usage: Usage) -> Rea
         (node.annotations.get(SCALE_DOWN_DISABLED) == "true", Reason.of(Code.SCALE_DOWN_DISABLED_ANNOTATION)),
         (facts is None, Reason.of(Code.NOT_AUTOSCALED)),
         (bucket is Bucket.NOT_STARTED, Reason.of(Code.NOT_STARTED)),
-        (bucket is not Bucket.READY and not options.scale_down_unready_enabled,
-         Reason.of(Code.SCALE_DOWN_UNREADY_DISABLED)),
+        (
+            bucket is not Bucket.READY and not options.scale_down_unready_enabled,
+            Reason.of(Code.SCALE_DOWN_UNREADY_DISABLED),
+        ),
     )
     if node.name in world.contested:
         return world.contested[node.name]
@@ -46,20 +48,29 @@ def _of_group(node: Node, facts: GroupFacts, world: World, usage: Usage) -> Reas
     if facts.target - facts.leaving <= group.min:
         return Reason.of(Code.GROUP_MIN_SIZE, min=group.min, target=facts.target - facts.leaving)
     if group.pool is not None and group.pool.min > 0:
-        beside = {each.id: each for each in world.groups.values()
-                  if each.group.pool is not None and each.group.pool.id == group.pool.id}
+        beside = {
+            each.id: each
+            for each in world.groups.values()
+            if each.group.pool is not None and each.group.pool.id == group.pool.id
+        }
         if full := at_minimum(group, spares(beside, lambda each: each.target - each.leaving)):
             return full
     own = group.options
     ignore = options.ignore_daemonsets_utilization
-    used = usage.of(node, ignore_daemonsets=(
-        ignore if own.ignore_daemonsets_utilization is None else own.ignore_daemonsets_utilization))
+    used = usage.of(
+        node,
+        ignore_daemonsets=(ignore if own.ignore_daemonsets_utilization is None else own.ignore_daemonsets_utilization),
+    )
     if used is None:
         return Reason.of(Code.UNEXPECTED, detail="node has no allocatable cpu or memory")
-    mine, default = ((own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
-                     if used.gpu else (own.scale_down_utilization_threshold, options.scale_down_utilization_threshold))
+    mine, default = (
+        (own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
+        if used.gpu
+        else (own.scale_down_utilization_threshold, options.scale_down_utilization_threshold)
+    )
     threshold = default if mine is None else mine
     if used.share > threshold:
-        return Reason.of(Code.NOT_UNDERUTILIZED, resource=used.resource, utilization=round(used.share, 4),
-                         threshold=threshold)
+        return Reason.of(
+            Code.NOT_UNDERUTILIZED, resource=used.resource, utilization=round(used.share, 4), threshold=threshold
+        )
     return None

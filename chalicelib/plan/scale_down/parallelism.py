@@ -16,8 +16,9 @@ class Parallelism:
 
     def __init__(self, world: World) -> None:
         options = world.options
-        going = [target for op in world.memory.operations if op.is_open and op.kind is Kind.REMOVE
-                 for target in op.targets]
+        going = [
+            target for op in world.memory.operations if op.is_open and op.kind is Kind.REMOVE for target in op.targets
+        ]
         self._most, self._most_drains = options.max_scale_down_parallelism, options.max_drain_parallelism
         self._left = max(0, self._most - len(going))
         self._drains_left = max(0, self._most_drains - sum(bool(target.evict) for target in going))

@@ -29,15 +29,18 @@ class BudgetLedger:
         self._left = dict(self._allowed)
         self._lenient = frozenset(_name(b) for b in budgets if b.unhealthy_policy == "AlwaysAllow" or b.whole)
         self._of: dict[int, tuple[str, ...]] = {}
-        self._asked: dict[str, int] = {}        # namespace -> selectors compared with a class
+        self._asked: dict[str, int] = {}  # namespace -> selectors compared with a class
 
     def of(self, cls: int) -> tuple[str, ...]:
         """The budgets that select a class; a budget without a selector selects nothing, an empty one everything."""
         found = self._of.get(cls)
         if found is None:
             pod = self._classes[cls]
-            likely = [budget for label in (None, *pod.labels.items())
-                      for budget in self._by_label.get((pod.namespace, label), ())]
+            likely = [
+                budget
+                for label in (None, *pod.labels.items())
+                for budget in self._by_label.get((pod.namespace, label), ())
+            ]
             found = self._of[cls] = tuple(sorted(_name(b) for b in likely if self._selects(b, pod)))
         return found
 

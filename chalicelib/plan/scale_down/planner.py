@@ -50,8 +50,15 @@ class _Sorted(msgspec.Struct, frozen=True):
     verdicts: dict[str, NodeVerdict]
 
 
-def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None, hold: Reason | None = None,
-           watch: Watch | None = None, grown: Collection[str] = (), needs: Needs | None = None) -> Shrinkage:
+def shrink(
+    world: World,
+    floor: Floor,
+    assume_unneeded_for: float | None = None,
+    hold: Reason | None = None,
+    watch: Watch | None = None,
+    grown: Collection[str] = (),
+    needs: Needs | None = None,
+) -> Shrinkage:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least so many seconds. hold:
     why none goes in this pass, though timers run. watch: for scaleDownSimulationTimeout; without it there is none.
     grown: groups that this pass makes larger. needs: what metric rules would buy again."""
@@ -76,7 +83,9 @@ def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None,
         removals=tuple(_removal(candidate) for candidate in picked.chosen),
         unneeded=tuple(sorted(free)),
         unremovable=tuple(verdicts[name] for name in sorted(verdicts)),
-        memory=memory, paused=picked.paused, brake=picked.brake,
+        memory=memory,
+        paused=picked.paused,
+        brake=picked.brake,
         marks=tuple(mark for mark in marks(world, free) if mark.node not in going),
     )
 

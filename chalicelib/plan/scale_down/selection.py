@@ -65,8 +65,14 @@ class Picked(msgspec.Struct, Generic[_T], frozen=True):
     brake: Brake
 
 
-def pick(world: World, candidates: Sequence[_T], memory: Mapping[str, NodeMemory],
-         hold: Reason | None = None, grown: Collection[str] = (), needs: Needs | None = None) -> Picked[_T]:
+def pick(
+    world: World,
+    candidates: Sequence[_T],
+    memory: Mapping[str, NodeMemory],
+    hold: Reason | None = None,
+    grown: Collection[str] = (),
+    needs: Needs | None = None,
+) -> Picked[_T]:
     """Choose. candidates: in the order they were found, which decides among equals, so that one found before goes
     first. memory: the next memory of every candidate, with its timer. hold: why none goes in this pass. grown: groups
     that this pass makes larger. needs: what metric rules would buy again, None where there is no such rule."""
@@ -79,8 +85,7 @@ def pick(world: World, candidates: Sequence[_T], memory: Mapping[str, NodeMemory
     for unit in wanted:
         atomic = _atomic(world, unit[0])
         drains, pods = sum(bool(each.evict) for each in unit), sum(len(each.evict) for each in unit)
-        reason = (stop or braking.refuse(len(unit), pods)
-                  or parallelism.refuse(len(unit), drains, atomic=atomic))
+        reason = stop or braking.refuse(len(unit), pods) or parallelism.refuse(len(unit), drains, atomic=atomic)
         if reason is not None:
             held.update((each.node.name, reason) for each in unit)
             continue
@@ -95,8 +100,11 @@ def _pause(world: World, hold: Reason | None) -> Reason | None:
     health = world.health
     checks: tuple[Callable[[], Reason | None], ...] = (
         lambda: None if world.options.scale_down_enabled else Reason.of(Code.SCALE_DOWN_DISABLED),
-        lambda: None if health.healthy else Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready,
-                                                      registered=health.registered),
+        lambda: (
+            None
+            if health.healthy
+            else Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)
+        ),
         lambda: hold,
         lambda: outside(world.policy.maintenance_windows, world.now),
         lambda: cooldown(world.memory, world.options, world.now),
@@ -122,22 +130,32 @@ def _units(world: World, candidates: Iterable[_T]) -> list[list[_T]]:
             atomic.setdefault(candidate.group, []).append(candidate)
         else:
             single.append([candidate])
-    return [*sorted(atomic.values(), key=lambda unit: all(each.evict for each in unit)),
-            *sorted(single, key=lambda unit: _by_harm(unit[0]))]
+    return [
+        *sorted(atomic.values(), key=lambda unit: all(each.evict for each in unit)),
+        *sorted(single, key=lambda unit: _by_harm(unit[0])),
+    ]
 
 
 class _Sieve:
     """The first sieve, with what is left of sizes and minima after those that have passed."""
 
-    def __init__(self, world: World, memory: Mapping[str, NodeMemory], pause: Reason | None,
-                 grown: frozenset[str], needs: Needs | None) -> None:
+    def __init__(
+        self,
+        world: World,
+        memory: Mapping[str, NodeMemory],
+        pause: Reason | None,
+        grown: frozenset[str],
+        needs: Needs | None,
+    ) -> None:
         self.world, self.memory, self.pause, self.grown, self.needs = world, memory, pause, grown, needs
-        self.needed: Reason | None = None       # why a metric rule needs the unit that is in the sieve
+        self.needed: Reason | None = None  # why a metric rule needs the unit that is in the sieve
         # A target that is being lowered is as low already, and one that is being raised may never be: what goes beside
         # either is taken from what is sure to be there.
         lowered = {op.group: op.to_size for op in world.memory.operations if op.is_open and op.kind is Kind.SHRINK}
-        self.sizes = {facts.id: min(facts.group.target, lowered.get(facts.id, facts.target)) - facts.leaving
-                      for facts in world.groups.values()}
+        self.sizes = {
+            facts.id: min(facts.group.target, lowered.get(facts.id, facts.target)) - facts.leaving
+            for facts in world.groups.values()
+        }
         self.spares = spares(world.groups, lambda facts: self.sizes[facts.id])
         self.minima = Minima(world)
 
@@ -185,8 +203,9 @@ def _unneeded_for_long(sieve: _Sieve, candidate: Removable) -> Reason | None:
     own, options = world.groups[candidate.group].group.options, world.options
     mine, default, code = (
         (own.scale_down_unneeded_time, options.scale_down_unneeded_time, Code.NOT_UNNEEDED_LONG_ENOUGH)
-        if world.buckets[candidate.node.name] is Bucket.READY else
-        (own.scale_down_unready_time, options.scale_down_unready_time, Code.NOT_UNREADY_LONG_ENOUGH))
+        if world.buckets[candidate.node.name] is Bucket.READY
+        else (own.scale_down_unready_time, options.scale_down_unready_time, Code.NOT_UNREADY_LONG_ENOUGH)
+    )
     needs = default if mine is None else mine
     since = sieve.memory[candidate.node.name].unneeded_since
     return None if needs <= 0 or since + needs < world.now else Reason.of(code, since=since, needs=needs)
@@ -250,6 +269,15 @@ def _group_cooldown(sieve: _Sieve, candidate: Removable) -> Reason | None:
 
 
 _CHECKS: tuple[Callable[[_Sieve, Removable], Reason | None], ...] = (
-    _unneeded_for_long, _failed_before, _on_completion, _young, _growing, _group_minimum, _pool_minimum,
-    _cluster_minimum, _metric_rules, _paused, _group_cooldown,
+    _unneeded_for_long,
+    _failed_before,
+    _on_completion,
+    _young,
+    _growing,
+    _group_minimum,
+    _pool_minimum,
+    _cluster_minimum,
+    _metric_rules,
+    _paused,
+    _group_cooldown,
 )

@@ -26,10 +26,13 @@ def marks(world: World, unneeded: Collection[str]) -> tuple[Mark, ...]:
     """First all `cleanup`s, then `unsoften`, then `soften`, each by node name. unneeded: names of the nodes that are
     unneeded after this pass. Nodes of open operations, and of groups that could not be read or are not autoscaled, are
     left alone. How many soft ones are written in a pass is up to handlers/marking.py."""
-    busy = frozenset(target.node for operation in world.memory.operations if operation.is_open
-                     for target in operation.targets)
-    nodes = sorted((node for node in world.snapshot.nodes if node.name not in busy and _ours(node, world)),
-                   key=lambda node: node.name)
+    busy = frozenset(
+        target.node for operation in world.memory.operations if operation.is_open for target in operation.targets
+    )
+    nodes = sorted(
+        (node for node in world.snapshot.nodes if node.name not in busy and _ours(node, world)),
+        key=lambda node: node.name,
+    )
     wanted = frozenset(unneeded) if world.options.max_bulk_soft_taint_count > 0 else frozenset()
     soft = [node for node in nodes if node.taint(TO_BE_DELETED) is None]
     return (
@@ -51,8 +54,14 @@ def _cleanups(nodes: list[Node], world: World) -> Iterator[Mark]:
     forgotten; then its cordon goes too, as upstream does it. A node whose machine the vendor is still removing keeps
     its mark, also after our operation has stopped waiting for it: pods that came to it now would die with it."""
     opened = frozenset(operation.id for operation in world.memory.operations if operation.is_open)
-    going = frozenset(name for facts in world.groups.values() for machine in facts.group.instances
-                      if machine.state is InstanceState.DELETING for name in (machine.id, machine.node) if name)
+    going = frozenset(
+        name
+        for facts in world.groups.values()
+        for machine in facts.group.instances
+        if machine.state is InstanceState.DELETING
+        for name in (machine.id, machine.node)
+        if name
+    )
     for node in nodes:
         taint = node.taint(TO_BE_DELETED)
         noted = node.annotations.get(OPERATION_ANNOTATION, "")

@@ -33,8 +33,9 @@ def paused(known: NodeMemory, now: float) -> NodeMemory | None:
     """The next memory of a node that could not be judged: its time so far, not a second more."""
     if not known.unneeded_since:
         return known if known.unremovable_until > now else None
-    return msgspec.structs.replace(known, unneeded_since=known.unneeded_since + max(0.0, now - known.confirmed_at),
-                                   confirmed_at=now)
+    return msgspec.structs.replace(
+        known, unneeded_since=known.unneeded_since + max(0.0, now - known.confirmed_at), confirmed_at=now
+    )
 
 
 def _since(node: Node, known: NodeMemory, world: World) -> float:

@@ -18,7 +18,7 @@ from chalicelib.plan.state.readiness import lacks_device
 from chalicelib.plan.tables.array_types import OVERFULL, Bools, Ints
 
 _NAMES = (CPU, MEMORY, *GPU_RESOURCES)
-_DAEMON, _MIRROR = 1, 2     # kinds of pods, added up; 0: neither
+_DAEMON, _MIRROR = 1, 2  # kinds of pods, added up; 0: neither
 _KINDS = 4
 
 
@@ -41,8 +41,9 @@ class Usage:
     def __init__(self, world: World) -> None:
         options, occupancy, classes = world.options, world.occupancy, world.snapshot.classes
         self._options, self._index = options, occupancy.index
-        asks = np.array([*([cls.requests.get(name, 0) for name in _NAMES] for cls in classes), [0] * len(_NAMES)],
-                        dtype=np.float64)
+        asks = np.array(
+            [*([cls.requests.get(name, 0) for name in _NAMES] for cls in classes), [0] * len(_NAMES)], dtype=np.float64
+        )
         kinds = np.array([*(_DAEMON * cls.is_daemonset + _MIRROR * cls.mirror for cls in classes), 0], dtype=np.int64)
         expendable = np.array([*(is_expendable(cls, options) for cls in classes), False], dtype=np.bool_)
         counted: Bools = (occupancy.where >= 0) & ~expendable[occupancy.cls]
@@ -53,8 +54,12 @@ class Usage:
         def sums(which: Bools) -> Ints:
             place = occupancy.where[which] * _KINDS + kinds[occupancy.cls[which]]
             size = len(occupancy.index) * _KINDS
-            amounts = np.array([np.bincount(place, weights=asks[occupancy.cls[which], name], minlength=size)
-                                for name in range(len(_NAMES))])
+            amounts = np.array(
+                [
+                    np.bincount(place, weights=asks[occupancy.cls[which], name], minlength=size)
+                    for name in range(len(_NAMES))
+                ]
+            )
             whole: Ints = np.minimum(amounts, OVERFULL).astype(np.int64).reshape(len(_NAMES), -1, _KINDS)
             return whole
 
@@ -68,7 +73,8 @@ class Usage:
             return Utilization(GPU_RESOURCES[0], 0.0, gpu=True)
         at = self._index[node.name]
         skipped = (_DAEMON if ignore_daemonsets else 0) | (
-            _MIRROR if self._options.ignore_mirror_pods_utilization else 0)
+            _MIRROR if self._options.ignore_mirror_pods_utilization else 0
+        )
         shares = []
         for name in (gpu,) if gpu else (CPU, MEMORY):
             row = _NAMES.index(name)

@@ -30,14 +30,17 @@ class Candidates:
 
     def __init__(self, world: World, floor: Floor, ledger: Ledger) -> None:
         self._floor = floor
-        self.skipped = {facts.id: reason for facts in world.groups.values()
-                        if (reason := _skip(facts, ledger)) is not None}
+        self.skipped = {
+            facts.id: reason for facts in world.groups.values() if (reason := _skip(facts, ledger)) is not None
+        }
         self.able = [facts for _, facts in sorted(world.groups.items()) if facts.id not in self.skipped]
-        self.shapes: dict[str, Shape] = {facts.id: shape_of(facts.template, floor) for facts in self.able
-                                         if facts.template is not None}
+        self.shapes: dict[str, Shape] = {
+            facts.id: shape_of(facts.template, floor) for facts in self.able if facts.template is not None
+        }
         self.table = _template_table(self.able, floor)
-        self._unpromised = {row: labels for row, facts in enumerate(self.able)
-                            if (labels := facts.group.options.unpromised_labels)}
+        self._unpromised = {
+            row: labels for row, facts in enumerate(self.able) if (labels := facts.group.options.unpromised_labels)
+        }
         self._fits: dict[int, Bools] = {}
 
     def fits(self, cls: int) -> Bools:
@@ -77,7 +80,6 @@ class Candidates:
         daemons = self.shapes[self.able[row].id].template.daemons
         return Fresh(floor.rows, self.table.nodes[row].labels, (), daemons).reasons(cls, needs)
 
-
     def _full(self, cls: int, row: int) -> tuple[Reason, ...]:
         """A reason if an empty new node's drivers attach fewer volumes than one pod of a class brings."""
         limits = self.shapes[self.able[row].id].template.volume_limits
@@ -93,8 +95,11 @@ def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
     if not labels:
         return False
     terms = pod.required_affinity
-    free = None if terms is None else tuple(
-        term for term in terms if not any(each.key in labels for each in term.expressions))
+    free = (
+        None
+        if terms is None
+        else tuple(term for term in terms if not any(each.key in labels for each in term.expressions))
+    )
     if terms is not None and not free:
         return True
     plain = msgspec.structs.replace(pod, required_affinity=free)
@@ -117,11 +122,21 @@ def _skip(facts: GroupFacts, ledger: Ledger) -> Reason | None:
     mine = facts.memory.backoff
     checks: tuple[tuple[bool, Reason], ...] = (
         (bool(facts.group.error), Reason.of(Code.GROUP_UNREADABLE, detail=facts.group.error)),
-        (not facts.healthy or facts.frozen is not None, Reason(
-            Code.GROUP_UNHEALTHY,
-            facts.frozen.params if facts.frozen is not None else {"detail": f"{facts.missing} nodes are missing"})),
-        (facts.backed_off, Reason.of(Code.GROUP_BACKOFF, until=mine.until if mine else 0.0,
-                                     error=_error(mine.cls, mine.code, mine.message) if mine else "")),
+        (
+            not facts.healthy or facts.frozen is not None,
+            Reason(
+                Code.GROUP_UNHEALTHY,
+                facts.frozen.params if facts.frozen is not None else {"detail": f"{facts.missing} nodes are missing"},
+            ),
+        ),
+        (
+            facts.backed_off,
+            Reason.of(
+                Code.GROUP_BACKOFF,
+                until=mine.until if mine else 0.0,
+                error=_error(mine.cls, mine.code, mine.message) if mine else "",
+            ),
+        ),
         (facts.growing, Reason.of(Code.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),
         (facts.target >= facts.group.max, Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max)),
         (facts.template is None, Reason.of(Code.NO_TEMPLATE, detail=facts.group.template_error or "none known")),

@@ -27,8 +27,8 @@ from chalicelib.plan.state.node_templates import Template
 from chalicelib.plan.tables.array_types import LARGEST, Bools, Ints
 from chalicelib.plan.tables.node_table import least_fit
 
-_PACKED = -1    # the row of all packed pods, as long as they only take free volumes
-_ROUNDS = 4     # how often classes that found no room are tried again because others were placed meanwhile
+_PACKED = -1  # the row of all packed pods, as long as they only take free volumes
+_ROUNDS = 4  # how often classes that found no room are tried again because others were placed meanwhile
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -98,8 +98,9 @@ def _apart(needs: Needs | None) -> bool:
     return needs is not None and any(each.own and each.key == HOSTNAME_LABEL for each in needs.repulsions)
 
 
-def pack(shape: Shape, asks: Sequence[Ask], floor: Floor, limit: int,
-         stop: Callable[[], bool] = lambda: False) -> Packing:
+def pack(
+    shape: Shape, asks: Sequence[Ask], floor: Floor, limit: int, stop: Callable[[], bool] = lambda: False
+) -> Packing:
     """Pack what passes the template's static filters onto at most `limit` new nodes: the order that places most pods,
     then the one that needs fewest nodes. The floor is left as it was. stop: asked before every class."""
     best: Packing | None = None
@@ -121,14 +122,15 @@ class _Packer:
         self.asks = asks
         self.needs = {ask.cls: floor.needs(ask.cls) for ask in asks}
         coupled = any(needs is not None for needs in self.needs.values()) or any(
-            floor.classes[ask.cls].ports or floor.volumes.concerns(ask.cls) for ask in asks)
+            floor.classes[ask.cls].ports or floor.volumes.concerns(ask.cls) for ask in asks
+        )
         self.tracked = tuple(ask.cls for ask in self.asks) if coupled else ()
         self.at = {cls: at for at, cls in enumerate(self.tracked)}
         self.bins = Bins(len(shape.free), len(self.tracked))
         self.fresh = Fresh(floor.rows, shape.template.node.labels, self.tracked, shape.template.daemons)
         self.made = 0
         self.refused: set[int] = set()
-        self.bound: dict[int, int] = {}     # class -> pods that have taken free volumes
+        self.bound: dict[int, int] = {}  # class -> pods that have taken free volumes
 
     def run(self) -> Packing:
         placed: dict[int, int] = {}
@@ -148,8 +150,9 @@ class _Packer:
                 break
         for cls, count in self.bound.items():
             self._bind(cls, -count)
-        return Packing(self.made, placed, frozenset(self.refused), tuple(ask.cls for ask in self.asks),
-                       self.out_of_time)
+        return Packing(
+            self.made, placed, frozenset(self.refused), tuple(ask.cls for ask in self.asks), self.out_of_time
+        )
 
     def _place(self, ask: Ask) -> int:
         """Place pods of one class; returns how many found a new node."""
@@ -204,8 +207,11 @@ class _Packer:
     def _cap(self, cls: int, needs: Needs | None) -> Cap:
         """What rules, ports and volumes allow on the bins and on one more node."""
         bins, floor = self.bins, self.floor
-        cap = (self.fresh.cap(cls, needs, bins.pods, bins.mult) if needs is not None
-               else Cap(np.full(len(bins.mult), UNLIMITED, dtype=np.int64)))
+        cap = (
+            self.fresh.cap(cls, needs, bins.pods, bins.mult)
+            if needs is not None
+            else Cap(np.full(len(bins.mult), UNLIMITED, dtype=np.int64))
+        )
         ports = floor.classes[cls].ports
         if ports:
             rivals = sorted(self.at[other] for other in floor.rivals.of(cls) if other in self.at)
@@ -232,7 +238,9 @@ class _Packer:
             claims = set(volumes.exclusive(cls))
             taken = bool(self.floor.claimed(cls)) or any(
                 pods[at].any() and claims.intersection(volumes.exclusive(other))
-                for other, at in self.at.items() if volumes.concerns(other))
+                for other, at in self.at.items()
+                if volumes.concerns(other)
+            )
             cap.total = min(cap.total, 0 if taken else most)
         for other, at in self.at.items():
             if other != cls and volumes.clash(cls, other):
@@ -297,7 +305,7 @@ class _Packer:
         if even is None or needs is None or not self.made:
             return 0
         if len(needs.evenness) > 1 or needs.attraction is not None or needs.repulsions:
-            return 0    # its other rules would have to know of the new nodes too; the next look at the floor does
+            return 0  # its other rules would have to know of the new nodes too; the next look at the floor does
         each, _ = self.fresh.counts(even.counter, self.bins.pods)
         least, _ = self.fresh.host_level(cls, even, needs, each, self.bins.mult)
         codes, _ = self.floor.table.label(even.key)

@@ -25,11 +25,11 @@ from chalicelib.plan.simulation.simulated_cluster import Standing
 from chalicelib.plan.state.pending_pods import Demand
 from chalicelib.plan.tables.array_types import Ints
 
-_TRIES = 3          # how often is planned for pods that lost their place
-_EXACT = 1_000      # rows times runs of pods up to which everybody is placed again to find out
+_TRIES = 3  # how often is planned for pods that lost their place
+_EXACT = 1_000  # rows times runs of pods up to which everybody is placed again to find out
 
 
-_State = tuple[dict[str, int], list[str], Standing]     # nodes per group, the group of every planned row, places
+_State = tuple[dict[str, int], list[str], Standing]  # nodes per group, the group of every planned row, places
 
 
 def settle(settling: Settling) -> None:
@@ -62,8 +62,8 @@ class Settling:
         in the scheduler's order, first fit or dealt in turn. early: who stands where before any new
         node, to compare."""
         self.search, self.floor, self.queue, self.kept = search, search.floor, queue, kept
-        self.most: dict[int, int] = {}      # class -> pods that packing ever had a place for
-        self.doubtful: set[int] = set()     # refused classes that one more node would take as things stand
+        self.most: dict[int, int] = {}  # class -> pods that packing ever had a place for
+        self.doubtful: set[int] = set()  # refused classes that one more node would take as things stand
         self.new: dict[int, tuple[str, int]] = {}
         # Who fits on nodes that exist or are on their way goes there now, before any new node joins.
         limit, watch = search.world.options.pending_pods_batching_timeout, search.watch
@@ -121,7 +121,7 @@ class Settling:
 
     def idle(self) -> bool:
         """Whether a planned node has no pod."""
-        return not self._crowd()[self.floor.base:].all()
+        return not self._crowd()[self.floor.base :].all()
 
     @property
     def small(self) -> bool:
@@ -141,8 +141,11 @@ class Settling:
 
     def _alone(self, cls: int) -> bool:
         """Whether least-cost weighs a class: one without rules, ports or claims."""
-        return self.floor.needs(cls) is None and not self.floor.classes[cls].ports and (
-            not self.floor.volumes.concerns(cls))
+        return (
+            self.floor.needs(cls) is None
+            and not self.floor.classes[cls].ports
+            and (not self.floor.volumes.concerns(cls))
+        )
 
     def _cheaper(self, left: Sequence[Demand], rest: Sequence[Ask], start: _State) -> None:
         """The rest of the chain alone once more: pods that least-cost leaves aside may make its mix the dearer one."""
@@ -195,9 +198,12 @@ class Settling:
         for row in self._rows():
             if not crowd[row]:
                 idle.setdefault(self.new[row][0], []).append(row)
-        drop = [row for group, rows in idle.items()
-                if not self.atomic(group) or len(rows) == self.search.grown[group]
-                for row in rows[max(0, len(rows) - self.spare(group)):]]
+        drop = [
+            row
+            for group, rows in idle.items()
+            if not self.atomic(group) or len(rows) == self.search.grown[group]
+            for row in rows[max(0, len(rows) - self.spare(group)) :]
+        ]
         self._without(drop)
         return bool(drop)
 
@@ -237,8 +243,11 @@ class Settling:
         """Whether somebody has a place on a new node while a pod of higher priority has none."""
         classes, crowd = self.floor.classes, self.floor.standing()
         on_new = [classes[cls].priority or 0 for cls, (rows, _) in crowd.items() if (rows >= self.floor.base).any()]
-        left = [classes[demand.cls].priority or 0 for demand in self.settled().left
-                if self.search.candidates.fits(demand.cls).any()]
+        left = [
+            classes[demand.cls].priority or 0
+            for demand in self.settled().left
+            if self.search.candidates.fits(demand.cls).any()
+        ]
         return bool(on_new) and bool(left) and max(left) > min(on_new)
 
     def arrange(self) -> None:
@@ -256,7 +265,7 @@ class Settling:
                     self.in_queue_order()
                 return
         elif all(self.floor.needs(cls) is None for cls in standing):
-            return      # nobody depends on others: what was packed is accepted in any order
+            return  # nobody depends on others: what was packed is accepted in any order
         self.restore(groups, {})
         self._as_promised(standing)
         self.drop_empty()
@@ -388,7 +397,15 @@ class Settling:
                 taken[cls] = at + count
                 if row < self.floor.base:
                     expected[row] = min(*(pod.key for pod in here), expected.get(row, here[0].key))
-        left = tuple(Demand(cls, rest) for cls, pods in waiting.items() if (rest := counted(pods[taken[cls]:])))
+        left = tuple(Demand(cls, rest) for cls, pods in waiting.items() if (rest := counted(pods[taken[cls] :])))
         lost = self.doubtful.union(cls for cls, most in self.most.items() if taken[cls] < most)
-        return Settled(tuple(place for place in places if place[2]), left, dict(self.new), frozenset(lost), expected,
-                       tuple(self.worth()), self.small, self.choice)
+        return Settled(
+            tuple(place for place in places if place[2]),
+            left,
+            dict(self.new),
+            frozenset(lost),
+            expected,
+            tuple(self.worth()),
+            self.small,
+            self.choice,
+        )

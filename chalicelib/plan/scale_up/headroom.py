@@ -30,9 +30,9 @@ from chalicelib.plan.state.cluster_state import World
 from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.plan.state.pools import Names
 
-_CORE = 1000        # millicores that a virtual pod of a percentage asks for at most
-_MEMORY = 4 * 2**30     # bytes, where the pods ask for no cpu at all
-_NAMESPACE = "(headroom)"   # no namespace is called so: nobody's rules about other pods mean virtual ones
+_CORE = 1000  # millicores that a virtual pod of a percentage asks for at most
+_MEMORY = 4 * 2**30  # bytes, where the pods ask for no cpu at all
+_NAMESPACE = "(headroom)"  # no namespace is called so: nobody's rules about other pods mean virtual ones
 
 
 class Virtual(msgspec.Struct, frozen=True):
@@ -86,9 +86,14 @@ def wanted(world: World) -> tuple[World, Wanted]:
     classes, pods = list(world.snapshot.classes), []
     for _, entry, scope, requests, count in sorted(found, key=lambda one: one[0]):
         pods.append(Virtual(entry.name, len(classes), count if requests else 0, scope.groups, scope.held))
-        classes.append(PodClass(
-            namespace=_NAMESPACE, labels={}, requests=requests,
-            tolerations=(Toleration(operator="Exists"),) if entry.groups else ()))
+        classes.append(
+            PodClass(
+                namespace=_NAMESPACE,
+                labels={},
+                requests=requests,
+                tolerations=(Toleration(operator="Exists"),) if entry.groups else (),
+            )
+        )
     snapshot = msgspec.structs.replace(world.snapshot, classes=tuple(classes))
     return msgspec.structs.replace(world, snapshot=snapshot), Wanted(tuple(pods))
 
@@ -126,11 +131,15 @@ class _Asked:
         self._classes = snapshot.classes
         self._ids = {name: at for at, name in enumerate(sorted(world.groups))}
         group_of = world.group_of
-        nodes = np.array([*(self._ids.get(group_of.get(node.name, ""), -1) for node in snapshot.nodes), -1],
-                         dtype=np.int64)
+        nodes = np.array(
+            [*(self._ids.get(group_of.get(node.name, ""), -1) for node in snapshot.nodes), -1], dtype=np.int64
+        )
         groups = nodes[occupancy.where]
-        counted = np.array([not (cls.is_daemonset or cls.mirror or is_expendable(cls, world.options))
-                            for cls in snapshot.classes] or [False], dtype=np.bool_)
+        counted = np.array(
+            [not (cls.is_daemonset or cls.mirror or is_expendable(cls, world.options)) for cls in snapshot.classes]
+            or [False],
+            dtype=np.bool_,
+        )
         keep = (groups >= 0) & counted[occupancy.cls] if len(groups) else np.zeros(0, dtype=np.bool_)
         self._groups, self._cls = groups[keep], occupancy.cls[keep]
 
@@ -140,8 +149,10 @@ class _Asked:
         inside[[self._ids[group] for group in groups]] = True
         counts = np.bincount(self._cls[inside[self._groups]], minlength=len(self._classes)).tolist()
         asked = [(count, cls.requests) for count, cls in zip(counts, self._classes, strict=True) if count]
-        return (sum(count * requests.get(CPU, 0) for count, requests in asked),
-                sum(count * requests.get(MEMORY, 0) for count, requests in asked))
+        return (
+            sum(count * requests.get(CPU, 0) for count, requests in asked),
+            sum(count * requests.get(MEMORY, 0) for count, requests in asked),
+        )
 
 
 def _empty(groups: Iterable[str], world: World) -> list[tuple[int, int]]:
@@ -151,8 +162,10 @@ def _empty(groups: Iterable[str], world: World) -> list[tuple[int, int]]:
         template = world.groups[group].template
         if template is not None:
             daemons = [world.snapshot.classes[cls].requests for cls in template.daemons]
-            cpu, memory = (template.node.allocatable.get(name, 0) - sum(each.get(name, 0) for each in daemons)
-                           for name in (CPU, MEMORY))
+            cpu, memory = (
+                template.node.allocatable.get(name, 0) - sum(each.get(name, 0) for each in daemons)
+                for name in (CPU, MEMORY)
+            )
             found.append((cpu, memory))
     return found
 
@@ -186,7 +199,7 @@ class _Keeping:
     def __init__(self, search: Search, virtual: Wanted) -> None:
         self.search, self.floor, self.world, self.pods = search, search.floor, search.world, virtual.pods
         self.by_group: dict[str, tuple[str, ...]] = {}
-        self.stops: dict[str, dict[str, Reason]] = {}      # entry -> group -> what kept it from growing more
+        self.stops: dict[str, dict[str, Reason]] = {}  # entry -> group -> what kept it from growing more
 
     def kept(self) -> Kept:
         """Place, add, count, and take off."""
@@ -198,7 +211,7 @@ class _Keeping:
         shut = closed(self.world)
         for each in self.pods:
             rest = left[each.cls]
-            if rest and self.search.grown:      # nodes that others have got may have room by now
+            if rest and self.search.grown:  # nodes that others have got may have room by now
                 rest -= self._fill(each, rest)
             if rest and shut is None and not each.held:
                 self._grow(each, rest)
@@ -208,14 +221,21 @@ class _Keeping:
             rows, counts = standing.get(each.cls, (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)))
             held, added = int(counts[rows < self.floor.base].sum()), int(counts[rows >= self.floor.base].sum())
             short = held + added < each.count
-            verdicts.append(HeadroomVerdict(each.name, wanted=each.count, held=held, added=added,
-                                            reasons=self._reasons(each, shut) if short else {}))
+            verdicts.append(
+                HeadroomVerdict(
+                    each.name,
+                    wanted=each.count,
+                    held=held,
+                    added=added,
+                    reasons=self._reasons(each, shut) if short else {},
+                )
+            )
             here = int(counts[rows < self.floor.real].sum())
             if here:
                 spare.append(Spare(each.name, each.cls, here))
         self.floor.rewind(mark)
         self.floor.spare = tuple(spare)
-        self.floor.unsettled |= self.floor.late()   # what nodes hold of it is not known in full
+        self.floor.unsettled |= self.floor.late()  # what nodes hold of it is not known in full
         return Kept(tuple(sorted(verdicts, key=lambda one: one.name)), dict(sorted(self.by_group.items())))
 
     def _fill(self, each: Virtual, count: int) -> int:
@@ -251,7 +271,8 @@ class _Keeping:
                 stop = self.stops.get(each.name, {}).get(group)
                 reason = against[0] if against else allowance.stop if allowance.nodes <= 0 else stop
             reasons[group] = reason or Reason.of(
-                Code.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}")
+                Code.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}"
+            )
         return dict(sorted(reasons.items()))
 
 

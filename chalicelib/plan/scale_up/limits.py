@@ -26,8 +26,15 @@ from chalicelib.plan.state.readiness import Bucket
 
 _UNLIMITED = 10**9
 # Labels whose value is the type of a node's GPUs: ours, those of the five providers, those of the large clouds.
-GPU_TYPE_LABELS = ("cluster-api/accelerator", "aliyun.accelerator/nvidia_name", "cherryservers.com/gpu", "accelerator",
-                   "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator")
+GPU_TYPE_LABELS = (
+    "cluster-api/accelerator",
+    "aliyun.accelerator/nvidia_name",
+    "cherryservers.com/gpu",
+    "accelerator",
+    "nvidia.com/gpu.product",
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+)
 
 
 class Allowance(msgspec.Struct, frozen=True):
@@ -40,8 +47,13 @@ class Allowance(msgspec.Struct, frozen=True):
 def may_grow(facts: GroupFacts) -> bool:
     """Whether a group may be touched at all (scale-up.md §6): readable, healthy, not backed off, not being grown by an
     earlier plan, its nodes known. Sizes are not looked at."""
-    return (not facts.group.error and facts.healthy and not facts.backed_off and not facts.growing
-            and facts.template is not None)
+    return (
+        not facts.group.error
+        and facts.healthy
+        and not facts.backed_off
+        and not facts.growing
+        and facts.template is not None
+    )
 
 
 class Ledger:
@@ -95,13 +107,18 @@ class Ledger:
         that have a template."""
         nodes = [facts.template.node for facts in able if facts.template is not None]
         each = [self._amounts(node) for node in nodes]
-        limits = [(tuple(one.get(name, 0) for one in each), max(0, most - self._used[name]))
-                  for name, most in sorted(self._max.items())]
+        limits = [
+            (tuple(one.get(name, 0) for one in each), max(0, most - self._used[name]))
+            for name, most in sorted(self._max.items())
+        ]
         if self._max_nodes > 0:
             limits.append(((1,) * len(nodes), max(0, self._max_nodes - self._nodes)))
         homes = [facts.group.pool.id if facts.group.pool is not None else "" for facts in able]
-        limits += [(tuple(int(home == pool) for home in homes), max(0, room))
-                   for pool, room in sorted(self._pools.items()) if pool in homes]
+        limits += [
+            (tuple(int(home == pool) for home in homes), max(0, room))
+            for pool, room in sorted(self._pools.items())
+            if pool in homes
+        ]
         return limits
 
     def allowance(self, facts: GroupFacts, grown: int, beside: int = 0) -> Allowance:
@@ -117,8 +134,9 @@ class Ledger:
         if self.pool_room(facts.group) < _UNLIMITED:
             offers.append(Allowance(self.pool_room(facts.group), self._pool_limit(facts)))
         if self._per_scale_up > 0:
-            offers.append(Allowance(self._per_scale_up - grown,
-                                    Reason.of(Code.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up)))
+            offers.append(
+                Allowance(self._per_scale_up - grown, Reason.of(Code.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up))
+            )
         smallest = min(offers, key=lambda offer: offer.nodes)
         return Allowance(max(0, min(smallest.nodes, _UNLIMITED)), smallest.stop)
 
@@ -143,24 +161,32 @@ class Ledger:
     def _offers(self, node: Node) -> list[Allowance]:
         offers = []
         if self._max_nodes > 0:
-            offers.append(Allowance(self._max_nodes - self._nodes,
-                                    Reason.of(Code.MAX_NODES_TOTAL, max=self._max_nodes)))
+            offers.append(
+                Allowance(self._max_nodes - self._nodes, Reason.of(Code.MAX_NODES_TOTAL, max=self._max_nodes))
+            )
         rooms = self._rooms(node)
         if rooms:
             least = max(0, min(room for _, room in rooms))
-            offers.append(Allowance(least, self._resource_limit(
-                [name for name, room in rooms if room <= least], node)))
+            offers.append(Allowance(least, self._resource_limit([name for name, room in rooms if room <= least], node)))
         return offers
 
     def _resource_limit(self, names: Sequence[str], node: Node) -> Reason:
         """All resources that leave no room, and the numbers of the first: cores or bytes or pieces."""
         first = names[0]
-        return Reason.of(Code.RESOURCE_LIMIT, resources=", ".join(names), used=self._used[first],
-                         max=self._max[first], needs=self._amounts(node).get(first, 0))
+        return Reason.of(
+            Code.RESOURCE_LIMIT,
+            resources=", ".join(names),
+            used=self._used[first],
+            max=self._max[first],
+            needs=self._amounts(node).get(first, 0),
+        )
 
     def _rooms(self, node: Node) -> list[tuple[str, int]]:
-        return [(name, (self._max[name] - self._used[name]) // amount)
-                for name, amount in self._amounts(node).items() if amount > 0]
+        return [
+            (name, (self._max[name] - self._used[name]) // amount)
+            for name, amount in self._amounts(node).items()
+            if amount > 0
+        ]
 
     def _amounts(self, node: Node) -> dict[str, int]:
         """Per limited resource what a node counts for: cores, rounded up per node, bytes and GPUs of its capacity."""

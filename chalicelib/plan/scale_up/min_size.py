@@ -72,7 +72,7 @@ def _pools(world: World, raised: _Raised) -> None:
     for _, pool in sorted(pools(world).items()):
         members = [world.groups[name] for name in pool.groups]
         if any(facts.group.error for facts in members):
-            continue    # its size is not known
+            continue  # its size is not known
         if len(members) < 2 or not all(_is_enforced(facts, world) for facts in members):
             continue
         lacks = min(pool.min, pool.max) if pool.max >= 0 else pool.min

@@ -31,7 +31,7 @@ class Settled(msgspec.Struct, frozen=True):
     worth: tuple[int, ...] = ()
     small: bool = False
     choice: bool = False
-    contests: tuple[Contest, ...] = ()      # classes of which no single pod is sure of a place
+    contests: tuple[Contest, ...] = ()  # classes of which no single pod is sure of a place
 
 
 def asks_of(left: Sequence[Demand]) -> list[Ask]:

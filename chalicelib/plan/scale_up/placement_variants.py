@@ -18,15 +18,16 @@ Way = Callable[[Sequence[Demand], Floor], tuple[list[Demand], bool]]
 """What of the queue is left to be placed, in another order, in which pods of higher priority stay first; and whether
 pods are dealt over the rows in turn, else first fit."""
 
-_BY_LOT = 4         # orders by lot; the same lots for the same pods
+_BY_LOT = 4  # orders by lot; the same lots for the same pods
 
 
 def _share(demand: Demand, floor: Floor) -> float:
     """What one pod takes of all the room that there is, of the scarcest resource."""
     need = floor.table.columns.need(demand.cls)
     room = floor.table.free[: floor.base].sum(axis=0)
-    return max((int(asked) / max(1, int(free)) for asked, free in zip(need, room, strict=True) if asked > 0),
-               default=0.0)
+    return max(
+        (int(asked) / max(1, int(free)) for asked, free in zip(need, room, strict=True) if asked > 0), default=0.0
+    )
 
 
 def _as_they_stand(_each: Demand, _floor: Floor) -> float:
@@ -37,11 +38,13 @@ def _by(key: Callable[[Demand, Floor], float], *, around: bool) -> Way:
     def way(queue: Sequence[Demand], floor: Floor) -> tuple[list[Demand], bool]:
         floor.turn = 0
         return sorted(queue, key=lambda each: (-(floor.classes[each.cls].priority or 0), key(each, floor))), around
+
     return way
 
 
 def _lot(seed: int) -> Way:
     """By lot. The first row of dealing in turn is drawn too."""
+
     def drawn(text: str) -> int:
         lot = blake2b(f"{seed}\n{text}".encode("utf-8", "surrogatepass"), digest_size=6)
         return int.from_bytes(lot.digest(), "big")
@@ -50,11 +53,13 @@ def _lot(seed: int) -> Way:
         found, _ = _by(lambda each, _: float(drawn(each.pods[0].key)), around=True)(queue, floor)
         floor.turn = drawn("") % max(1, floor.base)
         return found, True
+
     return way
 
 
 def sparing(rows: Collection[int]) -> Way:
     """Everybody onto other rows than these first, as far as those take them."""
+
     def way(queue: Sequence[Demand], floor: Floor) -> tuple[list[Demand], bool]:
         shut = [row for row in rows if floor.open[row]]
         for row in shut:
@@ -63,6 +68,7 @@ def sparing(rows: Collection[int]) -> Way:
         for row in shut:
             floor.close(row, is_open=True)
         return list(left), False
+
     return way
 
 

@@ -33,8 +33,8 @@ from chalicelib.plan.state.pending_pods import Demand, Pending
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.time_budget import Watch
 
-_TRYING = 2.0       # seconds for which other ways are tried, where there is a clock
-_SERVED = 4         # ways that are tried to save nodes only, when everybody has a place
+_TRYING = 2.0  # seconds for which other ways are tried, where there is a clock
+_SERVED = 4  # ways that are tried to save nodes only, when everybody has a place
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -75,8 +75,9 @@ def _begun(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch
     """A plan before any node is bought: pods stand on nodes that exist or are on their way."""
     floor.reset()
     search = Search(world, floor, situation_of(world, seed), watch)
-    kept = {group: nodes for group, nodes in below_minimum(world, search.ledger, {})
-            if group in search.candidates.shapes}
+    kept = {
+        group: nodes for group, nodes in below_minimum(world, search.ledger, {}) if group in search.candidates.shapes
+    }
     return Settling(search, pending.queue, kept, way)
 
 
@@ -97,15 +98,18 @@ def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch)
         if watch.over(started + _TRYING) or (number >= _SERVED and not best.settled.left):
             break
         settling = _begun(world, floor, pending, seed, watch, way)
-        if settling.early in seen:      # the rest of the plan would be the same as well
+        if settling.early in seen:  # the rest of the plan would be the same as well
             continue
         seen.add(settling.early)
         found = _finished(settling)
         if not _better(found, best):
             continue
         # Nodes are saved only where the scheduler's own order does without them as well, or did not do before either.
-        if (found.settled.worth > best.settled.worth or _in_order(found, floor, pending)
-                or not _in_order(best, floor, pending)):
+        if (
+            found.settled.worth > best.settled.worth
+            or _in_order(found, floor, pending)
+            or not _in_order(best, floor, pending)
+        ):
             best, chosen = found, way
     return _planned(world, floor, pending, seed, watch, chosen)
 
@@ -128,8 +132,10 @@ def _in_order(found: _Tried, floor: Floor, pending: Pending) -> bool:
     """Whether all who have a place get one in the scheduler's own order too, first fit by row. It clears the floor."""
     search, settled = found.search, found.settled
     left = {pod.key for demand in settled.left for pod in demand.pods}
-    served = [Demand(demand.cls, tuple(pod for pod in demand.pods if pod.key not in left), demand.counts)
-              for demand in pending.queue]
+    served = [
+        Demand(demand.cls, tuple(pod for pod in demand.pods if pod.key not in left), demand.counts)
+        for demand in pending.queue
+    ]
     floor.reset()
     rest = place(floor, served)
     for group, nodes in sorted(search.grown.items()):
@@ -142,9 +148,12 @@ def _may_go(world: World, floor: Floor) -> frozenset[int]:
     """Rows of nodes that could be removed by what is known before any removal is tried."""
     usage, holding = Usage(world), Holding(world, BudgetLedger(world.snapshot.budgets, world.snapshot.classes))
     return frozenset(
-        floor.table.index[node.name] for node in world.snapshot.nodes if node.name in floor.table.index
+        floor.table.index[node.name]
+        for node in world.snapshot.nodes
+        if node.name in floor.table.index
         and ineligible(node, world.memory.nodes.get(node.name, NodeMemory()), world, usage) is None
-        and isinstance(holding.of(node), Moves))
+        and isinstance(holding.of(node), Moves)
+    )
 
 
 def _better(found: _Tried, best: _Tried) -> bool:
@@ -153,7 +162,8 @@ def _better(found: _Tried, best: _Tried) -> bool:
         return found.settled.worth > best.settled.worth
     ours, theirs = found.search.grown, best.search.grown
     return sum(ours.values()) < sum(theirs.values()) and all(
-        nodes <= theirs.get(group, 0) for group, nodes in ours.items())
+        nodes <= theirs.get(group, 0) for group, nodes in ours.items()
+    )
 
 
 class _Report:
@@ -174,29 +184,43 @@ class _Report:
             planned = self.settled.new.get(row)
             if planned is not None:
                 pods.setdefault(planned[0], []).extend(keys)
-                promises.append(Promise(keys, group=planned[0], number=planned[1], promised=sure,
-                                        one_place_among=contest))
+                promises.append(
+                    Promise(keys, group=planned[0], number=planned[1], promised=sure, one_place_among=contest)
+                )
             else:
                 name = self.floor.table.nodes[row].name
                 fits += keys
                 promises.append(Promise(keys, node=name, promised=sure, one_place_among=contest))
-        self.floor.promised.update((self.floor.table.nodes[row].name, key)
-                                   for row, key in self.settled.expected.items())
+        self.floor.promised.update(
+            (self.floor.table.nodes[row].name, key) for row, key in self.settled.expected.items()
+        )
         return Growth(
-            scale_ups=self._scale_ups(pods), fits=tuple(fits), promises=_merged(promises),
+            scale_ups=self._scale_ups(pods),
+            fits=tuple(fits),
+            promises=_merged(promises),
             unschedulable=tuple(self._verdict(demand) for demand in self.settled.left),
             groups=tuple(self._group(facts) for _, facts in sorted(self.world.groups.items())),
-            notes=(*self.search.notes.values(), *self.acted.notes), acted=self.acted, spare=self.spare,
+            notes=(*self.search.notes.values(), *self.acted.notes),
+            acted=self.acted,
+            spare=self.spare,
         )
 
     def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:
         groups = self.world.groups
         return tuple(
-            ScaleUp(group=name, provider=groups[name].group.provider, from_size=groups[name].target,
-                    to_size=groups[name].target + nodes, max=groups[name].group.max,
-                    pods=tuple(sorted(pods.get(name, ()))), rules=self.acted.by_group.get(name, ()),
-                    headroom=self.spare.by_group.get(name, ()))
-            for name, nodes in sorted(self.search.grown.items()) if nodes > 0)
+            ScaleUp(
+                group=name,
+                provider=groups[name].group.provider,
+                from_size=groups[name].target,
+                to_size=groups[name].target + nodes,
+                max=groups[name].group.max,
+                pods=tuple(sorted(pods.get(name, ()))),
+                rules=self.acted.by_group.get(name, ()),
+                headroom=self.spare.by_group.get(name, ()),
+            )
+            for name, nodes in sorted(self.search.grown.items())
+            if nodes > 0
+        )
 
     def _verdict(self, demand: Demand) -> PodVerdict:
         """Why pods of a class get nothing, group by group, and what the nodes that exist say."""
@@ -210,17 +234,26 @@ class _Report:
             why[name] = (reason, *nowhere)
         real = np.arange(len(self.floor.table)) < self.floor.real
         return PodVerdict(
-            pods=tuple(sorted(pod.key for pod in demand.pods)), reasons=dict(sorted(why.items())),
-            nodes=self.floor.real, against=self.floor.tally(demand.cls, real),
-            one_place_among=self.contest.get(demand.cls))
+            pods=tuple(sorted(pod.key for pod in demand.pods)),
+            reasons=dict(sorted(why.items())),
+            nodes=self.floor.real,
+            against=self.floor.tally(demand.cls, real),
+            one_place_among=self.contest.get(demand.cls),
+        )
 
     def _unlooked(self, demand: Demand, nowhere: tuple[Reason, ...]) -> PodVerdict:
         """What can be said at once, where there is no time to ask every group and node."""
         stop = Reason.of(Code.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
-        why = {**{facts.id: nowhere or (stop,) for facts in self.candidates.able},
-               **{name: (reason, *nowhere) for name, reason in self.candidates.skipped.items()}}
-        return PodVerdict(pods=tuple(sorted(pod.key for pod in demand.pods)), reasons=dict(sorted(why.items())),
-                          nodes=self.floor.real, against=tuple((reason, self.floor.real) for reason in nowhere))
+        why = {
+            **{facts.id: nowhere or (stop,) for facts in self.candidates.able},
+            **{name: (reason, *nowhere) for name, reason in self.candidates.skipped.items()},
+        }
+        return PodVerdict(
+            pods=tuple(sorted(pod.key for pod in demand.pods)),
+            reasons=dict(sorted(why.items())),
+            nodes=self.floor.real,
+            against=tuple((reason, self.floor.real) for reason in nowhere),
+        )
 
     def _stop(self, cls: int, facts: GroupFacts) -> Reason:
         """What kept a group that would take the pods from growing (more)."""
@@ -242,12 +275,21 @@ class _Report:
         option, skipped = self.search.first.get(facts.id), self.candidates.skipped.get(facts.id)
         late = len(facts.long_unregistered)
         return GroupVerdict(
-            group=facts.id, provider=facts.group.provider, min=facts.group.min, max=facts.group.max,
-            target=facts.target, ready=facts.counts[Bucket.READY], upcoming=facts.upcoming,
-            option_nodes=option.nodes if option else 0, option_pods=option.pod_count if option else 0,
-            waste=waste(option) if option else None, skipped=skipped,
-            healthy=facts.healthy, counts={kind.value: count for kind, count in facts.counts.items() if count},
-            unregistered=len(facts.unregistered) - late, long_unregistered=late,
+            group=facts.id,
+            provider=facts.group.provider,
+            min=facts.group.min,
+            max=facts.group.max,
+            target=facts.target,
+            ready=facts.counts[Bucket.READY],
+            upcoming=facts.upcoming,
+            option_nodes=option.nodes if option else 0,
+            option_pods=option.pod_count if option else 0,
+            waste=waste(option) if option else None,
+            skipped=skipped,
+            healthy=facts.healthy,
+            counts={kind.value: count for kind, count in facts.counts.items() if count},
+            unregistered=len(facts.unregistered) - late,
+            long_unregistered=late,
             in_progress=facts.upcoming > 0 and (facts.growing or facts.memory.request is not None),
             backoff=_backoff(facts),
         )
@@ -258,19 +300,31 @@ def _backoff(facts: GroupFacts) -> Reason | None:
     failed = facts.memory.backoff
     if failed is None or not facts.backed_off:
         return None
-    return Reason(Code.GROUP_BACKOFF, {"until": failed.until, "error": failed.message or failed.cls,
-                                       "code": failed.code or failed.cls, "class": failed.cls})
+    return Reason(
+        Code.GROUP_BACKOFF,
+        {
+            "until": failed.until,
+            "error": failed.message or failed.cls,
+            "code": failed.code or failed.cls,
+            "class": failed.cls,
+        },
+    )
 
 
 def _contests(settled: Settled) -> dict[int, Contest]:
     """Class -> the pods with which its pods compete."""
     pods: dict[int, list[str]] = {}
-    for cls, here in (*((cls, here) for _, cls, here in settled.places),
-                      *((demand.cls, demand.pods) for demand in settled.left)):
+    for cls, here in (
+        *((cls, here) for _, cls, here in settled.places),
+        *((demand.cls, demand.pods) for demand in settled.left),
+    ):
         pods.setdefault(cls, []).extend(pod.key for pod in here)
-    return {cls: contest for found in settled.contests
-            for contest in [Contest(found.places, tuple(sorted(key for cls in found.classes for key in pods[cls])))]
-            for cls in found.classes}
+    return {
+        cls: contest
+        for found in settled.contests
+        for contest in [Contest(found.places, tuple(sorted(key for cls in found.classes for key in pods[cls])))]
+        for cls in found.classes
+    }
 
 
 def _merged(promises: list[Promise]) -> tuple[Promise, ...]:
@@ -281,5 +335,7 @@ def _merged(promises: list[Promise]) -> tuple[Promise, ...]:
         among = each.one_place_among.among if each.one_place_among is not None else ()
         contests[among] = each.one_place_among
         pods.setdefault((each.node, each.group, each.number, not each.promised, among), []).extend(each.pods)
-    return tuple(Promise(tuple(sorted(keys)), node, group, number, not unsure, contests[among])
-                 for (node, group, number, unsure, among), keys in sorted(pods.items()))
+    return tuple(
+        Promise(tuple(sorted(keys)), node, group, number, not unsure, contests[among])
+        for (node, group, number, unsure, among), keys in sorted(pods.items())
+    )

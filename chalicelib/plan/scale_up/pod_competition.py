@@ -22,8 +22,9 @@ class Contest(msgspec.Struct, frozen=True):
     classes: tuple[int, ...]
 
 
-def contests(pods: Mapping[int, int], placed: Mapping[int, int], uncounted: Mapping[int, int],
-             outcomes: Sequence[Outcome]) -> tuple[Contest, ...]:
+def contests(
+    pods: Mapping[int, int], placed: Mapping[int, int], uncounted: Mapping[int, int], outcomes: Sequence[Outcome]
+) -> tuple[Contest, ...]:
     """pods: class -> pods that want a place; placed: of these, how many have one in the plan; uncounted: more pods of
     the class, which take a place and are promised none. Without outcomes (a large plan) a class competes if the plan
     has places for some of its pods only."""
@@ -38,6 +39,14 @@ def contests(pods: Mapping[int, int], placed: Mapping[int, int], uncounted: Mapp
             leader = {cls: first if head == second else head for cls, head in leader.items()}
     sets = [tuple(cls for cls in short if leader[cls] == head) for head in dict.fromkeys(leader.values())]
     return tuple(
-        Contest(max(0, min(sum(each.served[cls] for cls in classes) for each in outcomes)
-                    - sum(uncounted.get(cls, 0) for cls in classes)), classes)
-        for classes in sets if any(placed.get(cls) for cls in classes))
+        Contest(
+            max(
+                0,
+                min(sum(each.served[cls] for cls in classes) for each in outcomes)
+                - sum(uncounted.get(cls, 0) for cls in classes),
+            ),
+            classes,
+        )
+        for classes in sets
+        if any(placed.get(cls) for cls in classes)
+    )

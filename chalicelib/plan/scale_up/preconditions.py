@@ -16,11 +16,13 @@ def closed(world: World) -> Reason | None:
     """Why nothing is grown in this pass, whoever wants it; None if it may be."""
     health = world.health
     checks = (
-        (not health.healthy,
-         Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)),
-        (health.ready == 0 and not world.options.scale_up_from_zero,
-         Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered,
-                   option="scaleUpFromZero")),
+        (not health.healthy, Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)),
+        (
+            health.ready == 0 and not world.options.scale_up_from_zero,
+            Reason.of(
+                Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered, option="scaleUpFromZero"
+            ),
+        ),
     )
     return next((reason for fails, reason in checks if fails), None)
 

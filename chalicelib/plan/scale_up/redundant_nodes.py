@@ -22,8 +22,8 @@ from chalicelib.plan.state.pending_pods import Demand
 if TYPE_CHECKING:
     from chalicelib.plan.scale_up.final_placement import Settling
 
-_ROUNDS = 3         # how often nodes are bought for pods that were refused
-_SINGLES = 200      # promised pods up to which they are placed one at a time, and as runs of equal pods above that
+_ROUNDS = 3  # how often nodes are bought for pods that were refused
+_SINGLES = 200  # promised pods up to which they are placed one at a time, and as runs of equal pods above that
 
 
 def refine(settling: Settling) -> None:
@@ -108,8 +108,10 @@ class _Spare:
         kept.sort(key=lambda each: place_of[each[1].key])
         if len(kept) <= _SINGLES:
             return [Demand(cls, (pod,), counts) for cls, pod, counts in kept]
-        return [Demand(cls, tuple(pod for _, pod, _ in run), counts)
-                for (cls, counts), run in groupby(kept, key=lambda each: (each[0], each[2]))]
+        return [
+            Demand(cls, tuple(pod for _, pod, _ in run), counts)
+            for (cls, counts), run in groupby(kept, key=lambda each: (each[0], each[2]))
+        ]
 
 
 class _Refused:
@@ -158,8 +160,11 @@ class _Refused:
         groups: list[str] | None = None
         for row, facts in enumerate(candidates.able):
             asked = [cls for cls in left if candidates.fits(cls)[row] and not candidates.against(cls, row)]
-            if not asked or settling.late() or (
-                    search.ledger.allowance(facts, search.grown.get(facts.id, 0)).nodes <= 0):
+            if (
+                not asked
+                or settling.late()
+                or (search.ledger.allowance(facts, search.grown.get(facts.id, 0)).nodes <= 0)
+            ):
                 continue
             if groups is None:
                 groups, standing = settling.groups(), floor.standing()

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from chalicelib.plan.scale_up.final_placement import Settling
 
 _ZONE_LABEL = "topology.kubernetes.io/zone"
-_FIRST, _MORE = 8, 20           # rehearsals of any plan, and more of one in which pods compete
-_PODS = 300                     # waiting pods up to which a plan is rehearsed
-_NOISE = (0.0, 20.0, 100.0, 1_000.0)    # the largest chance on top of a score; plugins together reach 1,100
-_LIKELY = 100.0                 # up to so much chance an outcome says which nodes stay empty
-_GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1      # the step of splitmix64
-_SPREAD, _AFFINITY, _TAINTS = 2, 2, 3       # kube-scheduler's weights of these plugins; 1 of the others
+_FIRST, _MORE = 8, 20  # rehearsals of any plan, and more of one in which pods compete
+_PODS = 300  # waiting pods up to which a plan is rehearsed
+_NOISE = (0.0, 20.0, 100.0, 1_000.0)  # the largest chance on top of a score; plugins together reach 1,100
+_LIKELY = 100.0  # up to so much chance an outcome says which nodes stay empty
+_GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1  # the step of splitmix64
+_SPREAD, _AFFINITY, _TAINTS = 2, 2, 3  # kube-scheduler's weights of these plugins; 1 of the others
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -86,8 +86,9 @@ class _Stage:
         classes = self.floor.classes
         queue = [(demand.cls, pod) for demand in settling.queue for pod in demand.pods]
         able = {cls: bool(self.floor.static(cls).any()) and not self.floor.nowhere(cls) for cls, _ in queue}
-        self.turns = [Turn(cls, classes[cls].priority or 0, pod.created, at)
-                      for at, (cls, pod) in enumerate(queue) if able[cls]]
+        self.turns = [
+            Turn(cls, classes[cls].priority or 0, pod.created, at) for at, (cls, pod) in enumerate(queue) if able[cls]
+        ]
         self.new: Ints = np.arange(self.floor.base, len(self.floor.table))
         self.opens = self.floor.open[self.new].copy()
         self.score = _Score(settling)
@@ -117,7 +118,8 @@ class _Stage:
         """Whether the outcomes differ, or a class always gets some of its places only."""
         pods = Counter(turn.cls for turn in self.turns)
         return any(each != found[0] for each in found) or any(
-            0 < found[0].served[cls] < count for cls, count in pods.items())
+            0 < found[0].served[cls] < count for cls, count in pods.items()
+        )
 
     def _orders(self) -> list[Ints]:
         """Ranks of rows for first fit: as they stand, and new nodes by the names of their groups."""
@@ -174,9 +176,15 @@ class _Stage:
         by_age = number % 4 == 0
         apart, behind = self._apart(number), number % 2 == 1
         lots = {turn.at: draw.random() for turn in turns}
-        return sorted(turns, key=lambda turn: (
-            -turn.priority, (turn.cls == apart) == behind, turn.created if by_age else 0.0,
-            lots[turn.at] if number else turn.at))
+        return sorted(
+            turns,
+            key=lambda turn: (
+                -turn.priority,
+                (turn.cls == apart) == behind,
+                turn.created if by_age else 0.0,
+                lots[turn.at] if number else turn.at,
+            ),
+        )
 
     def _apart(self, number: int) -> int | None:
         """Each class in turn comes behind the others of its priority (odd numbers), or before them (2, 6, 10 ...)."""
@@ -231,7 +239,7 @@ class _Score:
         self.zone_weight, self.host_weight = np.log(len(zones) + 2), np.log(len(table) + 2)
         self.count = len(zones)
         self.crowd: Ints = np.zeros(len(table), dtype=np.int64)
-        self.own: dict[tuple[str, Owner | int], Ints] = {}     # by what pods are spread by: their owner
+        self.own: dict[tuple[str, Owner | int], Ints] = {}  # by what pods are spread by: their owner
         self.soft: dict[int, Floats | None] = {}
         self.noise = 0.0
 
@@ -291,16 +299,29 @@ class _Score:
         """Preferred node affinity and PreferNoSchedule taints, which do not change."""
         if cls not in self.soft:
             pod, nodes = self.floor.classes[cls], self.floor.table.nodes
-            met = [sum(each.weight for each in pod.preferred_nodes if each.term.matches(node.name, node.labels))
-                   for node in nodes] if pod.preferred_nodes else [0]
+            met = (
+                [
+                    sum(each.weight for each in pod.preferred_nodes if each.term.matches(node.name, node.labels))
+                    for node in nodes
+                ]
+                if pod.preferred_nodes
+                else [0]
+            )
             bad = [_unwelcome(pod, node.taints) for node in nodes]
-            self.soft[cls] = None if not any(met) and not any(bad) else (
-                _AFFINITY * 100.0 * np.array(met) / max(1, *met, 1)
-                - _TAINTS * 100.0 * np.array(bad) / max(1, *bad, 1))
+            self.soft[cls] = (
+                None
+                if not any(met) and not any(bad)
+                else (
+                    _AFFINITY * 100.0 * np.array(met) / max(1, *met, 1)
+                    - _TAINTS * 100.0 * np.array(bad) / max(1, *bad, 1)
+                )
+            )
         return self.soft[cls]
 
 
 def _unwelcome(pod: PodClass, taints: Sequence[Taint]) -> int:
     """PreferNoSchedule taints without a toleration."""
-    return sum(taint.effect == "PreferNoSchedule" and not any(tolerates(each, taint) for each in pod.tolerations)
-               for taint in taints)
+    return sum(
+        taint.effect == "PreferNoSchedule" and not any(tolerates(each, taint) for each in pod.tolerations)
+        for taint in taints
+    )

@@ -36,18 +36,18 @@ class Search:
         self.ledger = Ledger(world)
         self.candidates = Candidates(world, floor, self.ledger)
         self.grown: dict[str, int] = {}
-        self.group_of: dict[str, str] = {}      # name of a planned node -> its group
+        self.group_of: dict[str, str] = {}  # name of a planned node -> its group
         self.first: dict[str, Option] = {}
         self.stops: dict[str, Reason] = {}
         self.notes: dict[object, Reason] = {}
         self._likeness = Likeness(floor.classes, world.options)
         self._row = {facts.id: row for row, facts in enumerate(self.candidates.able)}
-        self._mates: dict[str, list[GroupFacts]] = {}       # pool -> those of its groups that may grow
+        self._mates: dict[str, list[GroupFacts]] = {}  # pool -> those of its groups that may grow
         for facts in self.candidates.able:
             if facts.group.pool is not None:
                 self._mates.setdefault(facts.group.pool.id, []).append(facts)
         self._barren: set[str] = set()
-        self._cut: set[str] = set()     # groups whose last option was cut short by a limit
+        self._cut: set[str] = set()  # groups whose last option was cut short by a limit
         self._packed: dict[tuple[object, ...], Packing] = {}
 
     def run(self, asks: Sequence[Ask], *, mixed: bool = True) -> list[Ask]:
@@ -97,10 +97,20 @@ class Search:
 
         limit, prices = self.world.options.max_binpacking_time, self.world.policy.prices
         priced = prices is not None or any(facts.group.price > 0 for facts in self.candidates.able)
-        bought = None if not priced else purchases(
-            {ask.cls: ask.count for ask in asks}, self.candidates, self.floor, self.ledger, prices,
-            lambda: self.watch.over(limit), self.grown,
-            [Shared(amounts, most) for amounts, most in self.ledger.shared(self.candidates.able)])
+        bought = (
+            None
+            if not priced
+            else purchases(
+                {ask.cls: ask.count for ask in asks},
+                self.candidates,
+                self.floor,
+                self.ledger,
+                prices,
+                lambda: self.watch.over(limit),
+                self.grown,
+                [Shared(amounts, most) for amounts, most in self.ledger.shared(self.candidates.able)],
+            )
+        )
         if bought is None:
             note = Reason.of(Code.EXPANDER_SKIPPED, expander=LEAST_COST, detail="no prices, no solver or no time")
             self.notes[note.key] = note
@@ -113,15 +123,19 @@ class Search:
             for cls, each in sorted(one.pods.items()):
                 self.floor.put(cls, rows, np.full(one.nodes, each, dtype=np.int64))
                 done[cls] = done.get(cls, 0) + each * one.nodes
-        return [Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first) for ask in asks
-                if done.get(ask.cls, 0) < ask.count]
+        return [
+            Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
+            for ask in asks
+            if done.get(ask.cls, 0) < ask.count
+        ]
 
     def price(self) -> float:
         """What the new nodes cost per hour; groups without a price count nothing."""
         prices, groups = self.world.policy.prices, self.world.groups
         return sum(
             nodes * (node_price(self.candidates.shapes[group].template.node, prices, groups[group].group.price) or 0.0)
-            for group, nodes in sorted(self.grown.items()))
+            for group, nodes in sorted(self.grown.items())
+        )
 
     def options(self, asks: Sequence[Ask]) -> list[Option]:
         """What every group could do for these pods."""
@@ -161,18 +175,31 @@ class Search:
         for cls, count in packing.placed.items():
             for name, amount in self.floor.classes[cls].requests.items():
                 requested[name] = requested.get(name, 0) + amount * count
-        return Option(facts.id, allowance.nodes if atomic else packing.nodes, packing.placed, facts.template.node,
-                      requested, preference(packing.placed, facts.template.node, self.floor), packing.order)
+        return Option(
+            facts.id,
+            allowance.nodes if atomic else packing.nodes,
+            packing.placed,
+            facts.template.node,
+            requested,
+            preference(packing.placed, facts.template.node, self.floor),
+            packing.order,
+        )
 
     def _pack(self, facts: GroupFacts, asks: Sequence[Ask], limit: int) -> Packing:
         """Packings are the same for groups whose new nodes are alike to these pods."""
         shape = self.candidates.shapes[facts.id]
         labels = shape.template.node.labels
         keys = sorted({key for ask in asks if (needs := self.floor.needs(ask.cls)) is not None for key in needs.keys})
-        key = (shape.free.tobytes(), shape.ports, tuple(shape.template.daemons) if keys else (),
-               tuple(sorted(shape.template.volume_limits.items())), limit,
-               tuple((ask.cls, ask.count) for ask in asks), tuple(labels.get(name) for name in keys),
-               self.floor.generation if keys else -1)
+        key = (
+            shape.free.tobytes(),
+            shape.ports,
+            tuple(shape.template.daemons) if keys else (),
+            tuple(sorted(shape.template.volume_limits.items())),
+            limit,
+            tuple((ask.cls, ask.count) for ask in asks),
+            tuple(labels.get(name) for name in keys),
+            self.floor.generation if keys else -1,
+        )
         found = self._packed.get(key)
         if found is None:
             found = self._packed[key] = pack(shape, asks, self.floor, limit, self._alarm())
@@ -185,8 +212,10 @@ class Search:
 
     def _beside(self, facts: GroupFacts, asks: Sequence[Ask]) -> int:
         """What similar groups could take of an increase."""
-        return free_capacity((other.target + self.grown.get(other.id, 0), other.group.max)
-                             for other in self._similar(facts, [ask.cls for ask in asks]))
+        return free_capacity(
+            (other.target + self.grown.get(other.id, 0), other.group.max)
+            for other in self._similar(facts, [ask.cls for ask in asks])
+        )
 
     def _similar(self, facts: GroupFacts, classes: Sequence[int]) -> list[GroupFacts]:
         """The groups that an increase is spread over: flavours of the same pool that the user ranks alike in any case
@@ -199,8 +228,9 @@ class Search:
             others += [other for other in self.candidates.able if other.id not in apart]
         if not others:
             return []
-        return self._likeness.similar(facts, others, lambda other: all(
-            bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes))
+        return self._likeness.similar(
+            facts, others, lambda other: all(bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes)
+        )
 
     def _take(self, option: Option, asks: list[Ask]) -> list[Ask]:
         """Put an option's nodes and pods on the floor; returns what is left."""
@@ -210,7 +240,7 @@ class Search:
         if similar or self.world.options.balance_similar_node_groups:
             shares = balance(option.nodes, facts, similar, self.ledger, self.grown)
         if not any(self._most(group) for group, _ in shares):
-            shares = [(option.group, option.nodes)]     # the others have had their share of this scale-up
+            shares = [(option.group, option.nodes)]  # the others have had their share of this scale-up
         for group, nodes in shares:
             if nodes := min(nodes, self._most(group)):
                 self.add(group, nodes)
@@ -221,8 +251,11 @@ class Search:
         for ask in asks:
             if self.floor.needs(ask.cls) is not None and done.get(ask.cls, 0) < ask.count:
                 done[ask.cls] = done.get(ask.cls, 0) + self._fill(Ask(ask.cls, ask.count - done.get(ask.cls, 0)))
-        return [Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first) for ask in asks
-                if done.get(ask.cls, 0) < ask.count]
+        return [
+            Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
+            for ask in asks
+            if done.get(ask.cls, 0) < ask.count
+        ]
 
     def _most(self, group: str) -> int:
         """How many more nodes a group may get by itself."""
@@ -243,9 +276,9 @@ class Search:
         names = [new_name(group, number) for number in range(have + 1, have + nodes + 1)]
         self.group_of.update(dict.fromkeys(names, group))
         free = np.repeat(shape.free[None, :], nodes, axis=0)
-        self.floor.extend(renamed(shape.template.node, names), free, shape.template.daemons,
-                          shape.template.volume_limits)
-
+        self.floor.extend(
+            renamed(shape.template.node, names), free, shape.template.daemons, shape.template.volume_limits
+        )
 
     def take_back(self, group: str, nodes: int) -> None:
         """So many nodes of a group fewer; the floor is for the caller to clear."""

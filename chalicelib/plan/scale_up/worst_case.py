@@ -22,8 +22,8 @@ from chalicelib.plan.scale_up.scheduling_replay import Outcome, rehearse
 if TYPE_CHECKING:
     from chalicelib.plan.scale_up.final_placement import Settling
 
-_TRIES = 6      # nodes that one plan tries to do without
-_WORTH = 1.5    # pods that may wait for the next pass, per new node that would stay empty
+_TRIES = 6  # nodes that one plan tries to do without
+_WORTH = 1.5  # pods that may wait for the next pass, per new node that would stay empty
 
 
 def promised(settling: Settling) -> Settled:
@@ -41,8 +41,9 @@ def promised(settling: Settling) -> Settled:
 def _without_idle_nodes(settling: Settling, outcomes: list[Outcome]) -> list[Outcome]:
     for _ in range(_TRIES):
         idle = Counter(settling.new[row][0] for each in outcomes for row in each.empty)
-        found = next((better for group, _ in idle.most_common()
-                      if (better := _one_less(settling, group, outcomes))), None)
+        found = next(
+            (better for group, _ in idle.most_common() if (better := _one_less(settling, group, outcomes))), None
+        )
         if found is None:
             break
         outcomes = found

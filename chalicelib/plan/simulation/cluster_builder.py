@@ -21,7 +21,7 @@ from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.tables.array_types import Bools, Ints
 from chalicelib.plan.tables.node_table import Columns, NodeTable
 
-_UPCOMING = 10_000      # nodes on their way of one group that are looked at: a vendor that says millions holds up none
+_UPCOMING = 10_000  # nodes on their way of one group that are looked at: a vendor that says millions holds up none
 
 
 def build(world: World, nominated: tuple[Pod, ...], columns: Columns) -> Floor:
@@ -36,24 +36,32 @@ def build(world: World, nominated: tuple[Pod, ...], columns: Columns) -> Floor:
     unready = {name for name, kind in world.buckets.items() if kind in {Bucket.UNREADY, Bucket.SUSPENDED}}
     held, barred = _held(world)
     closed = world.leaving | unknown | unready | barred
-    is_open: Bools = np.fromiter((not node.unschedulable and node.name not in closed for node in table.nodes),
-                                 dtype=np.bool_, count=len(table))
+    is_open: Bools = np.fromiter(
+        (not node.unschedulable and node.name not in closed for node in table.nodes), dtype=np.bool_, count=len(table)
+    )
     rows, classes, dying = _occupying(world, nominated, table)
-    daemons = [(at, cls) for at, (_, template) in enumerate(coming, start=len(real))
-               for cls in template.daemons]
+    daemons = [(at, cls) for at, (_, template) in enumerate(coming, start=len(real)) for cls in template.daemons]
     rows = np.concatenate([rows, np.array([at for at, _ in daemons], dtype=np.int64)])
     classes = np.concatenate([classes, np.array([cls for _, cls in daemons], dtype=np.int64)])
     dying = np.concatenate([dying, np.zeros(len(daemons), dtype=np.bool_)])
     table.occupy(rows, classes, [cls.ports for cls in snapshot.classes])
     counting = Counting(rows, classes, dying, len(table))
     parts = Parts(
-        classes=snapshot.classes, counting=counting, volumes=Volumes(snapshot),
+        classes=snapshot.classes,
+        counting=counting,
+        volumes=Volumes(snapshot),
         society=Society(snapshot.classes, Matching(snapshot.classes, snapshot.namespaces), counting),
         unsure=NotSimulated(snapshot.classes, options),
     )
     limits = [parts.volumes.limits(node.name) for node in real] + [template.volume_limits for _, template in coming]
-    floor = Floor(table, is_open, parts, real=len(real), limits=limits,
-                  nominated=[(table.index.get(pod.nominated), pod.cls) for pod in nominated])
+    floor = Floor(
+        table,
+        is_open,
+        parts,
+        real=len(real),
+        limits=limits,
+        nominated=[(table.index.get(pod.nominated), pod.cls) for pod in nominated],
+    )
     for row in table.overfull:
         floor.close(row)
     too_much = "its pods ask for more than can be counted"
@@ -86,9 +94,11 @@ def _occupying(world: World, nominated: tuple[Pod, ...], table: NodeTable) -> tu
     keep = (rows >= 0) & ~expendable[occupancy.cls]
     rows, kinds, dying = rows[keep], occupancy.cls[keep], occupancy.dying[keep]
     waiting = [(index[pod.nominated], pod.cls) for pod in nominated if pod.nominated in index]
-    return (np.concatenate([rows, np.array([row for row, _ in waiting], dtype=np.int64)]),
-            np.concatenate([kinds, np.array([cls for _, cls in waiting], dtype=np.int64)]),
-            np.concatenate([dying, np.zeros(len(waiting), dtype=np.bool_)]))
+    return (
+        np.concatenate([rows, np.array([row for row, _ in waiting], dtype=np.int64)]),
+        np.concatenate([kinds, np.array([cls for _, cls in waiting], dtype=np.int64)]),
+        np.concatenate([dying, np.zeros(len(waiting), dtype=np.bool_)]),
+    )
 
 
 def _upcoming(world: World) -> list[tuple[Node, Template]]:

@@ -12,14 +12,15 @@ from chalicelib.plan.simulation.simulated_cluster import Floor
 from chalicelib.plan.state.pending_pods import Demand
 
 
-def place(floor: Floor, queue: Sequence[Demand], stop: Callable[[], bool] = lambda: False, *,
-          around: bool = False) -> tuple[Demand, ...]:
+def place(
+    floor: Floor, queue: Sequence[Demand], stop: Callable[[], bool] = lambda: False, *, around: bool = False
+) -> tuple[Demand, ...]:
     """Place what fits; it stays placed. Returns what found no room. stop: asked before every demand; what was not tried
     by then is left. around: deal pods over the rows in turn."""
     waiting = list(queue)
     while True:
         left: list[Demand] = []
-        full: dict[int, int] = {}       # class -> the floor's generation when it found no room
+        full: dict[int, int] = {}  # class -> the floor's generation when it found no room
         for demand in waiting:
             if full.get(demand.cls) == floor.generation or stop() or floor.late():
                 left.append(demand)

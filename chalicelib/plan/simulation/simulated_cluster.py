@@ -29,9 +29,9 @@ from chalicelib.plan.tables.array_types import Bools, Ints
 from chalicelib.plan.tables.node_table import NodeTable
 
 _LEAVING = Taint(TO_BE_DELETED, "NoSchedule")
-_ASKED = 200        # rows of which each says itself why its volumes do not let a pod in
-Put = tuple[int, Ints, Ints]      # class, rows, pods on each
-Standing = dict[int, tuple[Ints, Ints]]     # class -> rows, pods on each
+_ASKED = 200  # rows of which each says itself why its volumes do not let a pod in
+Put = tuple[int, Ints, Ints]  # class, rows, pods on each
+Standing = dict[int, tuple[Ints, Ints]]  # class -> rows, pods on each
 
 
 class Spare(msgspec.Struct, frozen=True):
@@ -55,23 +55,35 @@ class Parts(msgspec.Struct, frozen=True):
 class Floor:
     """Rows with room. open: rows that may take pods at all (not leaving, not unready, not cordoned)."""
 
-    def __init__(self, table: NodeTable, is_open: Bools, parts: Parts, *, real: int,
-                 limits: Sequence[Mapping[str, int]], nominated: Sequence[tuple[int | None, int]] = ()) -> None:
+    def __init__(
+        self,
+        table: NodeTable,
+        is_open: Bools,
+        parts: Parts,
+        *,
+        real: int,
+        limits: Sequence[Mapping[str, int]],
+        nominated: Sequence[tuple[int | None, int]] = (),
+    ) -> None:
         """real: rows of nodes that exist; limits: per row, what its CSI drivers attach at most; nominated: row and
         class of pods that have a node to come to."""
         self.table, self.open, self.classes = table, is_open, parts.classes
-        self.real = real                # rows of nodes that exist; those on their way and planned ones come after
-        self.base = len(table)          # rows without planned nodes
-        self.promised: dict[str, str] = {}      # node name -> a pending pod that is expected there
-        self.spare: tuple[Spare, ...] = ()      # headroom; its pods do not stand here (plan/headroom.py)
+        self.real = real  # rows of nodes that exist; those on their way and planned ones come after
+        self.base = len(table)  # rows without planned nodes
+        self.promised: dict[str, str] = {}  # node name -> a pending pod that is expected there
+        self.spare: tuple[Spare, ...] = ()  # headroom; its pods do not stand here (plan/headroom.py)
         self.society, self.volumes, self.unsure, self.counting = (
-            parts.society, parts.volumes, parts.unsure, parts.counting)
+            parts.society,
+            parts.volumes,
+            parts.unsure,
+            parts.counting,
+        )
         self.rivals = PortRivals([cls.ports for cls in parts.classes])
-        self.held: Mapping[str, str] = {}       # node name -> why it is neither removed nor given more pods
-        self.late: Callable[[], bool] = lambda: False   # whether the search must come to its end
-        self.unsettled = False          # whether it ended before everybody was tried on the nodes that exist
+        self.held: Mapping[str, str] = {}  # node name -> why it is neither removed nor given more pods
+        self.late: Callable[[], bool] = lambda: False  # whether the search must come to its end
+        self.unsettled = False  # whether it ended before everybody was tried on the nodes that exist
         self.rows = Rows(table, self.counts_in_spread)
-        self.generation = self.turn = 0     # turn: the row at which dealing in turn begins
+        self.generation = self.turn = 0  # turn: the row at which dealing in turn begins
         self.attached = Attached(parts.volumes, table, limits)
         for row, cls in nominated:
             if parts.volumes.concerns(cls):
@@ -169,8 +181,9 @@ class Floor:
         many = Counter[object]()
         for reason, count in counts:
             many[reason.key] += count
-        return tuple(sorted(((reason, many[key]) for key, reason in known.items()),
-                            key=lambda pair: (-pair[1], pair[0].key)))
+        return tuple(
+            sorted(((reason, many[key]) for key, reason in known.items()), key=lambda pair: (-pair[1], pair[0].key))
+        )
 
     def _by_claims(self, cls: int, left: Bools) -> list[tuple[Reason, int]]:
         """What claims and attach limits turn away of these rows, which are struck out. Rows are asked one by one up to
@@ -180,8 +193,11 @@ class Floor:
         failing = left & ~(bindable & (most > 0 if most is not None else True))
         rows = np.flatnonzero(failing)
         asked = rows if len(rows) <= _ASKED else rows[:1]
-        counts = [(reason, 1 if len(asked) == len(rows) else len(rows)) for row in asked
-                  for reason in self.attached.full(cls, int(row)) or self.attached.unbound(cls, int(row))]
+        counts = [
+            (reason, 1 if len(asked) == len(rows) else len(rows))
+            for row in asked
+            for reason in self.attached.full(cls, int(row)) or self.attached.unbound(cls, int(row))
+        ]
         left[rows] = False
         return counts
 
@@ -250,7 +266,7 @@ class Floor:
         order = np.roll(np.arange(len(quota)), -self.turn)
         most = quota[order]
         low, high = 0, int(most.max(initial=0))
-        while low < high:       # the most full turns that do not deal too many
+        while low < high:  # the most full turns that do not deal too many
             middle = (low + high + 1) // 2
             if int(np.minimum(most, middle).sum()) <= count:
                 low = middle
@@ -309,8 +325,7 @@ class Floor:
         """As it was built, without planned nodes, but for what was placed before the mark."""
         self.rewind(mark)
         self.table.truncate(self.base)
-        self.open, self._ghosts, self._gone = (
-            each[: self.base] for each in (self.open, self._ghosts, self._gone))
+        self.open, self._ghosts, self._gone = (each[: self.base] for each in (self.open, self._ghosts, self._gone))
         self.counting.reset(self.base)
         self.attached.truncate(self.base)
         self._static.clear()
@@ -318,8 +333,7 @@ class Floor:
         self._counted.clear()
         self.rows.forget()
 
-    def extend(self, nodes: Sequence[Node], free: Ints, daemons: Sequence[int],
-               limits: Mapping[str, int]) -> range:
+    def extend(self, nodes: Sequence[Node], free: Ints, daemons: Sequence[int], limits: Mapping[str, int]) -> range:
         """New alike nodes, each already carrying the pods of these classes (free says what is left). Returns rows."""
         first = len(self.table)
         self.table.extend(nodes, free)

@@ -26,14 +26,14 @@ class Attached:
     def __init__(self, volumes: Volumes, table: NodeTable, limits: Sequence[Mapping[str, int]]) -> None:
         self._volumes, self._table = volumes, table
         self.held = Held()
-        self._bindable: dict[int, tuple[tuple[int, int], Bools]] = {}   # class -> as of when, rows
+        self._bindable: dict[int, tuple[tuple[int, int], Bools]] = {}  # class -> as of when, rows
         self._names: list[str] = []
         self._limits: dict[str, Ints] = {}
         self._used: dict[str, Ints] = {}
-        self._here: dict[tuple[int, int], int] = {}     # (row, class) -> pods placed in this pass
-        self._common: dict[tuple[int, Attachment], int] = {}   # (row, volume of several pods) -> those placed with it
+        self._here: dict[tuple[int, int], int] = {}  # (row, class) -> pods placed in this pass
+        self._common: dict[tuple[int, Attachment], int] = {}  # (row, volume of several pods) -> those placed with it
         self._start = volumes.attached()
-        self._claims: dict[str, int] = {}               # ReadWriteOncePod claim -> pods placed with it
+        self._claims: dict[str, int] = {}  # ReadWriteOncePod claim -> pods placed with it
         self.extend([node.name for node in table.nodes], limits)
 
     def extend(self, names: Sequence[str], limits: Sequence[Mapping[str, int]]) -> None:
@@ -46,8 +46,9 @@ class Attached:
             known = self._limits.get(driver)
             if known is None:
                 known = np.full(before, UNLIMITED, dtype=np.int64)
-                self._used[driver] = np.array([self._start.get((n, driver), 0) for n in self._names[:before]],
-                                              dtype=np.int64)
+                self._used[driver] = np.array(
+                    [self._start.get((n, driver), 0) for n in self._names[:before]], dtype=np.int64
+                )
             self._limits[driver] = np.concatenate([known, more])
             self._used[driver] = np.concatenate([self._used[driver], used])
         assert before + count == len(self._names)

@@ -21,8 +21,9 @@ FLAT = frozenset({"InstallFailed"})
 """Error classes of providers/errors.py whose back-off has the same length each time."""
 
 
-def fail(backoff: Backoff | None, now: float, options: Options, cls: str = "Unknown", code: str = "",
-         message: str = "") -> Backoff:
+def fail(
+    backoff: Backoff | None, now: float, options: Options, cls: str = "Unknown", code: str = "", message: str = ""
+) -> Backoff:
     """The record after one more failure at `now`. cls: the provider error class."""
     if cls in FLAT and backoff is not None and in_backoff(backoff, now) and backoff.cls not in FLAT:
         until = max(backoff.until, now + options.initial_node_group_backoff_duration)
@@ -34,8 +35,15 @@ def fail(backoff: Backoff | None, now: float, options: Options, cls: str = "Unkn
     else:
         duration = min(2 * backoff.duration, options.max_node_group_backoff_duration)
         attempt = backoff.attempt + 1
-    return Backoff(duration=duration, until=now + duration, last_failed=now, cls=cls, code=code,
-                   message=message[:500], attempt=attempt)
+    return Backoff(
+        duration=duration,
+        until=now + duration,
+        last_failed=now,
+        cls=cls,
+        code=code,
+        message=message[:500],
+        attempt=attempt,
+    )
 
 
 def in_backoff(backoff: Backoff | None, now: float) -> bool:

@@ -46,11 +46,11 @@ class GroupFacts(msgspec.Struct, frozen=True):
     backed_off: bool
     healthy: bool
     missing: int
-    frozen: Reason | None = None    # GROUP_FROZEN: nothing is removed from it, and it is not grown
+    frozen: Reason | None = None  # GROUP_FROZEN: nothing is removed from it, and it is not grown
     failed: tuple[str, ...] = ()
-    contested: tuple[str, ...] = ()     # instances that exist and whose Node cannot be known (plan/identity.py)
-    zone: str = ""                  # the only zone it lies in, if it is one
-    held: Mapping[str, str] = {}    # instance id or node name -> why the provider will not remove it just now
+    contested: tuple[str, ...] = ()  # instances that exist and whose Node cannot be known (plan/identity.py)
+    zone: str = ""  # the only zone it lies in, if it is one
+    held: Mapping[str, str] = {}  # instance id or node name -> why the provider will not remove it just now
 
     def held_back(self, node: Node) -> str:
         """Why the provider will not remove this node just now, empty where it would."""
@@ -97,18 +97,23 @@ def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> W
     options = policy.options
     doubtful = contested(snapshot.groups, snapshot.nodes)
     joined = frozenset(word for node in snapshot.nodes for word in (node.name, node.provider_id))
-    groups = tuple(trusted(_credible(group), memory.groups.get(group.id, GroupMemory()), joined, doubtful)
-                   for group in snapshot.groups)
+    groups = tuple(
+        trusted(_credible(group), memory.groups.get(group.id, GroupMemory()), joined, doubtful)
+        for group in snapshot.groups
+    )
     unknown = _unknown(doubtful)
     owners, gone = _owners((node for node in snapshot.nodes if node.name not in unknown), groups)
     removing = tuple(op for op in memory.operations if op.is_open and op.kind is Kind.REMOVE)
     leaving = frozenset(target.node for op in removing for target in op.targets) | frozenset(
-        node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None)
+        node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None
+    )
     gone |= _vanished(removing, groups)
     occupancy = Occupancy(snapshot)
     startup = {group.id: group.options.max_node_startup_time for group in groups}
-    buckets = {node.name: _bucket(node, startup.get(owners.get(node.name, "")), options, now, gone=node.name in gone)
-               for node in snapshot.nodes}
+    buckets = {
+        node.name: _bucket(node, startup.get(owners.get(node.name, "")), options, now, gone=node.name in gone)
+        for node in snapshot.nodes
+    }
     members: dict[str, list[Node]] = {}
     for node in snapshot.nodes:
         if node.name in owners:
@@ -118,14 +123,24 @@ def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> W
     maker = _Facts(memory, options, now, buckets, zones, frozenset(doubtful))
     facts = {group.id: maker.of(group, tuple(members.get(group.id, ())), made.get(group.id)) for group in groups}
     return World(
-        snapshot=snapshot, policy=policy, memory=memory, now=now, buckets=buckets, group_of=owners, groups=facts,
-        leaving=leaving, occupancy=occupancy, contested=unknown,
+        snapshot=snapshot,
+        policy=policy,
+        memory=memory,
+        now=now,
+        buckets=buckets,
+        group_of=owners,
+        groups=facts,
+        leaving=leaving,
+        occupancy=occupancy,
+        contested=unknown,
         health=msgspec.structs.replace(
-            health_of(snapshot.nodes, owners, buckets, options), sick_zones=tuple(zones),
+            health_of(snapshot.nodes, owners, buckets, options),
+            sick_zones=tuple(zones),
             removing=sum(node.name in leaving for node in snapshot.nodes),
             unregistered=sum(len(each.unregistered) - len(each.long_unregistered) for each in facts.values()),
             long_unregistered=sum(len(each.long_unregistered) for each in facts.values()),
-            upcoming=sum(each.upcoming for each in facts.values())),
+            upcoming=sum(each.upcoming for each in facts.values()),
+        ),
     )
 
 
@@ -138,8 +153,11 @@ def _credible(group: NodeGroup) -> NodeGroup:
 
 def _unknown(doubtful: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
     """Node name -> why it is in no group, from machines and the Nodes that claim them."""
-    return {name: Reason.of(Code.IDENTITY_CONTESTED, instance=instance, nodes=some(names))
-            for instance, names in sorted(doubtful.items(), reverse=True) for name in names}
+    return {
+        name: Reason.of(Code.IDENTITY_CONTESTED, instance=instance, nodes=some(names))
+        for instance, names in sorted(doubtful.items(), reverse=True)
+        for name in names
+    }
 
 
 def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[str, str], set[str]]:
@@ -164,8 +182,13 @@ def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[st
 def _vanished(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set[str]:
     """Nodes under removal whose instance their group, which was read, no longer has."""
     listed = {group.id: {instance.id for instance in group.instances} for group in groups if not group.error}
-    return {target.node for op in removing if op.group in listed
-            for target in op.targets if target.instance and target.instance not in listed[op.group]}
+    return {
+        target.node
+        for op in removing
+        if op.group in listed
+        for target in op.targets
+        if target.instance and target.instance not in listed[op.group]
+    }
 
 
 def _bucket(node: Node, startup: float | None, options: Options, now: float, *, gone: bool) -> Bucket:
@@ -173,15 +196,27 @@ def _bucket(node: Node, startup: float | None, options: Options, now: float, *, 
 
     A vendor that says a machine is gone or going is believed unless its kubelet still reports: then the node is there,
     and only our own taint says otherwise."""
-    return bucket(node, exists=not gone or is_ready(node, options), now=now, options=options,
-                  startup_time=options.max_node_startup_time if startup is None else startup)
+    return bucket(
+        node,
+        exists=not gone or is_ready(node, options),
+        now=now,
+        options=options,
+        startup_time=options.max_node_startup_time if startup is None else startup,
+    )
 
 
 class _Facts:
     """Makes the facts of one group after the other."""
 
-    def __init__(self, memory: Memory, options: Options, now: float, buckets: Mapping[str, Bucket],
-                 zones: Mapping[str, str], doubtful: frozenset[str]) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        options: Options,
+        now: float,
+        buckets: Mapping[str, Bucket],
+        zones: Mapping[str, str],
+        doubtful: frozenset[str],
+    ) -> None:
         self.memory, self.options, self.now = memory, options, now
         self.buckets, self.zones, self.doubtful = buckets, zones, doubtful
 
@@ -202,12 +237,28 @@ class _Facts:
         zone = zone_of(nodes, template.node if template is not None else None)
         sick = frozen(counts, missing, self.zones.get(zone, ""), self.options)
         return GroupFacts(
-            group=group, memory=mine, nodes=nodes, counts=counts, target=target,
-            upcoming=(_promised(mine, self.now) if group.error and expected
-                      else _upcoming(counts, target - lost - len(unknown), expected=expected)),
-            leaving=_leaving(open_ops, failed), unregistered=absent, long_unregistered=late, failed=failed,
-            contested=unknown, template=template, growing=growing,
-            backed_off=backed_off, missing=missing, healthy=sick is None, frozen=sick, zone=zone,
+            group=group,
+            memory=mine,
+            nodes=nodes,
+            counts=counts,
+            target=target,
+            upcoming=(
+                _promised(mine, self.now)
+                if group.error and expected
+                else _upcoming(counts, target - lost - len(unknown), expected=expected)
+            ),
+            leaving=_leaving(open_ops, failed),
+            unregistered=absent,
+            long_unregistered=late,
+            failed=failed,
+            contested=unknown,
+            template=template,
+            growing=growing,
+            backed_off=backed_off,
+            missing=missing,
+            healthy=sick is None,
+            frozen=sick,
+            zone=zone,
             held={name: each.held for each in group.instances if each.held for name in (each.id, each.node) if name},
         )
 
@@ -215,12 +266,16 @@ class _Facts:
         """Ids of instances that are no node: all of them, those of them that are late, and besides them those that
         could not be created. A vendor that lists one twice has it once."""
         joined = ({node.provider_id for node in nodes} | {node.name for node in nodes}) - {""}
-        apart = [i for i in group.instances
-                 if i.id not in joined and i.node not in joined and i.id not in self.doubtful
-                 and i.state is not InstanceState.DELETING]
+        apart = [
+            i
+            for i in group.instances
+            if i.id not in joined
+            and i.node not in joined
+            and i.id not in self.doubtful
+            and i.state is not InstanceState.DELETING
+        ]
         absent = tuple(dict.fromkeys(i.id for i in apart if i.error is None))
-        failed = tuple(dict.fromkeys(i.id for i in apart
-                                     if i.error is not None and i.state is InstanceState.CREATING))
+        failed = tuple(dict.fromkeys(i.id for i in apart if i.error is not None and i.state is InstanceState.CREATING))
         allowed, seen = provision_time(group, self.options), self.memory.unregistered
         late = tuple(i for i in absent if min(seen.get(i, self.now), self.now) + allowed < self.now)
         return absent, late, failed
@@ -243,8 +298,12 @@ def _promised(mine: GroupMemory, now: float) -> int:
 
 def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:
     """How many of its size are on their way out: what operations remove, and what could not be created."""
-    named = {target.instance or target.node for op in operations if op.kind in {Kind.REMOVE, Kind.DISCARD}
-             for target in op.targets}
+    named = {
+        target.instance or target.node
+        for op in operations
+        if op.kind in {Kind.REMOVE, Kind.DISCARD}
+        for target in op.targets
+    }
     return len(named | set(failed))
 
 

@@ -22,10 +22,14 @@ import msgspec
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.memory import GroupMemory
 
-_FEW = ("only {} of {} machines of this discovered group are nodes of this cluster; name the group in the policy if it "
-        "is this cluster's")
-_OLDER = ("the vendor made it before this group was first seen, so it may be in use elsewhere; delete it at the vendor "
-          "if it is not")
+_FEW = (
+    "only {} of {} machines of this discovered group are nodes of this cluster; name the group in the policy if it "
+    "is this cluster's"
+)
+_OLDER = (
+    "the vendor made it before this group was first seen, so it may be in use elsewhere; delete it at the vendor "
+    "if it is not"
+)
 
 
 class Shares(msgspec.Struct, frozen=True):
@@ -44,8 +48,9 @@ def shares(group: NodeGroup, joined: Collection[str], doubtful: Collection[str])
     """joined: names and provider ids of the cluster's Nodes; doubtful: instances whose Node cannot be known. Machines
     that are being deleted count no more, and those that could not be made count not at all."""
     machines = {each.id: each for each in group.instances if exists(each)}
-    ours = sum(name not in doubtful and bool({name, each.node}.intersection(joined) - {""})
-               for name, each in machines.items())
+    ours = sum(
+        name not in doubtful and bool({name, each.node}.intersection(joined) - {""}) for name, each in machines.items()
+    )
     return Shares(ours, len(machines))
 
 
@@ -62,9 +67,13 @@ def trusted(group: NodeGroup, memory: GroupMemory, joined: Collection[str], doub
     found = shares(group, joined, doubtful)
     if found.most:
         return group
-    return msgspec.structs.replace(group, error=(
-        f"only {found.ours} of its {found.machines} machines are nodes of this cluster, so it may be another's; name "
-        "the group in the policy if it is this cluster's"))
+    return msgspec.structs.replace(
+        group,
+        error=(
+            f"only {found.ours} of its {found.machines} machines are nodes of this cluster, so it may be another's; name "
+            "the group in the policy if it is this cluster's"
+        ),
+    )
 
 
 def why_kept(group: NodeGroup, instance: Instance, found: Shares, first_seen: float) -> str:

@@ -26,8 +26,9 @@ def exceeds(bad: int, known: int, options: Options) -> bool:
     return bad > options.ok_total_unready_count and bad > options.max_total_unready_percentage / 100 * known
 
 
-def health_of(nodes: Sequence[Node], managed: Mapping[str, str], buckets: Mapping[str, Bucket],
-              options: Options) -> Health:
+def health_of(
+    nodes: Sequence[Node], managed: Mapping[str, str], buckets: Mapping[str, Bucket], options: Options
+) -> Health:
     """The cluster's health and its counts of nodes. managed: node -> group; others are counted and judge nothing.
     What groups know (instances, upcoming nodes) is left at 0 for the caller."""
     counts = {kind: sum(bucket is kind for bucket in buckets.values()) for kind in Bucket}
@@ -35,23 +36,33 @@ def health_of(nodes: Sequence[Node], managed: Mapping[str, str], buckets: Mappin
     sick = exceeds(sum(node.name in managed for node in unready), len(managed), options)
     offers = [node.capacity or node.allocatable for node in nodes]
     return Health(
-        healthy=not sick, registered=len(buckets), ready=counts[Bucket.READY], unready=len(unready),
-        not_started=counts[Bucket.NOT_STARTED], being_deleted=counts[Bucket.DELETED],
-        suspended=counts[Bucket.SUSPENDED], resource_unready=sum(only_lacks_device(node, options) for node in unready),
-        cpu=sum(offer.get(CPU, 0) for offer in offers), memory=sum(offer.get(MEMORY, 0) for offer in offers),
+        healthy=not sick,
+        registered=len(buckets),
+        ready=counts[Bucket.READY],
+        unready=len(unready),
+        not_started=counts[Bucket.NOT_STARTED],
+        being_deleted=counts[Bucket.DELETED],
+        suspended=counts[Bucket.SUSPENDED],
+        resource_unready=sum(only_lacks_device(node, options) for node in unready),
+        cpu=sum(offer.get(CPU, 0) for offer in offers),
+        memory=sum(offer.get(MEMORY, 0) for offer in offers),
     )
 
 
-def sick_zones(nodes: Iterable[Node], managed: Mapping[str, str], buckets: Mapping[str, Bucket],
-               options: Options) -> dict[str, str]:
+def sick_zones(
+    nodes: Iterable[Node], managed: Mapping[str, str], buckets: Mapping[str, Bucket], options: Options
+) -> dict[str, str]:
     """Zone -> what is wrong there, of the zones in which too many managed nodes are unready."""
     known: dict[str, list[bool]] = {}
     for node in nodes:
         zone = node.labels.get(ZONE, "")
         if zone and node.name in managed:
             known.setdefault(zone, []).append(buckets[node.name] is Bucket.UNREADY)
-    return {zone: f"{sum(unready)} of {len(unready)} nodes in zone {zone} are unready"
-            for zone, unready in sorted(known.items()) if exceeds(sum(unready), len(unready), options)}
+    return {
+        zone: f"{sum(unready)} of {len(unready)} nodes in zone {zone} are unready"
+        for zone, unready in sorted(known.items())
+        if exceeds(sum(unready), len(unready), options)
+    }
 
 
 def zone_of(nodes: Iterable[Node], template: Node | None) -> str:

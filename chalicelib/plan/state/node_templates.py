@@ -32,21 +32,44 @@ _SETTLED = 60.0  # seconds a node must have been ready, strictly, before others 
 _COPIES = frozenset({"node", "unready node"})  # sources that are nodes of the cluster, with pods on them
 _REFRESHES = 10  # a template that stays the same is learnt again so often before it would expire
 _PASSING_TAINTS = frozenset(
-    [f"node.kubernetes.io/{what}" for what in ("not-ready", "unreachable", "unschedulable", "memory-pressure",
-                                                "disk-pressure", "pid-pressure", "network-unavailable")]
-    + ["node.cloudprovider.kubernetes.io/uninitialized", "node.cloudprovider.kubernetes.io/shutdown",
-       "cloud.google.com/impending-node-termination", "NodeWithImpairedVolumes", TO_BE_DELETED, DELETION_CANDIDATE,
-       "node.cluster.x-k8s.io/outdated-revision"]  # set while a rollout replaces this very node (clusterapi.md §9)
+    [
+        f"node.kubernetes.io/{what}"
+        for what in (
+            "not-ready",
+            "unreachable",
+            "unschedulable",
+            "memory-pressure",
+            "disk-pressure",
+            "pid-pressure",
+            "network-unavailable",
+        )
+    ]
+    + [
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.cloudprovider.kubernetes.io/shutdown",
+        "cloud.google.com/impending-node-termination",
+        "NodeWithImpairedVolumes",
+        TO_BE_DELETED,
+        DELETION_CANDIDATE,
+        "node.cluster.x-k8s.io/outdated-revision",
+    ]  # set while a rollout replaces this very node (clusterapi.md §9)
 )
-_BETA_LABELS = (("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
-                ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
-                ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"))
+_BETA_LABELS = (
+    ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
+    ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
+    ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
+)
 # Every DaemonSet pod gets these from its controller.
 _DAEMON_TOLERATIONS = tuple(
     Toleration(f"node.kubernetes.io/{key}", "Exists", "", effect)
-    for key, effect in (("not-ready", "NoExecute"), ("unreachable", "NoExecute"), ("disk-pressure", "NoSchedule"),
-                        ("memory-pressure", "NoSchedule"), ("pid-pressure", "NoSchedule"),
-                        ("unschedulable", "NoSchedule"))
+    for key, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
 )
 _HOST_NETWORK = Toleration("node.kubernetes.io/network-unavailable", "Exists", "", "NoSchedule")
 # What a kubelet of which nothing is known keeps back of a capacity. kubeadm and the kubelet reserve nothing for
@@ -82,23 +105,39 @@ class _Cluster(msgspec.Struct, frozen=True):
     unpromised: Mapping[str, tuple[str, ...]]
 
 
-def templates(snapshot: Snapshot, members: Mapping[str, Sequence[Node]], learnt: Mapping[str, LearntTemplate],
-              options: Options, now: float, pods_on: Callable[[str], Sequence[Pod]]) -> dict[str, Template]:
+def templates(
+    snapshot: Snapshot,
+    members: Mapping[str, Sequence[Node]],
+    learnt: Mapping[str, LearntTemplate],
+    options: Options,
+    now: float,
+    pods_on: Callable[[str], Sequence[Pod]],
+) -> dict[str, Template]:
     """The template of every group that has one. members: group id -> its nodes; learnt: Memory.templates; pods_on: a
     node's pods, asked for the nodes that are copied."""
-    models = {group.id: found for group in snapshot.groups
-              if (found := _model(group, members.get(group.id, ()), learnt.get(group.id), options, now))}
+    models = {
+        group.id: found
+        for group in snapshot.groups
+        if (found := _model(group, members.get(group.id, ()), learnt.get(group.id), options, now))
+    }
     pods = {node.name: pods_on(node.name) for node, source in models.values() if source in _COPIES}
-    cluster = _Cluster(snapshot.daemonsets, snapshot.classes, options, pods,
-                       {each.name: each.limits for each in snapshot.storage.csi_nodes},
-                       {each.id: each.template_volumes for each in snapshot.groups},
-                       {each.id: each.options.unpromised_labels for each in snapshot.groups})
-    return {group: _made(group, node, source, members.get(group, ()), cluster)
-            for group, (node, source) in models.items()}
+    cluster = _Cluster(
+        snapshot.daemonsets,
+        snapshot.classes,
+        options,
+        pods,
+        {each.name: each.limits for each in snapshot.storage.csi_nodes},
+        {each.id: each.template_volumes for each in snapshot.groups},
+        {each.id: each.options.unpromised_labels for each in snapshot.groups},
+    )
+    return {
+        group: _made(group, node, source, members.get(group, ()), cluster) for group, (node, source) in models.items()
+    }
 
 
-def _model(group: NodeGroup, nodes: Sequence[Node], learnt: LearntTemplate | None, options: Options,
-           now: float) -> tuple[Node, str] | None:
+def _model(
+    group: NodeGroup, nodes: Sequence[Node], learnt: LearntTemplate | None, options: Options, now: float
+) -> tuple[Node, str] | None:
     """What is copied, and where it comes from."""
     ordered = sorted(nodes, key=_name)
     real = next((node for node in ordered if settled(node, now, options)), None)
@@ -110,8 +149,11 @@ def _model(group: NodeGroup, nodes: Sequence[Node], learnt: LearntTemplate | Non
         alike = [learnt.node, *ordered] if learnt is not None else ordered
         return _with_beta_labels(with_allocatable(group.template, alike)), "provider"
     # One that is leaving comes last of all: it is a worse model than any other node, and a better one than none.
-    bad = min((node for node in ordered if node.allocatable), key=lambda node: node.taint(TO_BE_DELETED) is not None,
-              default=None)
+    bad = min(
+        (node for node in ordered if node.allocatable),
+        key=lambda node: node.taint(TO_BE_DELETED) is not None,
+        default=None,
+    )
     return (bad, "unready node") if bad is not None else None
 
 
@@ -135,8 +177,13 @@ def _made(group: str, node: Node, source: str, nodes: Sequence[Node], cluster: _
 def settled(node: Node, now: float, options: Options) -> bool:
     """Whether a real node may serve as the model of its group: ready for over a minute, schedulable, not leaving."""
     ready = node.condition("Ready")
-    return (ready is not None and ready.changed + _SETTLED < now and not node.unschedulable
-            and is_ready(node, options) and node.taint(TO_BE_DELETED) is None)
+    return (
+        ready is not None
+        and ready.changed + _SETTLED < now
+        and not node.unschedulable
+        and is_ready(node, options)
+        and node.taint(TO_BE_DELETED) is None
+    )
 
 
 def learn(nodes: Sequence[Node], known: LearntTemplate | None, now: float, options: Options) -> LearntTemplate | None:
@@ -149,9 +196,17 @@ def learn(nodes: Sequence[Node], known: LearntTemplate | None, now: float, optio
     if model is None:
         return known
     learnt = msgspec.structs.replace(
-        model, name="", uid="", provider_id="", annotations={}, conditions=(), created=0.0, resource_version="",
+        model,
+        name="",
+        uid="",
+        provider_id="",
+        annotations={},
+        conditions=(),
+        created=0.0,
+        resource_version="",
         labels={key: value for key, value in model.labels.items() if key != HOSTNAME_LABEL},
-        taints=tuple(taint for taint in model.taints if not _drops(taint, options)))
+        taints=tuple(taint for taint in model.taints if not _drops(taint, options)),
+    )
     fresh = known is not None and now < known.learnt_at + options.node_info_cache_expire_time / _REFRESHES
     return known if known is not None and fresh and known.node == learnt else LearntTemplate(learnt, now)
 
@@ -159,8 +214,15 @@ def learn(nodes: Sequence[Node], known: LearntTemplate | None, now: float, optio
 def sanitised(node: Node, name: str, options: Options) -> Node:
     """A copy under another name, without the taints and marks that belong to one real node."""
     return msgspec.structs.replace(
-        node, name=name, uid="", labels={**node.labels, HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"},
-        provider_id="", annotations={}, conditions=(), created=0.0, resource_version="",
+        node,
+        name=name,
+        uid="",
+        labels={**node.labels, HOSTNAME_LABEL: name, TEMPLATE_LABEL: "true"},
+        provider_id="",
+        annotations={},
+        conditions=(),
+        created=0.0,
+        resource_version="",
         taints=tuple(taint for taint in node.taints if not _drops(taint, options)),
         unschedulable=node.unschedulable and not options.scale_from_unschedulable,
     )
@@ -179,10 +241,16 @@ def with_allocatable(node: Node, alike: Iterable[Node] = ()) -> Node:
     kept = {name: reserve(has) for name, reserve in _KEPT_BACK if name in has}
     like = next((other for other in alike if other.allocatable and other.capacity.get(CPU) == has.get(CPU)), None)
     if like is not None:
-        kept.update({name: max(0, amount - like.allocatable[name]) for name, amount in like.capacity.items()
-                     if name in like.allocatable})
+        kept.update(
+            {
+                name: max(0, amount - like.allocatable[name])
+                for name, amount in like.capacity.items()
+                if name in like.allocatable
+            }
+        )
     return msgspec.structs.replace(
-        node, allocatable={name: max(0, amount - kept.get(name, 0)) for name, amount in has.items()})
+        node, allocatable={name: max(0, amount - kept.get(name, 0)) for name, amount in has.items()}
+    )
 
 
 def _with_beta_labels(node: Node) -> Node:
@@ -207,10 +275,17 @@ def _carried(node: Node, pods: Iterable[Pod], cluster: _Cluster) -> tuple[int, .
     may have found no room, and then finds none on the next either, unless it makes room for itself."""
     classes = cluster.classes
     kept = [pod.cls for pod in sorted(pods, key=lambda pod: pod.key) if _stays(pod, classes[pod.cls])]
-    here = {(classes[cls].namespace, owner.name) for cls in kept
-            if (owner := classes[cls].owner) is not None and owner.kind == "DaemonSet" and owner.built_in}
-    missing = (daemon for daemon in cluster.daemonsets if (daemon.namespace, daemon.name) not in here
-               and (cluster.options.force_ds or _makes_room(classes[daemon.cls])))
+    here = {
+        (classes[cls].namespace, owner.name)
+        for cls in kept
+        if (owner := classes[cls].owner) is not None and owner.kind == "DaemonSet" and owner.built_in
+    }
+    missing = (
+        daemon
+        for daemon in cluster.daemonsets
+        if (daemon.namespace, daemon.name) not in here
+        and (cluster.options.force_ds or _makes_room(classes[daemon.cls]))
+    )
     return (*kept, *daemons_of(node, missing, classes))
 
 

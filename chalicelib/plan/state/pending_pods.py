@@ -39,7 +39,7 @@ class Pending(msgspec.Struct, frozen=True):
     queue: tuple[Demand, ...]
     ignored: tuple[Ignored, ...]
     nominated: tuple[Pod, ...]
-    hold: Reason | None = None      # why nothing is removed either
+    hold: Reason | None = None  # why nothing is removed either
 
 
 def gather(world: World) -> Pending:
@@ -65,7 +65,9 @@ def gather(world: World) -> Pending:
         ignored[(-1, "waiting")] = (waiting, [pod.key for pod in wanted])
         wanted = []
     return Pending(
-        queue=tuple(_queue(wanted, bystanders, world.snapshot.classes)), nominated=tuple(nominated), hold=waiting,
+        queue=tuple(_queue(wanted, bystanders, world.snapshot.classes)),
+        nominated=tuple(nominated),
+        hold=waiting,
         ignored=tuple(Ignored(tuple(sorted(pods)), reason) for reason, pods in ignored.values()),
     )
 
@@ -83,7 +85,7 @@ def _reason(pod: Pod, cls: PodClass, options: Options, now: float) -> Reason | N
         return Reason.of(Code.TERMINATING)
     gated = bool(cls.gates) or pod.scheduled_reason == "SchedulingGated"
     expendable = is_expendable(cls, options)
-    if pod.nominated and not gated and not expendable:     # the room of others is not for these, whoever nominates them
+    if pod.nominated and not gated and not expendable:  # the room of others is not for these, whoever nominates them
         return Reason.of(Code.NOMINATED, node=pod.nominated)
     unseen = pod.scheduled == "" or (pod.scheduled == "False" and not pod.scheduled_reason)
     refused = pod.scheduled == "False" and pod.scheduled_reason == "Unschedulable"
@@ -128,7 +130,8 @@ def _too_fresh(wanted: list[Pod], world: World) -> Reason | None:
 def _queue(pods: list[Pod], bystanders: list[Pod], classes: tuple[PodClass, ...]) -> Iterator[Demand]:
     """Runs of pods of one class, in the scheduler's order."""
     everybody = [*((pod, True) for pod in pods), *((pod, False) for pod in bystanders)]
-    everybody.sort(key=lambda each: (-(classes[each[0].cls].priority or 0), each[0].created, each[0].namespace,
-                                     each[0].name))
+    everybody.sort(
+        key=lambda each: (-(classes[each[0].cls].priority or 0), each[0].created, each[0].namespace, each[0].name)
+    )
     for (cls, counts), run in groupby(everybody, key=lambda each: (each[0].cls, each[1])):
         yield Demand(cls, tuple(pod for pod, _ in run), counts)

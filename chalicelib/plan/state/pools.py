@@ -72,7 +72,7 @@ class Names:
 
     def __init__(self, world: World) -> None:
         self._world, self._pools = world, pools(world)
-        self._called: dict[str, dict[str, list[str]]] = {}      # another name -> pool -> the groups that it means
+        self._called: dict[str, dict[str, list[str]]] = {}  # another name -> pool -> the groups that it means
         for pool in self._pools.values():
             for group in pool.groups:
                 for name in {pool.name, *world.groups[group].group.aliases} - {""}:

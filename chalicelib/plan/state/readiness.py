@@ -8,10 +8,10 @@ from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.policy import Options
 from chalicelib.model.resources import GPU_RESOURCES
 
-_NOT_READY_TAINTS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/disk-pressure",
-                               "node.kubernetes.io/network-unavailable"})
-STARTUP_PREFIXES = ("ignore-taint.cluster-autoscaler.kubernetes.io/",
-                    "startup-taint.cluster-autoscaler.kubernetes.io/")
+_NOT_READY_TAINTS = frozenset(
+    {"node.kubernetes.io/not-ready", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/network-unavailable"}
+)
+STARTUP_PREFIXES = ("ignore-taint.cluster-autoscaler.kubernetes.io/", "startup-taint.cluster-autoscaler.kubernetes.io/")
 STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
 # Cluster API's kubeadm nodes carry it until they are initialised (clusterapi.md §9).
 STARTUP_TAINTS = frozenset({"node.cluster.x-k8s.io/uninitialized"})
@@ -46,7 +46,8 @@ def lacks_device(node: Node) -> bool:
     """Whether the GPU that its label promises is not there (yet)."""
     promises_gpu = any(label in node.labels for label in GPU_LABELS)
     return promises_gpu and not any(
-        amount and (name in GPU_RESOURCES or name.startswith(_SHARED_GPU)) for name, amount in node.allocatable.items())
+        amount and (name in GPU_RESOURCES or name.startswith(_SHARED_GPU)) for name, amount in node.allocatable.items()
+    )
 
 
 def only_lacks_device(node: Node, options: Options) -> bool:

@@ -40,8 +40,7 @@ class _Judge:
         request, failed = self._errors(self._sane(known.request), failed)
         if request is not None:
             request, failed = self._time(request, failed)
-        self.memory: GroupMemory = msgspec.structs.replace(
-            known, request=request, backoff=failed, erred=facts.failed)
+        self.memory: GroupMemory = msgspec.structs.replace(known, request=request, backoff=failed, erred=facts.failed)
 
     def _sane(self, request: ScaleUpRequest | None) -> ScaleUpRequest | None:
         """One from the future was written by a clock that was wrong: it would keep its group waiting till then."""
@@ -50,8 +49,9 @@ class _Judge:
             return request
         return ScaleUpRequest(request.increase, now, now + provision_time(self.facts.group, self.world.options))
 
-    def _errors(self, request: ScaleUpRequest | None,
-                failed: Backoff | None) -> tuple[ScaleUpRequest | None, Backoff | None]:
+    def _errors(
+        self, request: ScaleUpRequest | None, failed: Backoff | None
+    ) -> tuple[ScaleUpRequest | None, Backoff | None]:
         """Errors not counted yet, of machines that we asked for, even where the operation that asks is still under way:
         what failed is not waited for, and the group is backed off. Several at once are one step (case K4)."""
         known = frozenset(self.facts.memory.erred)
@@ -64,8 +64,7 @@ class _Judge:
         left = request.increase - len(fresh) if request is not None else 0
         return (msgspec.structs.replace(request, increase=left) if request is not None and left > 0 else None), failed
 
-    def _time(self, request: ScaleUpRequest,
-              failed: Backoff | None) -> tuple[ScaleUpRequest | None, Backoff | None]:
+    def _time(self, request: ScaleUpRequest, failed: Backoff | None) -> tuple[ScaleUpRequest | None, Backoff | None]:
         """Fulfilled when everything asked for is a node and has started; failed when some of it is no node in time."""
         outstanding = self._outstanding(request)
         if outstanding <= 0 and not self.facts.counts[Bucket.NOT_STARTED]:

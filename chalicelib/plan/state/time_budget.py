@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-_GROWTH = 0.75      # of the time of a pass
+_GROWTH = 0.75  # of the time of a pass
 
 
 class Watch:

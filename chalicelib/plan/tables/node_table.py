@@ -78,12 +78,13 @@ class NodeTable:
         if not self.nodes:
             self.allocatable = np.zeros((0, len(columns.names)), dtype=np.int64)
         self.free: Ints = self.allocatable.copy()
-        self.overfull: frozenset[int] = frozenset()     # rows whose pods ask for more than can be counted
+        self.overfull: frozenset[int] = frozenset()  # rows whose pods ask for more than can be counted
         self.ports: dict[int, HeldPorts] = {}
         self._labels: dict[str, tuple[Ints, dict[str, int]]] = {}
         self._taints: tuple[Ints, dict[tuple[Taint, ...], int]] | None = None
-        self.cordoned: Bools = np.fromiter((node.unschedulable for node in self.nodes), dtype=np.bool_,
-                                           count=len(self.nodes))
+        self.cordoned: Bools = np.fromiter(
+            (node.unschedulable for node in self.nodes), dtype=np.bool_, count=len(self.nodes)
+        )
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -94,8 +95,13 @@ class NodeTable:
         if found is None:
             codes: dict[str, int] = {}
             column = np.fromiter(
-                (_MISSING if (value := node.labels.get(key)) is None else codes.setdefault(value, len(codes))
-                 for node in self.nodes), dtype=np.int64, count=len(self.nodes))
+                (
+                    _MISSING if (value := node.labels.get(key)) is None else codes.setdefault(value, len(codes))
+                    for node in self.nodes
+                ),
+                dtype=np.int64,
+                count=len(self.nodes),
+            )
             found = self._labels[key] = (column, codes)
         return found
 
@@ -103,8 +109,9 @@ class NodeTable:
         """Which of the distinct taint sets each row has."""
         if self._taints is None:
             sets: dict[tuple[Taint, ...], int] = {}
-            ids = np.fromiter((sets.setdefault(node.taints, len(sets)) for node in self.nodes), dtype=np.int64,
-                              count=len(self.nodes))
+            ids = np.fromiter(
+                (sets.setdefault(node.taints, len(sets)) for node in self.nodes), dtype=np.int64, count=len(self.nodes)
+            )
             self._taints = (ids, sets)
         return self._taints[0], tuple(self._taints[1])
 
@@ -134,7 +141,10 @@ class NodeTable:
             del self.index[node.name]
         del self.nodes[count:]
         self.allocatable, self.free, self.cordoned = (
-            self.allocatable[:count], self.free[:count], self.cordoned[:count])
+            self.allocatable[:count],
+            self.free[:count],
+            self.cordoned[:count],
+        )
         self.ports = {row: held for row, held in self.ports.items() if row < count}
         self._labels = {key: (column[:count], codes) for key, (column, codes) in self._labels.items()}
         if self._taints is not None:

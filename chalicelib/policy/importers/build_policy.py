@@ -43,22 +43,35 @@ def assemble(found: Found, wanted: Wanted) -> tuple[Policy, tuple[str, ...]]:
     if addon is not None:
         warnings += addon.warnings
         if addon.scale_up.unschedulable_pods or addon.scale_up.rules or addon.options.scale_down_enabled:
-            warnings.append("the vendor's add-on is switched on: switch it off (scaleUpUnscheduledPodEnabled, "
-                            "scaleUpUtilizationEnabled, scaleDownEnabled) before the mode is active")
+            warnings.append(
+                "the vendor's add-on is switched on: switch it off (scaleUpUnscheduledPodEnabled, "
+                "scaleUpUtilizationEnabled, scaleDownEnabled) before the mode is active"
+            )
     warnings += [*told, *clashes]
     if not wanted.name:
         warnings.append(f"the cluster is called {name}; --name says otherwise")
-    scale_up = msgspec.structs.replace(addon.scale_up if addon is not None else ScaleUp(),
-                                       cron_time_zone=wanted.time_zone)
+    scale_up = msgspec.structs.replace(
+        addon.scale_up if addon is not None else ScaleUp(), cron_time_zone=wanted.time_zone
+    )
     if found.objects:
         scale_up = msgspec.structs.replace(scale_up, horizontal_node_autoscalers=False)
-        warnings.append("scaleUp.horizontalNodeAutoscalers is false, so that the objects do not count a second time "
-                        "beside these rules")
-    settings = {"clusterId": cluster_id, "region": wanted.region, "projectId": wanted.project_id,
-                "credentialsSecret": wanted.credentials_secret}
-    policy = Policy(name=name, kubernetes=KubernetesAccess(kubeconfig_secret=wanted.kubeconfig_secret),
-                    providers={PROVIDER: {key: value for key, value in settings.items() if value}},
-                    rules=rules, scale_up=scale_up)
+        warnings.append(
+            "scaleUp.horizontalNodeAutoscalers is false, so that the objects do not count a second time "
+            "beside these rules"
+        )
+    settings = {
+        "clusterId": cluster_id,
+        "region": wanted.region,
+        "projectId": wanted.project_id,
+        "credentialsSecret": wanted.credentials_secret,
+    }
+    policy = Policy(
+        name=name,
+        kubernetes=KubernetesAccess(kubeconfig_secret=wanted.kubeconfig_secret),
+        providers={PROVIDER: {key: value for key, value in settings.items() if value}},
+        rules=rules,
+        scale_up=scale_up,
+    )
     if addon is not None:
         policy = msgspec.structs.replace(policy, options=addon.options, scan_interval=addon.scan_interval)
     return policy, tuple(warnings)
@@ -68,8 +81,11 @@ def _addon(sources: tuple[Source, ...]) -> Settings | None:
     if not sources:
         return None
     if len(sources) > 1:
-        raise BadInput(sources[1].place, f"holds settings of the add-on, and so does {sources[0].place}",
-                       "import one cluster at a time")
+        raise BadInput(
+            sources[1].place,
+            f"holds settings of the add-on, and so does {sources[0].place}",
+            "import one cluster at a time",
+        )
     settings = read_addon(sources[0].content, sources[0].place)
     return msgspec.structs.replace(settings, cluster_id=sources[0].cluster_id or settings.cluster_id)
 

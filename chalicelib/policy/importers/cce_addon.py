@@ -72,7 +72,10 @@ _SCALE_UP = (
 )
 _BY_PRIORITY = ("priority", "least-waste", "random")
 _EXPANDERS = {
-    "random": ("random",), "most-pods": ("most-pods",), "least-waste": ("least-waste",), "priority": _BY_PRIORITY,
+    "random": ("random",),
+    "most-pods": ("most-pods",),
+    "least-waste": ("least-waste",),
+    "priority": _BY_PRIORITY,
     "priority-ratio": _BY_PRIORITY,
 }
 _PARALLEL = ("parallelDrain", "maxEmptyBulkDeleteFlag", "maxScaleDownParallelism", "maxDrainParallelism")
@@ -100,11 +103,18 @@ def read_addon(custom: Mapping[str, Any], place: str) -> Settings:
         if name not in KEYS:
             warn(str(name)[:60], "is not known and is not carried over")
     if options.get("scale_down_enabled") and options["scale_down_delay_after_add"] > 0:
-        warn("scaleDownDelayAfterAdd", "groups that keep growing hold up all removals for so long; where both are on, "
-             "the vendor advises 0")
+        warn(
+            "scaleDownDelayAfterAdd",
+            "groups that keep growing hold up all removals for so long; where both are on, the vendor advises 0",
+        )
     cluster = custom.get("cluster_id")
-    return Settings(Options(**options), ScaleUp(**scale_up), 60.0 if interval is None else interval,
-                    cluster if isinstance(cluster, str) else "", tuple(told))
+    return Settings(
+        Options(**options),
+        ScaleUp(**scale_up),
+        60.0 if interval is None else interval,
+        cluster if isinstance(cluster, str) else "",
+        tuple(told),
+    )
 
 
 def _take(keys: tuple[_Key, ...], custom: Mapping[str, Any], warn: Callable[[str, str], None]) -> dict[str, Any]:
@@ -119,8 +129,12 @@ def _value(key: _Key, custom: Mapping[str, Any], warn: Callable[[str, str], None
         return key.read(custom[key.name])
     except BadInput as error:
         what = "the add-on's default" if key.default is not None else "the default here"
-        warn(key.name, f"{error.problem}; {what} is written instead" if key.default is not None
-             else f"{error.problem}; {what} stays")
+        warn(
+            key.name,
+            f"{error.problem}; {what} is written instead"
+            if key.default is not None
+            else f"{error.problem}; {what} stays",
+        )
         return key.default
 
 
@@ -152,5 +166,7 @@ def _parallelism(custom: Mapping[str, Any], warn: Callable[[str, str], None]) ->
     if idle != all_kinds and {"maxEmptyBulkDeleteFlag", "maxScaleDownParallelism"} <= custom.keys():
         other = "maxEmptyBulkDeleteFlag" if newer else "maxScaleDownParallelism"
         warn(other, f"is not carried over: with parallelDrain {'true' if together else 'false'} the other one counts")
-    return {"max_scale_down_parallelism": all_kinds if newer else idle, "max_drain_parallelism": drained if together
-            else 1}
+    return {
+        "max_scale_down_parallelism": all_kinds if newer else idle,
+        "max_drain_parallelism": drained if together else 1,
+    }

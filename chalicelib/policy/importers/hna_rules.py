@@ -48,8 +48,10 @@ def _add(found: RuleObject, where: str, time_zone: str, rules: dict[str, Rule], 
             continue
         name = _name(rule.name, found.name, rules)
         if name != rule.name:
-            told.append(f"{where}: rule {rule.name}: is called {name} in the policy, where names are unique and have "
-                        "no spaces and slashes")
+            told.append(
+                f"{where}: rule {rule.name}: is called {name} in the policy, where names are unique and have "
+                "no spaces and slashes"
+            )
         zone = time_zone if rule.cron else "UTC"
         rules[name] = msgspec.structs.replace(rule, name=name, time_zone=zone, source="")
 
@@ -60,5 +62,6 @@ def _name(wanted: str, owner: str, taken: dict[str, Rule]) -> str:
     if plain not in taken:
         return plain
     longer = re.sub(r"[\s/\x00-\x1f\x7f]+", "-", f"{owner}.{plain}")[: _LONGEST_NAME - 4]
-    return next(name for number in range(1, 10_000)
-                if (name := longer if number == 1 else f"{longer}-{number}") not in taken)
+    return next(
+        name for number in range(1, 10_000) if (name := longer if number == 1 else f"{longer}-{number}") not in taken
+    )

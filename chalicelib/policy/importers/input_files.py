@@ -13,7 +13,7 @@ from chalicelib.net.safe_yaml import Excess, documents
 from chalicelib.policy.importers.cce_addon import KEYS
 
 MAX_BYTES = 4 * 2**20
-_MOST_VALUES = 200_000      # aliases written out: a billion laughs has more
+_MOST_VALUES = 200_000  # aliases written out: a billion laughs has more
 _DEEPEST = 100
 _ADDON = "autoscaler"
 
@@ -48,12 +48,15 @@ def sort_out(texts: Mapping[str, str]) -> Found:
             for each in (each for document in _documents(place, text) for each in _flat(document)):
                 _put(each, place, addons, objects, others)
         except RecursionError:
-            raise BadInput(place, f"is nested deeper than {_DEEPEST} levels",
-                           "give the objects that matter alone") from None
+            raise BadInput(
+                place, f"is nested deeper than {_DEEPEST} levels", "give the objects that matter alone"
+            ) from None
         if len(addons) + len(objects) == before:
-            raise BadInput(place, "holds no settings of the autoscaler add-on and no HorizontalNodeAutoscaler objects",
-                           "give the answer of GET /api/v3/addons, its custom block, or the objects as kubectl shows "
-                           "them")
+            raise BadInput(
+                place,
+                "holds no settings of the autoscaler add-on and no HorizontalNodeAutoscaler objects",
+                "give the answer of GET /api/v3/addons, its custom block, or the objects as kubectl shows them",
+            )
     return Found(tuple(addons), tuple(objects), tuple(others))
 
 
@@ -83,8 +86,11 @@ def _of_addon(each: Mapping[str, Any], place: str, addons: list[Source], objects
     spec = _mapping(each.get("spec"))
     if spec.get("addonTemplateName") == _ADDON:
         cluster = spec.get("clusterID")
-        addons.append(Source(place, _mapping(_mapping(spec.get("values")).get("custom")),
-                             cluster if isinstance(cluster, str) else ""))
+        addons.append(
+            Source(
+                place, _mapping(_mapping(spec.get("values")).get("custom")), cluster if isinstance(cluster, str) else ""
+            )
+        )
 
 
 def _of_values(each: Mapping[str, Any], place: str, addons: list[Source], objects: list[Source]) -> None:
@@ -122,8 +128,8 @@ def _documents(place: str, text: str) -> Iterator[Any]:
     """JSON if it is, else YAML."""
     try:
         found = [msgspec.json.decode(text.encode("utf-8", "surrogatepass"))]
-        _count_all(found, place)        # from Python 3.12 on the decoder goes deeper than Python code can follow
-    except (msgspec.DecodeError, ValueError, RecursionError):       # ValueError: a number of thousands of digits
+        _count_all(found, place)  # from Python 3.12 on the decoder goes deeper than Python code can follow
+    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a number of thousands of digits
         found = _yaml(place, text)
         _count_all(found, place)
     yield from (document for document in found if document is not None)
@@ -132,7 +138,7 @@ def _documents(place: str, text: str) -> Iterator[Any]:
 def _yaml(place: str, text: str) -> list[Any]:
     try:
         return documents(text, deepest=_DEEPEST, most=_MOST_VALUES)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:     # TypeError: a list as a key
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # TypeError: a list as a key
         mark = getattr(error, "problem_mark", None)
         where = f"{place}:{mark.line + 1}" if mark else place
         what = getattr(error, "problem", None) or str(error).partition("\n")[0]

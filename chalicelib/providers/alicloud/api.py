@@ -35,13 +35,13 @@ from chalicelib.providers.services import Shelf
 
 T = TypeVar("T")
 
-IDS = 20                # ids of groups, activities or instances in one call
-_TYPES = 10             # names of instance types in one call
-_CONFIGURATIONS = 10    # ids of scaling configurations in one call
+IDS = 20  # ids of groups, activities or instances in one call
+_TYPES = 10  # names of instance types in one call
+_CONFIGURATIONS = 10  # ids of scaling configurations in one call
 _LONGEST_TOKEN = 64
 _DAY = 86400.0
 _UNKNOWN_TYPE = 3600.0  # seconds until a type that did not exist is asked for again
-_MUTABLE = 300.0        # seconds for what somebody may change: a configuration, a template's default version
+_MUTABLE = 300.0  # seconds for what somebody may change: a configuration, a template's default version
 
 Params = dict[str, str]
 
@@ -68,15 +68,19 @@ class Api:
         """Scaling groups by id, 20 ids per call; unknown ones are absent (the vendor says nothing of them)."""
         found: dict[str, ScalingGroup] = {}
         for lot in _lots(ids, IDS):
+
             def page(number: int, lot: Sequence[str] = lot) -> tuple[int, list[ScalingGroup]]:
-                body = self._ess.call("DescribeScalingGroups",
-                                      self._paged(number) | _listed("ScalingGroupIds", lot), GroupsPage)
+                body = self._ess.call(
+                    "DescribeScalingGroups", self._paged(number) | _listed("ScalingGroupIds", lot), GroupsPage
+                )
                 return body.total_count, read_groups(body.scaling_groups)
 
             wanted = set(lot)
-            found |= {each.scaling_group_id: each
-                      for each in read_named(page, lambda each: each.scaling_group_id)
-                      if each.scaling_group_id in wanted}
+            found |= {
+                each.scaling_group_id: each
+                for each in read_named(page, lambda each: each.scaling_group_id)
+                if each.scaling_group_id in wanted
+            }
         return found
 
     def expect(self, calls: int) -> None:
@@ -89,9 +93,13 @@ class Api:
         of_group = {"ScalingGroupId": group} if group else {}
         found: list[ScalingInstance] = []
         for lot in _lots(ids, IDS) or [()]:
+
             def page(number: int, lot: Sequence[str] = lot) -> tuple[int, list[ScalingInstance]]:
-                body = self._ess.call("DescribeScalingInstances",
-                                      self._paged(number) | of_group | _listed("InstanceIds", lot), InstancesPage)
+                body = self._ess.call(
+                    "DescribeScalingInstances",
+                    self._paged(number) | of_group | _listed("InstanceIds", lot),
+                    InstancesPage,
+                )
                 return body.total_count, body.scaling_instances
 
             found += read_all("DescribeScalingInstances", page, lambda each: each.instance_id)
@@ -118,21 +126,31 @@ class Api:
 
         def ask(lot: Sequence[str]) -> list[ScalingConfiguration]:
             def page(number: int) -> tuple[int, list[ScalingConfiguration]]:
-                body = self._ess.call("DescribeScalingConfigurations",
-                                      self._paged(number) | _listed("ScalingConfigurationIds", lot), ConfigurationsPage)
+                body = self._ess.call(
+                    "DescribeScalingConfigurations",
+                    self._paged(number) | _listed("ScalingConfigurationIds", lot),
+                    ConfigurationsPage,
+                )
                 return body.total_count, read_each(body.scaling_configurations, ScalingConfiguration, _configuration)
 
             return read_named(page, _configuration)
 
-        return _through(self._configurations, ids, ask, _configuration,
-                        lot=_CONFIGURATIONS, known=_MUTABLE, unknown=0.0)
+        return _through(
+            self._configurations, ids, ask, _configuration, lot=_CONFIGURATIONS, known=_MUTABLE, unknown=0.0
+        )
 
     def activities(self, group: str, *, ids: Sequence[str] = (), limit: int = 50) -> list[ScalingActivity]:
         """The newest activities of a group (one page), newest first; or those with these ids."""
-        pages = ([self._paged(1) | _listed("ScalingActivityIds", lot) for lot in _lots(ids, IDS)] if ids else
-                 [self._paged(1) | {"ScalingGroupId": group, "PageSize": str(max(1, min(limit, SIZE)))}])
-        found = [each for params in pages
-                 for each in self._ess.call("DescribeScalingActivities", params, ActivitiesPage).scaling_activities]
+        pages = (
+            [self._paged(1) | _listed("ScalingActivityIds", lot) for lot in _lots(ids, IDS)]
+            if ids
+            else [self._paged(1) | {"ScalingGroupId": group, "PageSize": str(max(1, min(limit, SIZE)))}]
+        )
+        found = [
+            each
+            for params in pages
+            for each in self._ess.call("DescribeScalingActivities", params, ActivitiesPage).scaling_activities
+        ]
         return sorted(found, key=lambda each: each.start_time, reverse=True)
 
     def instance_types(self, names: Sequence[str]) -> dict[str, InstanceType]:
@@ -140,11 +158,11 @@ class Api:
 
         def ask(lot: Sequence[str]) -> list[InstanceType]:
             params = {"RegionId": self._region} | _listed("InstanceTypes", lot)
-            return read_each(self._ecs.call("DescribeInstanceTypes", params, TypesAnswer).instance_types, InstanceType,
-                             _type_name)
+            return read_each(
+                self._ecs.call("DescribeInstanceTypes", params, TypesAnswer).instance_types, InstanceType, _type_name
+            )
 
-        return _through(self._types, names, ask, _type_name,
-                        lot=_TYPES, known=_DAY, unknown=_UNKNOWN_TYPE)
+        return _through(self._types, names, ask, _type_name, lot=_TYPES, known=_DAY, unknown=_UNKNOWN_TYPE)
 
     def launch_template(self, template: str, version: str) -> LaunchTemplateData:
         """One version of a launch template ("Default" and "Latest" are versions too). Raises NotFound.
@@ -157,43 +175,60 @@ class Api:
             return [self._version(template, version, numbered=numbered).launch_template_data]
 
         name = f"{template}/{version}"
-        return _through(self._templates, [name], ask, lambda _: name, lot=1, known=_DAY if numbered else _MUTABLE,
-                        unknown=0.0)[name]
+        return _through(
+            self._templates, [name], ask, lambda _: name, lot=1, known=_DAY if numbered else _MUTABLE, unknown=0.0
+        )[name]
 
-    def scale(self, group: str, kind: str, value: int, *, token: str, at_once: bool,
-              metadata: Mapping[str, str]) -> Accepted:
+    def scale(
+        self, group: str, kind: str, value: int, *, token: str, at_once: bool, metadata: Mapping[str, str]
+    ) -> Accepted:
         """ScaleWithAdjustment. kind: TotalCapacity or QuantityChangeInCapacity; token: the ClientToken, at most 64
         ASCII characters; at_once: SyncActivity."""
-        return self._ess.call("ScaleWithAdjustment", {
-            "RegionId": self._region,
-            "ScalingGroupId": group,
-            "AdjustmentType": kind,
-            "AdjustmentValue": str(value),
-            "SyncActivity": _truth(at_once),
-            "ActivityMetadata": msgspec.json.encode(metadata, order="deterministic").decode(),
-            "ClientToken": _token(token),
-        }, Accepted)
+        return self._ess.call(
+            "ScaleWithAdjustment",
+            {
+                "RegionId": self._region,
+                "ScalingGroupId": group,
+                "AdjustmentType": kind,
+                "AdjustmentValue": str(value),
+                "SyncActivity": _truth(at_once),
+                "ActivityMetadata": msgspec.json.encode(metadata, order="deterministic").decode(),
+                "ClientToken": _token(token),
+            },
+            Accepted,
+        )
 
     def remove(self, group: str, instances: Sequence[str], *, token: str, decrease: bool = True) -> Accepted:
         """RemoveInstances of at most 20, with IgnoreInvalidInstance."""
         if not 1 <= len(instances) <= IDS:
             raise InvalidRequest(f"RemoveInstances: {len(instances)} instances in one call, 1 to {IDS} are allowed")
-        return self._ess.call("RemoveInstances", {
-            "RegionId": self._region,
-            "ScalingGroupId": group,
-            "DecreaseDesiredCapacity": _truth(decrease),
-            "IgnoreInvalidInstance": "true",
-            "ClientToken": _token(token),
-        } | _listed("InstanceIds", instances), Accepted)
+        return self._ess.call(
+            "RemoveInstances",
+            {
+                "RegionId": self._region,
+                "ScalingGroupId": group,
+                "DecreaseDesiredCapacity": _truth(decrease),
+                "IgnoreInvalidInstance": "true",
+                "ClientToken": _token(token),
+            }
+            | _listed("InstanceIds", instances),
+            Accepted,
+        )
 
     def _version(self, template: str, version: str, *, numbered: bool) -> Version:
         """The version by number, the default one, or the one with the highest number."""
-        chosen = {"LaunchTemplateVersion.1": version} if numbered else (
-            {"DefaultVersion": "true"} if version in {"", "Default"} else {})
+        chosen = (
+            {"LaunchTemplateVersion.1": version}
+            if numbered
+            else ({"DefaultVersion": "true"} if version in {"", "Default"} else {})
+        )
 
         def page(number: int) -> tuple[int, list[Version]]:
-            body = self._ecs.call("DescribeLaunchTemplateVersions",
-                                  self._paged(number) | {"LaunchTemplateId": template} | chosen, VersionsPage)
+            body = self._ecs.call(
+                "DescribeLaunchTemplateVersions",
+                self._paged(number) | {"LaunchTemplateId": template} | chosen,
+                VersionsPage,
+            )
             return body.total_count, body.launch_template_version_sets
 
         found = read_named(page, lambda each: str(each.version_number))
@@ -202,8 +237,10 @@ class Api:
         elif chosen:
             found = [each for each in found if each.default_version] or found
         if not found:
-            raise NotFound(f"launch template {template} has no version {version or 'Default'}",
-                           code="InvalidLaunchTemplateVersion.NotFound")
+            raise NotFound(
+                f"launch template {template} has no version {version or 'Default'}",
+                code="InvalidLaunchTemplateVersion.NotFound",
+            )
         return max(found, key=lambda each: each.version_number)
 
     def _paged(self, number: int) -> Params:
@@ -211,8 +248,14 @@ class Api:
 
 
 def _through(
-    kept: Kept[T], names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], name_of: Callable[[T], str], *,
-    lot: int, known: float, unknown: float,
+    kept: Kept[T],
+    names: Sequence[str],
+    ask: Callable[[Sequence[str]], list[T]],
+    name_of: Callable[[T], str],
+    *,
+    lot: int,
+    known: float,
+    unknown: float,
 ) -> dict[str, T]:
     """Things by name, from the shelf and else by asking; known, unknown: seconds to keep what is there and what is
     not."""
@@ -237,7 +280,7 @@ def _type_name(each: InstanceType) -> str:
 
 def _lots(names: Sequence[str], size: int) -> list[Sequence[str]]:
     each = list(dict.fromkeys(names))
-    return [each[at:at + size] for at in range(0, len(each), size)]
+    return [each[at : at + size] for at in range(0, len(each), size)]
 
 
 def _listed(name: str, values: Sequence[str]) -> Params:

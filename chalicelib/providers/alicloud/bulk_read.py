@@ -19,7 +19,7 @@ from chalicelib.providers.errors import ProviderError, Throttled, Transient, Una
 T = TypeVar("T")
 
 _ANY_NUMBER = 0
-_WORTH = 20     # calls; so many may go to the groups one by one before one list of the whole account is looked at
+_WORTH = 20  # calls; so many may go to the groups one by one before one list of the whole account is looked at
 
 
 class Asking:
@@ -51,7 +51,7 @@ def read_groups(
 ) -> tuple[dict[str, ScalingGroup], dict[str, str]]:
     """The groups by id, and of those that could not be read why; raises ProviderError where that are all. pages: of
     instances, by the number of nodes, so that one booking (budget.py) is enough for the whole pass."""
-    lots = [ids[at:at + IDS] for at in range(0, len(ids), IDS)]
+    lots = [ids[at : at + IDS] for at in range(0, len(ids), IDS)]
     api.expect(len(lots) + min(len(ids), _WORTH) + pages)
     found: dict[str, ScalingGroup] = {}
     unread: dict[str, str] = {}
@@ -82,8 +82,11 @@ def read_instances(api: Api, asking: Asking, groups: Sequence[ScalingGroup]) -> 
     for instance in listed or ():
         if instance.scaling_group_id in found:
             found[instance.scaling_group_id].append(instance)
-    agreed = {each.scaling_group_id: found[each.scaling_group_id] for each in groups
-              if listed is not None and _agrees(each, found[each.scaling_group_id])}
+    agreed = {
+        each.scaling_group_id: found[each.scaling_group_id]
+        for each in groups
+        if listed is not None and _agrees(each, found[each.scaling_group_id])
+    }
     api.expect(sum(pages_of(each.total_capacity) for each in groups if each.scaling_group_id not in agreed))
     return agreed
 

@@ -19,7 +19,10 @@ from chalicelib.providers.rate_limit import Budget, Patience
 
 
 def open_api(
-    connection: Connection, settings: Settings, *, sessions: Sessions | None = None,
+    connection: Connection,
+    settings: Settings,
+    *,
+    sessions: Sessions | None = None,
     nonce: Callable[[], str] = new_nonce,
 ) -> Api:
     """The vendor's API for one pass. sessions: where temporary credentials are kept, by default this process.

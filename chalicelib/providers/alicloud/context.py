@@ -15,7 +15,7 @@ from chalicelib.providers.alicloud.settings import Bounds, Settings
 from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
 
-_TOKEN = 48     # digits; ESS takes 64 characters
+_TOKEN = 48  # digits; ESS takes 64 characters
 
 
 class Context(msgspec.Struct, frozen=True):

@@ -55,8 +55,15 @@ def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Wa
     Raises BadInput naming what is missing, or that there are two ways.
     """
     by_key = key_id or key_secret or token
-    given = [name for name, there in (("an access key", by_key), ("OIDC", access.by_oidc),
-                                      ("instance metadata", access.by_metadata)) if there]
+    given = [
+        name
+        for name, there in (
+            ("an access key", by_key),
+            ("OIDC", access.by_oidc),
+            ("instance metadata", access.by_metadata),
+        )
+        if there
+    ]
     if len(given) > 1:
         raise BadInput(f"{PLACE}", f"names two ways to credentials: {' and '.join(given)}", "keep one of them")
     if access.by_oidc:
@@ -66,8 +73,11 @@ def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Wa
     secret = place_of(access.credentials_secret) if access.credentials_secret else f"{PLACE}.credentialsSecret"
     if not by_key:
         what = "holds no access key" if access.credentials_secret else "is missing, and no other credentials are named"
-        raise BadInput(secret, what, "name a secret with accessKeyId and accessKeySecret, or give oidcProviderArn, "
-                                     "roleArn and oidcTokenSecret")
+        raise BadInput(
+            secret,
+            what,
+            "name a secret with accessKeyId and accessKeySecret, or give oidcProviderArn, roleArn and oidcTokenSecret",
+        )
     for there, field in ((key_id, "accessKeyId"), (key_secret, "accessKeySecret")):
         if not there:
             raise BadInput(secret, f"{field} is missing", f"add {field} to it")
@@ -87,6 +97,9 @@ def _oidc(access: Access) -> Way:
         if not value:
             raise BadInput(f"{PLACE}.{field}", "is missing, and credentials by OIDC need it", f"add {field}")
     if not (access.oidc_token_secret or access.oidc_token_file):
-        raise BadInput(f"{PLACE}.oidcTokenSecret", "is missing, and credentials by OIDC need it",
-                       "name the secret that holds the token (or oidcTokenFile, a file of this machine)")
+        raise BadInput(
+            f"{PLACE}.oidcTokenSecret",
+            "is missing, and credentials by OIDC need it",
+            "name the secret that holds the token (or oidcTokenFile, a file of this machine)",
+        )
     return Way.OIDC

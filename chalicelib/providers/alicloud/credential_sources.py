@@ -35,8 +35,8 @@ from chalicelib.providers.credential_source import as_provider_error, digest, re
 from chalicelib.providers.errors import Unauthorized
 
 _ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
-_LONGEST_TOKEN = 20_000                             # characters of an OIDC token
-_TOKEN = re.compile(r"[A-Za-z0-9_.-]{4,20000}\Z")   # what a signed JSON Web Token consists of
+_LONGEST_TOKEN = 20_000  # characters of an OIDC token
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]{4,20000}\Z")  # what a signed JSON Web Token consists of
 
 
 class Finder:
@@ -47,7 +47,7 @@ class Finder:
     ) -> None:
         self._connection, self._settings, self._sessions = connection, settings, sessions
         self._sts = Sts(settings.endpoints.url(Service.STS), connection.means, connection.now, nonce)
-        self._whose = ""        # a role's account or an instance; empty for a key
+        self._whose = ""  # a role's account or an instance; empty for a key
 
     def source(self) -> Source:
         """Reads the secret, if there is one. Raises ProviderError."""
@@ -74,10 +74,13 @@ class Finder:
         """The settings, filled up by what the secret says of roles; the settings win."""
         access, text = self._settings.access, SecretText()
         if access.credentials_secret:
-            text = parse_secret(self._secret(access.credentials_secret, fresh=fresh),
-                                place_of(access.credentials_secret))
-            given = {field: getattr(access, field) or getattr(text, field)
-                     for field in ("role_arn", "session_name", "oidc_provider_arn")}
+            text = parse_secret(
+                self._secret(access.credentials_secret, fresh=fresh), place_of(access.credentials_secret)
+            )
+            given = {
+                field: getattr(access, field) or getattr(text, field)
+                for field in ("role_arn", "session_name", "oidc_provider_arn")
+            }
             file = access.oidc_token_file or ("" if access.oidc_token_secret else text.oidc_token_file)
             access = msgspec.structs.replace(access, oidc_token_file=file, **given)
         return access, text
@@ -87,7 +90,7 @@ class Finder:
         return read_fresh(reader, name) if fresh else reader(name)
 
     def _key(self, text: SecretText) -> Keys:
-        first = [text]      # what was read to find the way is the first key, too
+        first = [text]  # what was read to find the way is the first key, too
 
         def read(*, fresh: bool = False) -> Credential:
             found = first.pop() if first and not fresh else as_provider_error(lambda: self._read(fresh=fresh)[1])
@@ -104,13 +107,14 @@ class Finder:
 
     def _by_oidc(self, access: Access) -> Session:
         def make() -> Credential:
-            token = as_provider_error(lambda: self._token(access))     # read at every renewal: it is short-lived
+            token = as_provider_error(lambda: self._token(access))  # read at every renewal: it is short-lived
             return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._name(access))
 
         self._whose = _account(access.role_arn)
         # Not by the token, which is another one at every renewal: so each cluster has a session of its own.
-        name = self._made_from(access, self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret,
-                               access.oidc_token_file)
+        name = self._made_from(
+            access, self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret, access.oidc_token_file
+        )
         return self._session(name, make)
 
     def _of_instance(self, access: Access) -> Session:

@@ -19,11 +19,11 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
 
-LIFETIME = 3600.0           # seconds asked of STS; every role allows an hour
-_EARLY = 900.0              # renewed so long before the end, as the vendor's own client does …
-_SHARE = 0.8                # … but not before this share of a short life is over
-_LAST_USE = 60.0            # seconds before its end up to which an old session stands in while STS gives no answer
-_AGAIN = 30.0               # seconds until the next attempt in that case
+LIFETIME = 3600.0  # seconds asked of STS; every role allows an hour
+_EARLY = 900.0  # renewed so long before the end, as the vendor's own client does …
+_SHARE = 0.8  # … but not before this share of a short life is over
+_LAST_USE = 60.0  # seconds before its end up to which an old session stands in while STS gives no answer
+_AGAIN = 30.0  # seconds until the next attempt in that case
 _MOST_SESSIONS = 256
 
 
@@ -132,9 +132,7 @@ def of_this_process() -> Sessions:
 class Session:
     """A temporary credential. key: what it is made from (made_from); make: asks STS or the metadata service."""
 
-    def __init__(
-        self, sessions: Sessions, key: str, make: Callable[[], Credential], now: Callable[[], float]
-    ) -> None:
+    def __init__(self, sessions: Sessions, key: str, make: Callable[[], Credential], now: Callable[[], float]) -> None:
         self._sessions, self._key, self._make, self._now = sessions, key, make, now
 
     def current(self) -> Credential:

@@ -21,8 +21,7 @@ from chalicelib.providers.node_identity import changed
 
 
 class Joined(Conflict):
-    """A target has become a node, or is another node than was planned: it stays, and so do the others of the operation.
-    """
+    """A target has become a node, or is another node than was planned: it stays, and so do the others of the operation."""
 
     @property
     def cls(self) -> str:
@@ -53,14 +52,17 @@ def check_nodes(context: Context, operation: Operation, instances: Collection[st
 
 
 def take_back(
-    context: Context, operation: Operation, group: ScalingGroup, listed: Mapping[str, ScalingInstance],
+    context: Context,
+    operation: Operation,
+    group: ScalingGroup,
+    listed: Mapping[str, ScalingInstance],
     targets: Targets,
 ) -> Failed | None:
     """Lower the desired capacity by what was never made. From the planned size, so that it may be repeated; a size that
     is lower already is ours or a removal's beside us, and the next pass sees what is left. Failed if it has grown."""
     desired = group.desired_capacity
     if not group.enable_desired_capacity:
-        return None     # what could not be made is not part of the size of such a group
+        return None  # what could not be made is not part of the size of such a group
     if desired > operation.from_size:
         return other_size(operation, desired)
     least = max(occupied(group, listed.values()), group.min_size)

@@ -39,7 +39,7 @@ LOT = 20
 STEP, SPARE = "remove", "spare"
 ASKED, REFUSED, LATE = "asked", "refused", "late"
 _LOOK_AGAIN = 5.0
-_LATE_POLLS = 6     # looks at a group whose activity says that all is done, before it is not believed
+_LATE_POLLS = 6  # looks at a group whose activity says that all is done, before it is not believed
 
 
 def remove(context: Context, operation: Operation) -> Outcome:
@@ -77,7 +77,11 @@ class _Removal:
     """One call's way through the table."""
 
     def __init__(
-        self, context: Context, operation: Operation, group: ScalingGroup, listed: Mapping[str, ScalingInstance],
+        self,
+        context: Context,
+        operation: Operation,
+        group: ScalingGroup,
+        listed: Mapping[str, ScalingInstance],
         targets: Targets,
     ) -> None:
         self._context, self._operation, self._group = context, operation, group
@@ -101,9 +105,9 @@ class _Removal:
             return self._follow()
         self._permitted()
         spare = surplus(self._group)
-        if spare:       # it may be our own request that has lowered the number already
+        if spare:  # it may be our own request that has lowered the number already
             self._context.check_idle(self._operation.group)
-        lot = self._living[:min(LOT, spare) if spare else LOT]
+        lot = self._living[: min(LOT, spare) if spare else LOT]
         if self._operation.kind is Kind.REMOVE:
             check_nodes(self._context, self._operation, lot)
         token = client_token(self._operation, STEP if not spare else SPARE, *sorted(lot))

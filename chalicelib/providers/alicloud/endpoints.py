@@ -29,11 +29,26 @@ class Network(StrEnum):
 VERSIONS = {Service.ESS: "2022-02-22", Service.ECS: "2014-05-26", Service.STS: "2015-04-01"}
 
 # Regions that a central host serves on the public network (vendor's list of ESS endpoints).
-_ESS_CENTRAL = frozenset({
-    "cn-qingdao", "cn-beijing", "cn-hangzhou", "cn-shanghai", "cn-shenzhen", "cn-hongkong", "ap-southeast-1",
-    "us-east-1", "us-west-1", "cn-nanjing", "cn-shanghai-finance-1", "cn-shenzhen-finance-1", "cn-beijing-finance-1",
-    "cn-hangzhou-finance", "cn-north-2-gov-1", "cn-beijing-gov-1",
-})
+_ESS_CENTRAL = frozenset(
+    {
+        "cn-qingdao",
+        "cn-beijing",
+        "cn-hangzhou",
+        "cn-shanghai",
+        "cn-shenzhen",
+        "cn-hongkong",
+        "ap-southeast-1",
+        "us-east-1",
+        "us-west-1",
+        "cn-nanjing",
+        "cn-shanghai-finance-1",
+        "cn-shenzhen-finance-1",
+        "cn-beijing-finance-1",
+        "cn-hangzhou-finance",
+        "cn-north-2-gov-1",
+        "cn-beijing-gov-1",
+    }
+)
 _HANGZHOU = "ecs-cn-hangzhou.aliyuncs.com"
 _PINNED: dict[tuple[Service, str], str] = {
     **{(Service.ESS, region): "ess.aliyuncs.com" for region in _ESS_CENTRAL},

@@ -25,27 +25,27 @@ from chalicelib.providers.errors import (
 from chalicelib.providers.http import Answer
 from chalicelib.providers.http_statuses import class_for
 
-LONGEST_ASKED = 3600.0      # seconds; as providers/http.py has it for Retry-After
+LONGEST_ASKED = 3600.0  # seconds; as providers/http.py has it for Retry-After
 
 
 class Sense(StrEnum):
     """What a code says, as far as the provider acts on it."""
 
-    BUSY = "busy"               # another change is running: later, and nobody's fault
-    OFF = "off"                 # the group is not active, or one of its processes is suspended
-    NO_CHANGE = "no change"     # the target is what it would become
-    BOUNDS = "bounds"           # the group's own minimum or maximum
+    BUSY = "busy"  # another change is running: later, and nobody's fault
+    OFF = "off"  # the group is not active, or one of its processes is suspended
+    NO_CHANGE = "no change"  # the target is what it would become
+    BOUNDS = "bounds"  # the group's own minimum or maximum
     STOCK = "stock"
     QUOTA = "quota"
     BILLING = "billing"
-    GONE = "gone"               # the thing acted on does not exist
-    KEY = "key"                 # the access key is refused: it may have been rotated
-    SESSION = "session"         # the temporary credential is refused: it may have expired
-    DENIED = "denied"           # the key is right and may not do this
-    CLOCK = "clock"             # time or nonce: sign again
+    GONE = "gone"  # the thing acted on does not exist
+    KEY = "key"  # the access key is refused: it may have been rotated
+    SESSION = "session"  # the temporary credential is refused: it may have expired
+    DENIED = "denied"  # the key is right and may not do this
+    CLOCK = "clock"  # time or nonce: sign again
     THROTTLED = "throttled"
     TRANSIENT = "transient"
-    REFUSED = "refused"         # the request makes no sense to the vendor
+    REFUSED = "refused"  # the request makes no sense to the vendor
     UNKNOWN = "unknown"
 
 
@@ -67,21 +67,30 @@ class Row(msgspec.Struct, frozen=True):
 TABLE: tuple[Row, ...] = tuple(
     Row(pattern, cls, sense)
     for sense, cls, patterns in (
-        (Sense.BUSY, Conflict,
-         "ScalingActivityInProgress IncorrectLoadBalancerStatus IncorrectDBInstanceStatus"),
+        (Sense.BUSY, Conflict, "ScalingActivityInProgress IncorrectLoadBalancerStatus IncorrectDBInstanceStatus"),
         (Sense.OFF, InvalidRequest, "IncorrectScalingGroupStatus SystemSuspended"),
         (Sense.NO_CHANGE, Conflict, "IncorrectCapacity.NoChange"),
         (Sense.BOUNDS, InvalidRequest, "IncorrectCapacity.MinSize IncorrectCapacity.MaxSize"),
-        (Sense.STOCK, OutOfStock,
-         ("OperationDenied.NoStock Zone.NotOnSale ResourceNotAvailable.ECS InvalidResourceType.NotSupported"
-         " InstanceType.Offline OperationDenied.ZoneNotAllowed OperationDenied.ZoneSystemCategoryNotMatch"
-         " OperationDenied.CloudSSDNotSupported")),
+        (
+            Sense.STOCK,
+            OutOfStock,
+            (
+                "OperationDenied.NoStock Zone.NotOnSale ResourceNotAvailable.ECS InvalidResourceType.NotSupported"
+                " InstanceType.Offline OperationDenied.ZoneNotAllowed OperationDenied.ZoneSystemCategoryNotMatch"
+                " OperationDenied.CloudSSDNotSupported"
+            ),
+        ),
         (Sense.QUOTA, QuotaExceeded, "QuotaExceeded* QuotaExceed.* InvalidVSwitchId.IpNotEnough"),
         # The account has to be paid: a person must act, as for a key that is refused (providers/statuses.py, 402).
         (Sense.BILLING, Unauthorized, "InvalidAccountStatus.NotEnoughBalance InsufficientBalance"),
-        (Sense.GONE, NotFound,
-         ("InvalidScalingGroupId.NotFound InvalidInstanceId.NotFound InvalidScalingConfigurationId.NotFound"
-         " InvalidLaunchTemplate.NotFound InvalidLaunchTemplateVersion.NotFound")),
+        (
+            Sense.GONE,
+            NotFound,
+            (
+                "InvalidScalingGroupId.NotFound InvalidInstanceId.NotFound InvalidScalingConfigurationId.NotFound"
+                " InvalidLaunchTemplate.NotFound InvalidLaunchTemplateVersion.NotFound"
+            ),
+        ),
         (Sense.KEY, Unauthorized, "InvalidAccessKeyId.* InvalidAccessKeyId SignatureDoesNotMatch IncompleteSignature"),
         (Sense.SESSION, Unauthorized, "InvalidSecurityToken.* InvalidSecurityToken MissingSecurityToken"),
         # Refused before anything happened, so it is not Transient; line.py signs again once.

@@ -22,7 +22,7 @@ from chalicelib.providers.services import Means
 
 ENDPOINT = METADATA
 _LIMITS = Limits(connect=1.0, read=1.0, total=2.0, attempts=1)
-_TOKEN_SECONDS = "300"      # noqa: S105 - how long the token lives
+_TOKEN_SECONDS = "300"  # noqa: S105 - how long the token lives
 _ROLES = "/latest/meta-data/ram/security-credentials/"
 
 
@@ -36,8 +36,14 @@ class InstanceRole(msgspec.Struct, frozen=True):
 
     def credential(self) -> Credential:
         """A session of the role. Raises Unauthorized where there is none, Transient where nobody answers."""
-        http = Http(vendor=METADATA_SERVICE, deployment=self.means.deployment, sleep=self.means.sleep,
-                    chance=self.means.chance, clock=self.now, limits=_LIMITS)
+        http = Http(
+            vendor=METADATA_SERVICE,
+            deployment=self.means.deployment,
+            sleep=self.means.sleep,
+            chance=self.means.chance,
+            clock=self.now,
+            limits=_LIMITS,
+        )
         try:
             return self._ask(http)
         except BadInput as error:
@@ -67,7 +73,7 @@ class InstanceRole(msgspec.Struct, frozen=True):
             answer = http.send(Call("PUT", f"{self.url}/latest/api/token", headers, body=b""))
         except Transient as error:
             if not error.code:
-                raise                   # nobody is there: asking again would only take longer
+                raise  # nobody is there: asking again would only take longer
             return {}
         except ProviderError:
             return {}

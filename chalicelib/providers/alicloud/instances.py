@@ -15,15 +15,17 @@ from chalicelib.providers.alicloud.models import ScalingInstance
 from chalicelib.providers.alicloud.provider_ids import Names, placeholder_handle, placeholder_id
 from chalicelib.providers.alicloud.size_bounds import STOPPED
 
-_STATES: Mapping[str, InstanceState] = MappingProxyType({
-    "InService": InstanceState.RUNNING,
-    "Protected": InstanceState.RUNNING,
-    "Standby": InstanceState.RUNNING,
-    "Pending": InstanceState.CREATING,
-    "Pending:Wait": InstanceState.CREATING,
-    "Removing": InstanceState.DELETING,
-    "Removing:Wait": InstanceState.DELETING,
-})
+_STATES: Mapping[str, InstanceState] = MappingProxyType(
+    {
+        "InService": InstanceState.RUNNING,
+        "Protected": InstanceState.RUNNING,
+        "Standby": InstanceState.RUNNING,
+        "Pending": InstanceState.CREATING,
+        "Pending:Wait": InstanceState.CREATING,
+        "Removing": InstanceState.DELETING,
+        "Removing:Wait": InstanceState.DELETING,
+    }
+)
 MOST_PLACEHOLDERS = 1000
 """ESS makes no more in one step (§3.4); a number beyond it is no machine's."""
 
@@ -40,17 +42,27 @@ def _one(instance: ScalingInstance, names: Names) -> Instance:
     unheard = InstanceState.RUNNING if node is not None else InstanceState.CREATING
     state = _STATES.get(instance.lifecycle_state, unheard)
     if node is not None and state is InstanceState.CREATING:
-        state = InstanceState.RUNNING       # a life-cycle hook that is still waited for keeps no kubelet from joining
-    return Instance(names.spell(instance.instance_id), state, handle=instance.instance_id,
-                    node=node.name if node is not None else "", held=unremovable(instance),
-                    created=instant(instance.created_time), claimants=names.claimants(instance.instance_id))
+        state = InstanceState.RUNNING  # a life-cycle hook that is still waited for keeps no kubelet from joining
+    return Instance(
+        names.spell(instance.instance_id),
+        state,
+        handle=instance.instance_id,
+        node=node.name if node is not None else "",
+        held=unremovable(instance),
+        created=instant(instance.created_time),
+        claimants=names.claimants(instance.instance_id),
+    )
 
 
 def placeholders(region: str, group: str, missing: int, error: InstanceError) -> tuple[Instance, ...]:
     """One for each missing machine. Only CREATING ones with an error are looked at by the core (§5)."""
     return tuple(
-        Instance(placeholder_id(region, group, number), InstanceState.CREATING, error,
-                 handle=placeholder_handle(group, number))
+        Instance(
+            placeholder_id(region, group, number),
+            InstanceState.CREATING,
+            error,
+            handle=placeholder_handle(group, number),
+        )
         for number in range(min(missing, MOST_PLACEHOLDERS))
     )
 

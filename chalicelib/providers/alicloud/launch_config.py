@@ -25,8 +25,10 @@ class Blueprint(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: str = ""
 
 
-_NOTHING = Blueprint(problem="the scaling group has neither a scaling configuration nor a launch template; give it one "
-                             "and make it active")
+_NOTHING = Blueprint(
+    problem="the scaling group has neither a scaling configuration nor a launch template; give it one "
+    "and make it active"
+)
 
 
 def read_blueprints(api: Api, groups: Iterable[ScalingGroup]) -> dict[str, Blueprint]:
@@ -50,14 +52,13 @@ def _read(api: Api, wanted: list[str]) -> dict[str, Blueprint]:
     try:
         configurations = api.configurations(plain) if plain else {}
         missing = Blueprint(problem="its scaling configuration does not exist")
-        found = {name: _of_configuration(configurations[name]) if name in configurations else missing
-                 for name in plain}
+        found = {name: _of_configuration(configurations[name]) if name in configurations else missing for name in plain}
     except ProviderError as error:
         found = dict.fromkeys(plain, Blueprint(problem=f"its scaling configuration could not be read: {error.message}"))
     stopped = ""
     for source in (each for each in wanted if "@" in each):
         template, _, version = source.partition("@")
-        if stopped:     # who is refused or throttled now is so for all of them
+        if stopped:  # who is refused or throttled now is so for all of them
             found[source] = Blueprint(problem=stopped)
             continue
         try:

@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-Whole = Annotated[int, msgspec.Meta(ge=0, le=10**6)]       # cores, GPUs or GiB of one machine
-Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]     # GiB
+Whole = Annotated[int, msgspec.Meta(ge=0, le=10**6)]  # cores, GPUs or GiB of one machine
+Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]  # GiB
 Name = Annotated[str, msgspec.Meta(max_length=200)]
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
@@ -45,8 +45,8 @@ class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     scaling_group_id: str
     scaling_group_name: str = ""
     region_id: str = ""
-    lifecycle_state: str = "Active"         # Active | Inactive | Deleting
-    group_type: str = "ECS"                 # ECS | ECI
+    lifecycle_state: str = "Active"  # Active | Inactive | Deleting
+    group_type: str = "ECS"  # ECS | ECI
     system_suspended: bool = False
     suspended_processes: list[str] | None = None
     min_size: Count = 0
@@ -70,7 +70,7 @@ class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     v_switch_ids: list[str] | None = None
     multi_az_policy: str = msgspec.field(default="", name="MultiAZPolicy")
     tags: list[Tag] | None = None
-    problem: str = ""                       # ours: why nothing else of it is known
+    problem: str = ""  # ours: why nothing else of it is known
 
 
 class ScalingInstance(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -82,8 +82,8 @@ class ScalingInstance(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     scaling_configuration_id: str = ""
     lifecycle_state: Name = ""
     health_status: str = ""
-    creation_type: str = ""                 # AutoCreated | Attached | Managed
-    entrusted: bool = False                 # an attached one whose life the group rules
+    creation_type: str = ""  # AutoCreated | Attached | Managed
+    entrusted: bool = False  # an attached one whose life the group rules
     created_time: str = ""
     zone_id: Name = ""
     spot_strategy: Name = ""
@@ -143,7 +143,7 @@ class InstanceType(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     instance_type_family: str = ""
     cpu_core_count: Whole = 0
     memory_size: Amount = 0.0
-    cpu_architecture: str = "X86"           # X86 | ARM
+    cpu_architecture: str = "X86"  # X86 | ARM
     gpu_amount: Whole = msgspec.field(default=0, name="GPUAmount")
     gpu_spec: Name = msgspec.field(default="", name="GPUSpec")
     local_storage_amount: int = 0

@@ -42,8 +42,10 @@ def observe(api: Api, settings: Settings, nodes: Sequence[Node]) -> Observation:
     blueprints = read_blueprints(api, usable)
     maker = _Maker(api, asking, settings, names, blueprints, read_instances(api, asking, usable))
     maker.know_types(usable)
-    groups = tuple(maker.broken(bounds, unread[bounds.id]) if bounds.id in unread else
-                   maker.make(bounds, found.get(bounds.id)) for bounds in settings.groups)
+    groups = tuple(
+        maker.broken(bounds, unread[bounds.id]) if bounds.id in unread else maker.make(bounds, found.get(bounds.id))
+        for bounds in settings.groups
+    )
     return Observation(groups, tuple(maker.gaps))
 
 
@@ -51,7 +53,12 @@ class _Maker:
     """Makes one group after the other; collects the gaps."""
 
     def __init__(
-        self, api: Api, asking: Asking, settings: Settings, names: Names, blueprints: Mapping[str, Blueprint],
+        self,
+        api: Api,
+        asking: Asking,
+        settings: Settings,
+        names: Names,
+        blueprints: Mapping[str, Blueprint],
         listed: Mapping[str, list[ScalingInstance]],
     ) -> None:
         self._api, self._asking, self._settings, self._listed = api, asking, settings, listed
@@ -71,9 +78,13 @@ class _Maker:
     def make(self, bounds: Bounds, group: ScalingGroup | None) -> NodeGroup:
         """The node group of one entry of the policy, whatever became of its scaling group."""
         if group is None:
-            return self.broken(bounds, (
-                f"there is no scaling group {bounds.id} in {self._settings.region} (ESS does not list inactive ones "
-                "either); check the id and the region, or take it out of the policy"))
+            return self.broken(
+                bounds,
+                (
+                    f"there is no scaling group {bounds.id} in {self._settings.region} (ESS does not list inactive ones "
+                    "either); check the id and the region, or take it out of the policy"
+                ),
+            )
         if group.problem or group.group_type not in {"", "ECS"}:
             return self.broken(bounds, off(group))
         try:
@@ -81,13 +92,15 @@ class _Maker:
         except ProviderError as error:
             return msgspec.structs.replace(
                 self.broken(bounds, f"its instances could not be read: {error.cls}: {error.message}"),
-                target=target_of(group))
+                target=target_of(group),
+            )
         return self._group(bounds, group, instances)
 
     def broken(self, bounds: Bounds, error: str) -> NodeGroup:
         """The node group of an entry of which nothing else is known."""
-        return NodeGroup(id=bounds.id, provider=PROVIDER, min=bounds.min, max=bounds.max, error=error,
-                         priority=bounds.priority)
+        return NodeGroup(
+            id=bounds.id, provider=PROVIDER, min=bounds.min, max=bounds.max, error=error, priority=bounds.priority
+        )
 
     def _instances(self, group: str) -> list[ScalingInstance]:
         return self._listed[group] if group in self._listed else self._asking.ask(lambda: self._api.instances(group))
@@ -99,10 +112,18 @@ class _Maker:
                 self._warn(bounds.id, text)
         template, options, problem = self._template(group, instances)
         return NodeGroup(
-            id=bounds.id, provider=PROVIDER, min=within.min, max=within.max, target=target_of(group),
+            id=bounds.id,
+            provider=PROVIDER,
+            min=within.min,
+            max=within.max,
+            target=target_of(group),
             instances=(*classify(instances, self._names), *self._missing(group, instances)),
-            template=template, template_error=problem, error=off(group) or within.error, options=options,
-            priority=bounds.priority, scale_down_held=held(group),
+            template=template,
+            template_error=problem,
+            error=off(group) or within.error,
+            options=options,
+            priority=bounds.priority,
+            scale_down_held=held(group),
         )
 
     def _missing(self, group: ScalingGroup, instances: list[ScalingInstance]) -> tuple[Instance, ...]:
@@ -119,14 +140,13 @@ class _Maker:
             return ()
         return placeholders(self._settings.region, group.scaling_group_id, missing, error) if error else ()
 
-    def _template(
-        self, group: ScalingGroup, instances: list[ScalingInstance]
-    ) -> tuple[Node | None, GroupOptions, str]:
+    def _template(self, group: ScalingGroup, instances: list[ScalingInstance]) -> tuple[Node | None, GroupOptions, str]:
         name = group.scaling_group_id
         blueprint = self._blueprints[name]
         said = read_tags((tag.pair for tag in group.tags or ()), blueprint.tags)
-        made = make_template(group, instances, blueprint, said, self._types, self._settings.region,
-                             self._settings.reserve)
+        made = make_template(
+            group, instances, blueprint, said, self._types, self._settings.region, self._settings.reserve
+        )
         for warning in (*said.warnings, *made.warnings):
             self._warn(name, warning)
         problem = self._types_problem if made.problem and candidates(group, blueprint) else ""
@@ -139,5 +159,6 @@ class _Maker:
         return f"protected or attached by hand, so not removed by us: {', '.join(kept[:_SHOWN])}{more}" if kept else ""
 
     def _warn(self, group: str, detail: str) -> None:
-        self.gaps.append(Gap("NodeGroup", detail, name=group,
-                             place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]"))
+        self.gaps.append(
+            Gap("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
+        )

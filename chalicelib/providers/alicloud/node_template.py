@@ -18,7 +18,7 @@ from chalicelib.providers.alicloud.models import InstanceType, ScalingGroup, Sca
 from chalicelib.providers.alicloud.template_tags import Said, is_label_value, label_value
 
 GPU, GPU_LABEL = "nvidia.com/gpu", "aliyun.accelerator/nvidia_name"
-SPOT_LABEL = "node.alibabacloud.com/spot-strategy"      # the vendor's cloud-controller-manager writes it on every node
+SPOT_LABEL = "node.alibabacloud.com/spot-strategy"  # the vendor's cloud-controller-manager writes it on every node
 _ARCH, _OS, _TYPE = "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type"
 _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 _PODS, _GIB = 110, 2**30
@@ -44,8 +44,13 @@ def candidates(group: ScalingGroup, blueprint: Blueprint) -> tuple[str, ...]:
 
 
 def make_template(
-    group: ScalingGroup, instances: Iterable[ScalingInstance], blueprint: Blueprint, said: Said,
-    types: Mapping[str, InstanceType], region: str, reserve: Mapping[str, int],
+    group: ScalingGroup,
+    instances: Iterable[ScalingInstance],
+    blueprint: Blueprint,
+    said: Said,
+    types: Mapping[str, InstanceType],
+    region: str,
+    reserve: Mapping[str, int],
 ) -> Template:
     """The template of a group. types: the machines known by name; reserve: what is kept back from each node."""
     names = candidates(group, blueprint)
@@ -56,11 +61,19 @@ def make_template(
     capacity = {**_capacity(sound, blueprint.disk), **said.resources}
     name = f"template-node-for-{group.scaling_group_id}"
     labels = {
-        _OS: "linux", _REGION: region, **_type_labels(sound), **_spot(group, blueprint), **_zone(group, instances),
-        **said.labels, HOSTNAME_LABEL: name,
+        _OS: "linux",
+        _REGION: region,
+        **_type_labels(sound),
+        **_spot(group, blueprint),
+        **_zone(group, instances),
+        **said.labels,
+        HOSTNAME_LABEL: name,
     }
     node = Node(
-        name=name, labels=labels, capacity=capacity, taints=said.taints,
+        name=name,
+        labels=labels,
+        capacity=capacity,
+        taints=said.taints,
         allocatable={resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()},
     )
     return Template(node, "", _warnings(names, sound, blueprint, labels))
@@ -69,7 +82,8 @@ def make_template(
 def _problem(names: tuple[str, ...], sound: list[InstanceType], blueprint: Blueprint, region: str) -> str:
     if not names:
         return blueprint.problem or (
-            "its scaling configuration names no instance type (it goes by pattern or by size); name the types in it")
+            "its scaling configuration names no instance type (it goes by pattern or by size); name the types in it"
+        )
     return "" if sound else f"ECS knows none of {', '.join(names[:5])} in {region}"
 
 

@@ -15,11 +15,11 @@ from chalicelib.providers.errors import Transient
 
 T = TypeVar("T")
 
-SIZE = 50               # the largest page of ESS and ECS lists
-MOVED = "ListMoved"     # the code of a list that changes faster than it is read
-_MOST_PAGES = 400       # 20,000 things; a scaling group holds 2,000
+SIZE = 50  # the largest page of ESS and ECS lists
+MOVED = "ListMoved"  # the code of a list that changes faster than it is read
+_MOST_PAGES = 400  # 20,000 things; a scaling group holds 2,000
 
-Page = tuple[int, list[T]]     # (TotalCount, the things on this page)
+Page = tuple[int, list[T]]  # (TotalCount, the things on this page)
 
 
 def pages_of(things: int) -> int:

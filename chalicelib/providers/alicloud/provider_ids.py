@@ -28,8 +28,8 @@ def parse(provider_id: str) -> tuple[str, str] | None:
 
 
 def identify(nodes: Iterable[N], region: str) -> Identity[str, N]:
-    """The nodes by instance id. A listed id after another region or a path gives an instance no node, and is no chance.
-    """
+    """The nodes by instance id. A listed id after another region or a path gives an instance no node, and is no chance."""
+
     def claimed(node: N) -> tuple[str, ...]:
         place = parse(node.provider_id)
         return (place[1],) if place is not None and place[0] == region else ()
@@ -48,8 +48,11 @@ class Names:
         self._region = region
         ours = tuple(nodes)
         self._identity = identify(ours, region)
-        places = [each.provider_id.startswith(_SCHEME) for each in ours
-                  if (place := parse(each.provider_id)) is not None and place[0] == region]
+        places = [
+            each.provider_id.startswith(_SCHEME)
+            for each in ours
+            if (place := parse(each.provider_id)) is not None and place[0] == region
+        ]
         self._count = len(places)
         self._scheme = _SCHEME if 2 * sum(places) > len(places) else ""
 

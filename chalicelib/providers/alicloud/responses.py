@@ -22,7 +22,7 @@ from chalicelib.providers.alicloud.models import (
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_LONGEST = 300      # characters of what is wrong with a thing
+_LONGEST = 300  # characters of what is wrong with a thing
 
 
 class GroupsPage(msgspec.Struct, frozen=True, rename="pascal"):
@@ -36,8 +36,12 @@ def read_groups(said: Sequence[Any]) -> list[ScalingGroup]:
     """The groups, with `problem` where one cannot be understood or two have one id. Without an id its id is ""."""
     found = [_group(each) for each in said]
     times = Counter(each.scaling_group_id for each in found)
-    return [each if times[each.scaling_group_id] == 1 else ScalingGroup(
-        each.scaling_group_id, problem="is described by the vendor more than once") for each in found]
+    return [
+        each
+        if times[each.scaling_group_id] == 1
+        else ScalingGroup(each.scaling_group_id, problem="is described by the vendor more than once")
+        for each in found
+    ]
 
 
 def _group(said: Any) -> ScalingGroup:
@@ -113,8 +117,9 @@ class Version(msgspec.Struct, frozen=True, rename="pascal"):
     def launch_template_data(self) -> LaunchTemplateData:
         """With the disk's size where the product's own shape is nested."""
         data = self.data
-        return LaunchTemplateData(data.instance_type, data.system_disk_size or data.system_disk.size,
-                                  data.spot_strategy, data.tags)
+        return LaunchTemplateData(
+            data.instance_type, data.system_disk_size or data.system_disk.size, data.spot_strategy, data.tags
+        )
 
 
 class VersionsPage(msgspec.Struct, frozen=True, rename="pascal"):

@@ -48,7 +48,7 @@ class Line:
     new_nonce: Callable[[], str] = new_nonce
     _http: Http | None = field(default=None, init=False, repr=False)
     _used: Credential | None = field(default=None, init=False, repr=False)
-    _looked_again: bool = field(default=False, init=False, repr=False)     # for a credential that lacks a right
+    _looked_again: bool = field(default=False, init=False, repr=False)  # for a credential that lacks a right
 
     def call(self, action: str, params: Mapping[str, str], kind: type[T]) -> T:
         """The answer to one action. Raises ProviderError, its message beginning with the action."""
@@ -69,13 +69,20 @@ class Line:
             self.budget.expect(calls)
 
     def _once(self, call: Call, kind: type[T]) -> T:
-        self.source.current()       # what fails here is not tried again by the transport, which signs every attempt
+        self.source.current()  # what fails here is not tried again by the transport, which signs every attempt
         if self.budget is not None:
             self.budget.take()
         if self._http is None:
-            self._http = Http(vendor=VENDOR, deployment=self.means.deployment, sleep=self.means.sleep,
-                              chance=self.means.chance, clock=self.now, sign=self._signed, explain=self._explained,
-                              limits=LIMITS)
+            self._http = Http(
+                vendor=VENDOR,
+                deployment=self.means.deployment,
+                sleep=self.means.sleep,
+                chance=self.means.chance,
+                clock=self.now,
+                sign=self._signed,
+                explain=self._explained,
+                limits=LIMITS,
+            )
         try:
             answer = self._http.send(call)
         except Throttled as error:
@@ -90,11 +97,15 @@ class Line:
         credential = self._used = self.source.current()
         query = canonical_query(call.params)
         headers = unsigned_headers(
-            host=urlsplit(self.url).netloc, action=call.headers["x-acs-action"], version=VERSIONS[self.service],
-            now=self.now(), nonce=self.new_nonce(),
+            host=urlsplit(self.url).netloc,
+            action=call.headers["x-acs-action"],
+            version=VERSIONS[self.service],
+            now=self.now(),
+            nonce=self.new_nonce(),
         ) | {"accept": "application/json"}
-        signed = signed_headers(headers, query, key_id=credential.key_id.reveal(), key_secret=credential.key_secret,
-                                token=credential.token)
+        signed = signed_headers(
+            headers, query, key_id=credential.key_id.reveal(), key_secret=credential.key_secret, token=credential.token
+        )
         return Call(call.method, f"{call.url}?{query}", signed, {}, b"", call.safe)
 
     def _explained(self, answer: Answer) -> ProviderError | None:

@@ -91,13 +91,14 @@ def lower(context: Context, operation: Operation, group: ScalingGroup, size: int
     holds only while nothing is under way, and where ESS does not cut the number down to a smaller maximum. Raises
     ProviderError, Conflict while something is."""
     if size > group.max_size:
-        raise InvalidRequest(f"{operation.group}: {size} is above the scaling group's MaxSize {group.max_size}, to "
-                             "which ESS would shrink it; raise MaxSize")
+        raise InvalidRequest(
+            f"{operation.group}: {size} is above the scaling group's MaxSize {group.max_size}, to "
+            "which ESS would shrink it; raise MaxSize"
+        )
     context.check_idle(operation.group)
     token = client_token(operation, _TOTAL, str(size))
     try:
-        context.api.scale(operation.group, _TOTAL, size, token=token, at_once=False,
-                          metadata=metadata(operation.id))
+        context.api.scale(operation.group, _TOTAL, size, token=token, at_once=False, metadata=metadata(operation.id))
     except ProviderError as error:
         if not is_no_change(error):
             raise
@@ -130,7 +131,8 @@ def _may_grow(group: ScalingGroup, operation: Operation) -> None:
     if operation.to_size > group.max_size:
         raise InvalidRequest(
             f"{operation.group}: {operation.to_size} is above the scaling group's MaxSize {group.max_size}, to which "
-            "ESS would keep without a word; raise MaxSize, or lower the policy's max")
+            "ESS would keep without a word; raise MaxSize, or lower the policy's max"
+        )
     if group.enable_desired_capacity and present(group) > operation.to_size:
         raise Conflict(f"{operation.group} still has {present(group)} instances, more than it is to have")
 
@@ -140,8 +142,14 @@ def _ask(context: Context, operation: Operation, group: ScalingGroup) -> Outcome
     kind = _TOTAL if desired else _CHANGE
     value = operation.to_size if desired else operation.to_size - operation.from_size
     try:
-        accepted = context.api.scale(operation.group, kind, value, token=client_token(operation, kind, str(value)),
-                                     at_once=desired, metadata=metadata(operation.id))
+        accepted = context.api.scale(
+            operation.group,
+            kind,
+            value,
+            token=client_token(operation, kind, str(value)),
+            at_once=desired,
+            metadata=metadata(operation.id),
+        )
     except ProviderError as error:
         if not is_no_change(error):
             raise
@@ -155,7 +163,11 @@ def _ask(context: Context, operation: Operation, group: ScalingGroup) -> Outcome
 def _follow(context: Context, operation: Operation, activity: ScalingActivity) -> Outcome:
     name, made, asked = activity.scaling_activity_id, created(activity), operation.to_size - operation.from_size
     facts: dict[str, str | int] = {
-        "from": operation.from_size, "to": operation.to_size, "created": made, ACTIVITY: name}
+        "from": operation.from_size,
+        "to": operation.to_size,
+        "created": made,
+        ACTIVITY: name,
+    }
     if not activity.over:
         pause, data, enough = growing_wait(operation)
         if enough:
@@ -166,6 +178,10 @@ def _follow(context: Context, operation: Operation, activity: ScalingActivity) -
         some = f" ({made} of {asked} were created)" if made else ""
         return Failed(why.cls, f"{operation.group}: {why.message}{some}", why.code, facts=facts)
     if made < asked and (most := context.group(operation.group).max_size) < operation.to_size:
-        return Failed("InvalidRequest", f"{operation.group}: its MaxSize is {most} by now, so ESS created {made} of "
-                                        f"{asked}", "IncorrectCapacity.MaxSize", facts=facts)
+        return Failed(
+            "InvalidRequest",
+            f"{operation.group}: its MaxSize is {most} by now, so ESS created {made} of {asked}",
+            "IncorrectCapacity.MaxSize",
+            facts=facts,
+        )
     return Done(facts)

@@ -30,7 +30,7 @@ _FIELDS = {
     "oidctokenfile": "oidc_token_file",
     "oidctokenfilepath": "oidc_token_file",
 }
-_SENT = {"key_id": LONGEST_KEY, "key_secret": LONGEST_KEY, "token": LONGEST_TOKEN}     # field -> longest
+_SENT = {"key_id": LONGEST_KEY, "key_secret": LONGEST_KEY, "token": LONGEST_TOKEN}  # field -> longest
 _FORM = 'write {"accessKeyId": "…", "accessKeySecret": "…"}'
 _KNOWN = "accessKeyId, accessKeySecret, securityToken, roleArn, sessionName, oidcProviderArn, oidcTokenFile, regionId"
 
@@ -62,8 +62,11 @@ def parse_secret(text: str, place: str) -> SecretText:
         if re.search(r"[\s\x00-\x1f\x7f]", value) or not value.isascii():
             raise BadInput(place, f"{name} has blanks or other than plain characters in it", "write it without them")
         if value and field in _SENT and not is_sendable(value, _SENT[field]):
-            raise BadInput(place, f"{name} is no key or token: it is too long or has characters that none has",
-                           "write it as the vendor gave it")
+            raise BadInput(
+                place,
+                f"{name} is no key or token: it is too long or has characters that none has",
+                "write it as the vendor gave it",
+            )
         if value and found.setdefault(field, value) != value:
             raise BadInput(place, f"{name} is given twice, and not alike", "keep one of the two")
     secrets = {field: Secret(found.pop(field)) for field in ("key_id", "key_secret", "token") if field in found}
@@ -85,11 +88,13 @@ def _ini(text: str, place: str) -> Iterable[tuple[str, str]]:
     try:
         parser.read_string(text)
     except configparser.Error:
-        raise BadInput(place, "is neither JSON nor an INI with a section [global]",
-                       _FORM) from None
+        raise BadInput(place, "is neither JSON nor an INI with a section [global]", _FORM) from None
     sections = {name.strip().lower(): name for name in parser.sections()}
     others = [name for name in sections if name != "global"]
     if others or not sections:
-        raise BadInput(place, "has another section than [global]" if others else "has no section [global]",
-                       "put the fields under [global]")
+        raise BadInput(
+            place,
+            "has another section than [global]" if others else "has no section [global]",
+            "put the fields under [global]",
+        )
     return [(name, value.strip().strip('"')) for name, value in parser.items(sections["global"])]

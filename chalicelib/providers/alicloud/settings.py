@@ -75,11 +75,21 @@ def parse_spec(text: str, place: str) -> Bounds:
 
 def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
     entries = [each for each in groups if each.provider == PROVIDER]
-    found = named_groups(nodes, entries, place=PLACE, parse=parse_spec, of_entry=_of_entry,
-                         name=lambda bounds: bounds.id, each="each scaling group")
+    found = named_groups(
+        nodes,
+        entries,
+        place=PLACE,
+        parse=parse_spec,
+        of_entry=_of_entry,
+        name=lambda bounds: bounds.id,
+        each="each scaling group",
+    )
     if not found:
-        raise BadInput(f"{PLACE}.nodes", "no scaling group is named, and none is discovered",
-                       "name them here as min:max:asg-…, or under nodeGroups")
+        raise BadInput(
+            f"{PLACE}.nodes",
+            "no scaling group is named, and none is discovered",
+            "name them here as min:max:asg-…, or under nodeGroups",
+        )
     return found
 
 
@@ -110,8 +120,9 @@ def _network(settings: Mapping[str, str]) -> Network:
 
 def _overrides(settings: Mapping[str, str]) -> dict[Service, str]:
     example = "https://ess.cn-hangzhou.aliyuncs.com"
-    return {service: address(PLACE, key, settings[key], example) for key, service in _ENDPOINTS.items()
-            if settings.get(key)}
+    return {
+        service: address(PLACE, key, settings[key], example) for key, service in _ENDPOINTS.items() if settings.get(key)
+    }
 
 
 def _access(settings: Mapping[str, str]) -> Access:

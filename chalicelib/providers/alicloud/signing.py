@@ -44,7 +44,12 @@ def unsigned_headers(
 
 
 def signed_headers(
-    headers: Mapping[str, str], query: str, *, key_id: str, key_secret: Secret, token: Secret | None = None,
+    headers: Mapping[str, str],
+    query: str,
+    *,
+    key_id: str,
+    key_secret: Secret,
+    token: Secret | None = None,
     method: str = "POST",
 ) -> dict[str, str]:
     """These headers (names in lower case, `host` among them) with a session's token and the Authorization for them.
@@ -64,9 +69,7 @@ def signed_headers(
 def canonical_request(headers: Mapping[str, str], query: str, method: str = "POST") -> str:
     """What is hashed: method, path, query, headers, their names, and the hash of the body."""
     lines = [f"{name}:{value.strip()}\n" for name, value in sorted(headers.items())]
-    return "\n".join(
-        (method, "/", query, "".join(lines), ";".join(sorted(headers)), headers["x-acs-content-sha256"])
-    )
+    return "\n".join((method, "/", query, "".join(lines), ";".join(sorted(headers)), headers["x-acs-content-sha256"]))
 
 
 def _encoded(text: str) -> str:

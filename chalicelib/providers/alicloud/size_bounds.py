@@ -29,8 +29,14 @@ class Range(msgspec.Struct, frozen=True):
 
 def present(group: ScalingGroup) -> int:
     """Instances that are there or on their way, without those that leave or are stopped."""
-    return (group.active_capacity + group.pending_capacity + group.pending_wait_capacity + group.init_capacity
-            + group.protected_capacity + group.standby_capacity)
+    return (
+        group.active_capacity
+        + group.pending_capacity
+        + group.pending_wait_capacity
+        + group.init_capacity
+        + group.protected_capacity
+        + group.standby_capacity
+    )
 
 
 def target_of(group: ScalingGroup) -> int:
@@ -59,8 +65,10 @@ def off(group: ScalingGroup) -> str:
         (group.lifecycle_state == "Deleting", "is being deleted; take it out of the policy"),
         (group.lifecycle_state not in {"", "Active"}, f"is {group.lifecycle_state}; enable it in Auto Scaling"),
         (group.system_suspended, "was suspended by Auto Scaling after many failures; mend its cause and resume it"),
-        (any(each.weighted_capacity > 1 for each in group.launch_template_overrides or ()),
-         "counts its instance types with weights, so that its capacity is no number of nodes; take the weights out"),
+        (
+            any(each.weighted_capacity > 1 for each in group.launch_template_overrides or ()),
+            "counts its instance types with weights, so that its capacity is no number of nodes; take the weights out",
+        ),
         (bool(suspended & _OUT), "has its process ScaleOut suspended; resume it"),
     )
     text = next((text for applies, text in rows if applies), "")
@@ -78,10 +86,18 @@ def range_of(bounds: Bounds, group: ScalingGroup) -> Range:
     """The policy's bounds within the group's own, which ESS keeps to without a word (defect 17)."""
     least, most = max(bounds.min, group.min_size), min(bounds.max, group.max_size)
     if least > most:
-        return Range(bounds.min, bounds.max, error=(
-            f"scaling group {bounds.id} allows {group.min_size} to {group.max_size} instances and the policy "
-            f"{bounds.min} to {bounds.max}, which have no size in common; change one of the two"))
-    differ = [f"{word} {ours} is {theirs} there" for word, ours, theirs in
-              (("min", bounds.min, least), ("max", bounds.max, most)) if ours != theirs]
+        return Range(
+            bounds.min,
+            bounds.max,
+            error=(
+                f"scaling group {bounds.id} allows {group.min_size} to {group.max_size} instances and the policy "
+                f"{bounds.min} to {bounds.max}, which have no size in common; change one of the two"
+            ),
+        )
+    differ = [
+        f"{word} {ours} is {theirs} there"
+        for word, ours, theirs in (("min", bounds.min, least), ("max", bounds.max, most))
+        if ours != theirs
+    ]
     doubt = f"the scaling group's own bounds are narrower: {', '.join(differ)}; change one of the two" if differ else ""
     return Range(least, most, doubt)

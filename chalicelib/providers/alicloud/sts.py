@@ -63,25 +63,46 @@ class Sts(msgspec.Struct, frozen=True):
     def by_oidc(self, token: Secret, provider_arn: str, role_arn: str, session_name: str) -> Credential:
         """AssumeRoleWithOIDC, which needs no signature: the token is in the body. Raises ProviderError."""
         action = "AssumeRoleWithOIDC"
-        form = {"RoleArn": role_arn, "OIDCProviderArn": provider_arn, "OIDCToken": token.reveal(),
-                "DurationSeconds": f"{LIFETIME:.0f}"}
-        call = Call("POST", f"{self.url}/", {"content-type": "application/x-www-form-urlencoded"},
-                    {"Action": action, "RoleSessionName": session_name}, urlencode(form).encode(), safe=True)
-        http = Http(vendor=VENDOR, deployment=self.means.deployment, sleep=self.means.sleep,
-                    chance=self.means.chance, clock=self.now, secrets=(token,), explain=error_for,
-                    sign=self._dated, limits=LIMITS)
+        form = {
+            "RoleArn": role_arn,
+            "OIDCProviderArn": provider_arn,
+            "OIDCToken": token.reveal(),
+            "DurationSeconds": f"{LIFETIME:.0f}",
+        }
+        call = Call(
+            "POST",
+            f"{self.url}/",
+            {"content-type": "application/x-www-form-urlencoded"},
+            {"Action": action, "RoleSessionName": session_name},
+            urlencode(form).encode(),
+            safe=True,
+        )
+        http = Http(
+            vendor=VENDOR,
+            deployment=self.means.deployment,
+            sleep=self.means.sleep,
+            chance=self.means.chance,
+            clock=self.now,
+            secrets=(token,),
+            explain=error_for,
+            sign=self._dated,
+            limits=LIMITS,
+        )
         try:
             return credential_of(_read(http.send(call)), self.now(), action)
         except ProviderError as error:
             message = token.hidden_in(f"{action}: {error.message}")
-            raise _for_a_person(type(error)(message, code=error.code, request_id=error.request_id,
-                                            retry_after=error.retry_after)) from None
+            raise _for_a_person(
+                type(error)(message, code=error.code, request_id=error.request_id, retry_after=error.retry_after)
+            ) from None
         finally:
             http.close()
 
     def _dated(self, call: Call) -> Call:
         params = call.params | {
-            "Version": VERSIONS[Service.STS], "Format": "JSON", "Timestamp": timestamp(self.now()),
+            "Version": VERSIONS[Service.STS],
+            "Format": "JSON",
+            "Timestamp": timestamp(self.now()),
             "SignatureNonce": self.new_nonce(),
         }
         return Call(call.method, f"{call.url}?{canonical_query(params)}", call.headers, {}, call.body, call.safe)
@@ -96,8 +117,13 @@ def credential_of(granted: Granted | None, now: float, asked: str) -> Credential
         expires = parse_time(granted.expiration)
     except BadInput:
         expires = now + LIFETIME
-    return Credential(Secret(granted.access_key_id), Secret(granted.access_key_secret), Secret(granted.security_token),
-                      obtained=now, expires=expires)
+    return Credential(
+        Secret(granted.access_key_id),
+        Secret(granted.access_key_secret),
+        Secret(granted.security_token),
+        obtained=now,
+        expires=expires,
+    )
 
 
 def _read(answer: Answer) -> Granted | None:

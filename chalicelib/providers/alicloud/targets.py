@@ -32,8 +32,10 @@ def read_targets(operation: Operation) -> Targets:
     for handle in handles:
         if is_placeholder(handle) and placeholder_group(handle) != operation.group:
             raise InvalidRequest(f"{handle} does not belong to {operation.group}")
-    return Targets(tuple(each for each in handles if not is_placeholder(each)),
-                    tuple(each for each in handles if is_placeholder(each)))
+    return Targets(
+        tuple(each for each in handles if not is_placeholder(each)),
+        tuple(each for each in handles if is_placeholder(each)),
+    )
 
 
 def listed_in(context: Context, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
@@ -41,7 +43,7 @@ def listed_in(context: Context, group: str, ids: Sequence[str] = ()) -> dict[str
     try:
         return {each.instance_id: each for each in context.api.instances(group, ids)}
     except NotFound:
-        return {}       # a group that is gone has no instances
+        return {}  # a group that is gone has no instances
 
 
 def lives(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
@@ -58,8 +60,11 @@ def check_membership(
     absent = [each for each in targets.instances if each not in listed]
     if not absent:
         return
-    elsewhere = {each.instance_id: each.scaling_group_id for each in context.api.instances("", absent)
-                 if each.scaling_group_id not in {"", operation.group}}
+    elsewhere = {
+        each.instance_id: each.scaling_group_id
+        for each in context.api.instances("", absent)
+        if each.scaling_group_id not in {"", operation.group}
+    }
     if elsewhere:
         groups = ", ".join(sorted(set(elsewhere.values())))
         raise InvalidRequest(f"{', '.join(sorted(elsewhere))} is in {groups} and not in {operation.group}")

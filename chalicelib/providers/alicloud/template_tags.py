@@ -29,7 +29,7 @@ _OPTION = f"{TEMPLATE}autoscaling-options/"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z", re.ASCII)
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
-_RESERVED = ("kubernetes.io", "k8s.io")     # what a plain tag may not say: nodes get these from elsewhere
+_RESERVED = ("kubernetes.io", "k8s.io")  # what a plain tag may not say: nodes get these from elsewhere
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -69,8 +69,13 @@ def read_tags(group: Pairs, configuration: Pairs) -> Said:
             reader.labels[key] = value
     for key, value in (*plain, *group):
         reader.read(key, value)
-    return Said(reader.labels, tuple(reader.taints.values()), reader.resources,
-                msgspec.convert(reader.options, GroupOptions), tuple(reader.warnings))
+    return Said(
+        reader.labels,
+        tuple(reader.taints.values()),
+        reader.resources,
+        msgspec.convert(reader.options, GroupOptions),
+        tuple(reader.warnings),
+    )
 
 
 def _is_reserved(key: str) -> bool:

@@ -21,10 +21,10 @@ from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Tran
 from chalicelib.providers.http import Answer, Call
 from chalicelib.providers.rest_client import Rest
 
-THREADS = 4             # orders on their way at once: as many as the vendor takes in a second (§3)
+THREADS = 4  # orders on their way at once: as many as the vendor takes in a second (§3)
 _HOUR = 3600.0
-_UNKNOWN_PLAN = 300.0   # seconds until a plan that does not exist is asked for again
-_STOPPING = (Unauthorized, Throttled)   # what one order meets, all others would
+_UNKNOWN_PLAN = 300.0  # seconds until a plan that does not exist is asked for again
+_STOPPING = (Unauthorized, Throttled)  # what one order meets, all others would
 _Slot = Future[Server | ProviderError | None]
 
 
@@ -48,8 +48,9 @@ class Api:
             answer = self._get(f"projects/{self.project}/servers", params)
             return total_of(answer.call, answer.headers.get(TOTAL)), read_rows(answer)
 
-        rows = read_all(f"servers of project {self.project}", page,
-                        lambda row: row.key if isinstance(row, Odd) else row.id)
+        rows = read_all(
+            f"servers of project {self.project}", page, lambda row: row.key if isinstance(row, Odd) else row.id
+        )
         strange = [each for each in rows if isinstance(each, Odd)]
         if odd is not None:
             odd += strange
@@ -72,7 +73,7 @@ class Api:
         orders = _Orders(self._rest, self._root, min(THREADS, len(bodies)))
         with orders as pool:
             for body in bodies:
-                line = orders.free()    # first: a turn that was booked is not kept for later
+                line = orders.free()  # first: a turn that was booked is not kept for later
                 if orders.stopped.is_set():
                     break
                 try:
@@ -110,7 +111,7 @@ class Api:
         self._rest.expect(calls)
 
     def _asked_plan(self, slug: str) -> Plan | None:
-        if not slug.strip("."):         # nothing, or a step up in the path: another address altogether
+        if not slug.strip("."):  # nothing, or a step up in the path: another address altogether
             return None
         try:
             answer = self._get(f"plans/{quote(slug, safe='')}")
@@ -141,7 +142,7 @@ class _Orders:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self.stopped.set()      # what still waits in the queue is not sent
+            self.stopped.set()  # what still waits in the queue is not sent
         self._pool.shutdown(wait=True)
         for line in self._lines:
             line.close()
@@ -169,5 +170,5 @@ class _Orders:
             raise error
         try:
             return read_one(answer, Server)
-        except Unknown as error:        # a success that cannot be read: it may have been bought
+        except Unknown as error:  # a success that cannot be read: it may have been bought
             raise Transient(error.message) from None

@@ -32,8 +32,11 @@ def _of_json(text: str, place: str) -> str:
         raise BadInput(place, "is no map of texts", _FORM) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "is not complete JSON", _FORM) from None
-    found = {value.strip() for name, value in fields.items()
-             if value and name.replace("-", "").replace("_", "").lower() in _FIELDS}
+    found = {
+        value.strip()
+        for name, value in fields.items()
+        if value and name.replace("-", "").replace("_", "").lower() in _FIELDS
+    }
     if len(found) > 1:
         raise BadInput(place, "holds two different API tokens", "keep one of them")
     return found.pop() if found else ""

@@ -17,8 +17,12 @@ from chalicelib.model.secret import Secret
 ID, SECRET = "[a-z0-9]{6}", "[a-z0-9]{16}"
 
 _FIELDS = {
-    "tokenid": "id", "bootstraptokenid": "id", "id": "id",
-    "tokensecret": "secret", "bootstraptokensecret": "secret", "secret": "secret",
+    "tokenid": "id",
+    "bootstraptokenid": "id",
+    "id": "id",
+    "tokensecret": "secret",
+    "bootstraptokensecret": "secret",
+    "secret": "secret",
 }
 _FORM = 'write {"tokenId": "…", "tokenSecret": "…"}, or id.secret'
 
@@ -44,9 +48,12 @@ def parse_token(text: str, place: str) -> Token:
         found = _named(pairs, place)
     for part, form in (("id", ID), ("secret", SECRET)):
         if not re.fullmatch(form, found.get(part, ""), re.ASCII):
-            length = form[form.index("{") + 1:-1]
-            problem = f"the token's {part} is not {length} small letters and digits" if found.get(part) else \
-                f"the token's {part} is missing"
+            length = form[form.index("{") + 1 : -1]
+            problem = (
+                f"the token's {part} is not {length} small letters and digits"
+                if found.get(part)
+                else f"the token's {part} is missing"
+            )
             raise BadInput(place, problem, _FORM)
     return Token(found["id"], Secret(found["secret"]))
 
@@ -56,7 +63,7 @@ def _named(pairs: Iterable[tuple[str, str]], place: str) -> dict[str, str]:
     for name, value in pairs:
         field = _FIELDS.get(re.sub(r"[-_\s]", "", name).lower())
         if field is None:
-            continue            # a Secret of Kubernetes that was copied whole has usages and groups beside the two
+            continue  # a Secret of Kubernetes that was copied whole has usages and groups beside the two
         if found.setdefault(field, value.strip()) != value.strip():
             raise BadInput(place, f"the token's {field} is given twice, and not alike", "keep one of the two")
     return found

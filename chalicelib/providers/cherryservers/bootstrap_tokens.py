@@ -1,5 +1,4 @@
-"""Where a new machine gets the token from that lets it join: a secret that a person keeps, or one we make (§1.4, §10).
-"""
+"""Where a new machine gets the token from that lets it join: a secret that a person keeps, or one we make (§1.4, §10)."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ class KeptTokens:
 
     def current(self) -> Token:
         """See Tokens."""
-        return as_provider_error(
-            lambda: parse_token(read_fresh(self._read_secret, self._name), place_of(self._name)))
+        return as_provider_error(lambda: parse_token(read_fresh(self._read_secret, self._name), place_of(self._name)))
 
 
 class NoTokens:

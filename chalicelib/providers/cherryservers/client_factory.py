@@ -21,7 +21,7 @@ from chalicelib.providers.rate_limit import Budget, Patience
 from chalicelib.providers.rest_client import Rest
 
 AGENT = f"kubernetes/cluster-autoscaler/outscaler-{__version__}"
-PATIENCE = 6.0          # seconds of waiting for turns, over one provider object: a list, plans, and twenty orders
+PATIENCE = 6.0  # seconds of waiting for turns, over one provider object: a list, plans, and twenty orders
 
 
 def open_api(connection: Connection, settings: Settings, project: int) -> Api:
@@ -38,13 +38,25 @@ def open_api(connection: Connection, settings: Settings, project: int) -> Api:
         return f"cherryservers/{digest(source.current().reveal())}/{of}"
 
     budget = Budget(means, lambda: key("api"), settings.calls_per_second, Patience(PATIENCE), burst=0.0, lot=1)
-    rest = Rest(PROVIDER, source, sign=_signed, secrets=lambda token: (token,), explain=error_for, budget=budget,
-                means=means, now=now)
+    rest = Rest(
+        PROVIDER,
+        source,
+        sign=_signed,
+        secrets=lambda token: (token,),
+        explain=error_for,
+        budget=budget,
+        means=means,
+        now=now,
+    )
     return Api(rest, settings.root, project, Kept(means.shelf, lambda: key("plans"), Plan, now))
 
 
 def _signed(call: Call, token: Secret) -> Call:
     """The call with the token and what else the vendor's clients send with every request (§3)."""
-    headers = {"Authorization": f"Bearer {token.reveal()}", "Content-Type": "application/json",
-               "Accept": "application/json", "User-Agent": AGENT}
+    headers = {
+        "Authorization": f"Bearer {token.reveal()}",
+        "Content-Type": "application/json",
+        "Accept": "application/json",
+        "User-Agent": AGENT,
+    }
     return Call(call.method, call.url, call.headers | headers, call.params, call.body, call.safe)

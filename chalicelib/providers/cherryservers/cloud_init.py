@@ -30,8 +30,11 @@ def check(definition: Definition) -> None:
     """Raises BadInput for a script that cannot be filled in."""
     template = _template(definition)
     if _ENDPOINT in template.fields and not definition.api_server_endpoint:
-        raise BadInput(_place(definition), f"asks for {_ENDPOINT}, and api-server-endpoint is not set",
-                       "add it to the default definition, like 203.0.113.10:6443")
+        raise BadInput(
+            _place(definition),
+            f"asks for {_ENDPOINT}, and api-server-endpoint is not set",
+            "add it to the default definition, like 203.0.113.10:6443",
+        )
     _filled(definition, template, "x" * 6, "x" * 16)
 
 
@@ -49,8 +52,9 @@ def user_data(definition: Definition, token: Token | None) -> str:
     template = _template(definition)
     if token is None:
         if template.fields & {_ID, _SECRET}:
-            raise BadInput(_place(definition), "asks for a bootstrap token, and there is none",
-                           "see bootstrapTokenSecret")
+            raise BadInput(
+                _place(definition), "asks for a bootstrap token, and there is none", "see bootstrapTokenSecret"
+            )
         return _encoded(_filled(definition, template, "", ""))
     return _encoded(_filled(definition, template, token.id, token.secret.reveal()))
 

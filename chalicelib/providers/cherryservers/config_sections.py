@@ -39,7 +39,7 @@ CLOUD_INIT = "cloudInit"
 """cloudinit in nodeGroupDefs as plain text, which nobody has to encode."""
 
 _GLOBAL, _DEFS = "global", "nodegroupdef"
-_API_SERVER = {"api-server": "api-server-endpoint", "apiServer": "apiServerEndpoint"}     # the README's word (D2)
+_API_SERVER = {"api-server": "api-server-endpoint", "apiServer": "apiServerEndpoint"}  # the README's word (D2)
 _LIKE_A_KEY = re.compile(r"[A-Za-z][A-Za-z_.-]{0,31}\Z")
 
 
@@ -51,8 +51,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What is written about one pool. said: key -> values, several of a list; an empty tuple: none, in so many words.
-    """
+    """What is written about one pool. said: key -> values, several of a list; an empty tuple: none, in so many words."""
 
     place: str
     said: dict[str, tuple[Said, ...]]
@@ -70,8 +69,11 @@ def from_gcfg(text: str, place: str) -> dict[str, Written]:
         elif section.name == _DEFS:
             found[section.sub or ""] = _read(section, found.get(section.sub or ""), place)
         else:
-            raise BadInput(where, f"there is no section {_named(section.name)}",
-                           'the sections are [Global] and [nodegroupdef "name"]')
+            raise BadInput(
+                where,
+                f"there is no section {_named(section.name)}",
+                'the sections are [Global] and [nodegroupdef "name"]',
+            )
     return found if common is None else {DEFAULT: common, **found}
 
 
@@ -98,8 +100,11 @@ def from_mapping(text: str, place: str = f"{PLACE}.nodeGroupDefs") -> dict[str, 
     try:
         pools = msgspec.json.decode(text, type=dict[str, dict[str, _Value]])
     except msgspec.MsgspecError:
-        raise BadInput(place, "is not a mapping of pools to keys and values",
-                       "write it like {default: {region: …, plan: …, os: …}, pool2: {plan: …}}") from None
+        raise BadInput(
+            place,
+            "is not a mapping of pools to keys and values",
+            "write it like {default: {region: …, plan: …, os: …}, pool2: {plan: …}}",
+        ) from None
     names = {camel: key for key, camel in KEYS.items()} | {CLOUD_INIT: "cloudinit"}
     found = {}
     for pool, values in pools.items():
@@ -136,11 +141,13 @@ def _unknown(where: str, key: str, known: Mapping[str, str]) -> BadInput:
     if key in _API_SERVER:
         return BadInput(where, f"there is no key {key}", f"upstream's README means {_API_SERVER[key]}; write that")
     near = difflib.get_close_matches(key, known, n=1)
-    return BadInput(where, f"there is no key {_named(key)}",
-                    f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}")
+    return BadInput(
+        where,
+        f"there is no key {_named(key)}",
+        f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}",
+    )
 
 
 def _named(key: str) -> str:
     """A name that can be shown: what follows a value that was broken in two looks like a key, and is a part of it."""
     return key if _LIKE_A_KEY.match(key) else "of that name"
-

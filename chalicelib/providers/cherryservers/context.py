@@ -25,8 +25,14 @@ class Context:
     """open_api and open_gone: by the project's number. nodes: None where there is no way to the cluster."""
 
     def __init__(
-        self, settings: Settings, *, read_definitions: Callable[[], Definitions], open_api: Callable[[int], Api],
-        open_gone: Callable[[int], Gone], open_tokens: Callable[[], Tokens], nodes: Lister | None,
+        self,
+        settings: Settings,
+        *,
+        read_definitions: Callable[[], Definitions],
+        open_api: Callable[[int], Api],
+        open_gone: Callable[[int], Gone],
+        open_tokens: Callable[[], Tokens],
+        nodes: Lister | None,
     ) -> None:
         self.settings, self.nodes = settings, nodes
         self._read_definitions, self._open_api, self._open_gone = read_definitions, open_api, open_gone

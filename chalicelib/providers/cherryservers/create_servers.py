@@ -58,14 +58,14 @@ def on_stock(context: Context, order: Order, progress: Progress) -> Progress:
     if there >= len(wanted):
         return progress
     kind = " at the spot market" if of.spot else ""
-    short = OutOfStock(f"{there} of plan {of.plan} are on stock in {of.region}{kind}, {len(wanted)} are wanted",
-                       code="Stock")
+    short = OutOfStock(
+        f"{there} of plan {of.plan} are on stock in {of.region}{kind}, {len(wanted)} are wanted", code="Stock"
+    )
     return progress.refuse(wanted[there:], short)
 
 
 def script_for(context: Context, order: Order) -> Script:
-    """What machines that are ordered now run. The token is asked for where the script wants one. Raises ProviderError.
-    """
+    """What machines that are ordered now run. The token is asked for where the script wants one. Raises ProviderError."""
     token = context.tokens.current() if needs_token(order.definition) else None
     return Script(user_data(order.definition, token), token)
 
@@ -99,5 +99,6 @@ def _sorted(order: Order, progress: Progress, results: dict[int, Result]) -> Bou
 def _clean(result: Result, script: Script) -> Result:
     if not isinstance(result, ProviderError):
         return result
-    return type(result)(script.hidden_in(result.message), code=result.code, request_id=result.request_id,
-                        retry_after=result.retry_after)
+    return type(result)(
+        script.hidden_in(result.message), code=result.code, request_id=result.request_id, retry_after=result.retry_after
+    )

@@ -21,8 +21,8 @@ from chalicelib.providers.http import Answer
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_DEEPEST = 8            # structs within structs; the deepest of wire.py has four
-_DECISIVE = "tags"      # of the thing itself, not of what hangs on it
+_DEEPEST = 8  # structs within structs; the deepest of wire.py has four
+_DECISIVE = "tags"  # of the thing itself, not of what hangs on it
 
 
 def read_one(answer: Answer, kind: type[S]) -> S:
@@ -50,7 +50,7 @@ def read_row(value: Any, kind: type[S], place: str) -> S:
     """A value as that struct. Raises Unknown for what is no such thing. place: where it stands."""
     with suppress(msgspec.ValidationError, OverflowError, RecursionError):
         return msgspec.convert(value, kind, strict=False)
-    try:                # key by key
+    try:  # key by key
         return _struct(value, kind, _DEEPEST)
     except msgspec.ValidationError as error:
         raise Unknown(f"{place}: the answer has another shape than expected: {error}") from None

@@ -38,7 +38,7 @@ LOT = 20
 STEP = "delete"
 KEY = "removal"
 _LOOK_AGAIN = 5.0
-_NAMED = 10     # servers that a failure names
+_NAMED = 10  # servers that a failure names
 _NOT_NOW = (Throttled, Transient, Conflict)
 
 
@@ -65,11 +65,11 @@ def remove(context: Context, operation: Operation) -> Outcome:
     if not removal.to_delete:
         return removal.end()
     if targets.is_new:
-        return Pending(0.0, STEP, removal.data)     # what a name means cannot be seen any more once its server is gone
+        return Pending(0.0, STEP, removal.data)  # what a name means cannot be seen any more once its server is gone
     if operation.kind is Kind.DISCARD:
         spare_the_joined(context.nodes, removal.to_delete)
     else:
-        crew = [each for each in roll.crew(definition) if each.id not in known.gone]    # listed as they may be
+        crew = [each for each in roll.crew(definition) if each.id not in known.gone]  # listed as they may be
         _permitted(context, operation, there, crew, least)
         check_nodes(context.nodes, operation, roll, {each.id: each for each in removal.to_delete})
     return removal.run()
@@ -107,8 +107,10 @@ def shrink(context: Context, operation: Operation) -> Outcome:
     size = len(context.roll(definition).crew(definition))
     if size <= operation.to_size:
         return Done({"from": operation.from_size, "to": operation.to_size})
-    raise InvalidRequest(f"{operation.group}: its size is the {size} servers it has, so for {operation.to_size} one "
-                         "would have to be deleted")
+    raise InvalidRequest(
+        f"{operation.group}: its size is the {size} servers it has, so for {operation.to_size} one "
+        "would have to be deleted"
+    )
 
 
 class _Removal:
@@ -137,7 +139,7 @@ class _Removal:
         held: ProviderError | None = None
         for server in self.to_delete[:LOT]:
             if server.id in self._known.refused:
-                break       # with all the others
+                break  # with all the others
             try:
                 self._delete(server)
             except _NOT_NOW as error:
@@ -194,8 +196,11 @@ class _Removal:
     def _refuse(self, servers: Sequence[Server], error: ProviderError) -> None:
         known = self._known
         self._known = msgspec.structs.replace(
-            known, refused={**known.refused, **{each.id: error.message for each in servers}},
-            cls=known.cls or error.cls, code=known.code or error.code)
+            known,
+            refused={**known.refused, **{each.id: error.message for each in servers}},
+            cls=known.cls or error.cls,
+            code=known.code or error.code,
+        )
 
 
 def _read(operation: Operation) -> Removed:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from chalicelib.providers.cached import Kept
 from chalicelib.providers.services import Shelf
 
-KEPT = 3600.0       # seconds (§5)
+KEPT = 3600.0  # seconds (§5)
 _TRIES = 3
 
 

@@ -81,8 +81,9 @@ class _Lines:
 def _header(line: str, number: int, lines: _Lines) -> Section:
     match = _HEADER.match(line)
     if match is None or match[2] == "" or any(each not in '\\"' for each in _SUB_ESCAPE.findall(match[2] or "")):
-        raise lines.bad(number, "is not a section's header",
-                        'write [Global] or [nodegroupdef "name"] on a line of its own')
+        raise lines.bad(
+            number, "is not a section's header", 'write [Global] or [nodegroupdef "name"] on a line of its own'
+        )
     sub = None if match[2] is None else _SUB_ESCAPE.sub(r"\1", match[2])
     return Section(match[1].lower(), sub, number, ())
 
@@ -90,9 +91,12 @@ def _header(line: str, number: int, lines: _Lines) -> Section:
 def _entry(line: str, number: int, lines: _Lines) -> Entry:
     match = _KEY.match(line)
     if match is None:
-        raise lines.bad(number, "is neither a section's header nor key=value",
-                        "write a value on one line, such as base64 without breaks")
-    value = _value(line[match.end():], number, lines) if match[2] == "=" else None
+        raise lines.bad(
+            number,
+            "is neither a section's header nor key=value",
+            "write a value on one line, such as base64 without breaks",
+        )
+    value = _value(line[match.end() :], number, lines) if match[2] == "=" else None
     return Entry(match[1].lower(), value, number)
 
 
@@ -100,7 +104,7 @@ def _value(rest: str, number: int, lines: _Lines) -> str:
     """What stands after the `=`: quotes taken off, escapes replaced, a comment and blanks around it left out; goes on
     in the next line after a backslash at the end."""
     kept: list[str] = []
-    end, quoted, at = 0, False, 0                       # end: behind the last thing that is not an outer blank
+    end, quoted, at = 0, False, 0  # end: behind the last thing that is not an outer blank
     rest = rest.lstrip(_BLANKS)
     while True:
         if at == len(rest):
@@ -116,7 +120,7 @@ def _value(rest: str, number: int, lines: _Lines) -> str:
             if at == len(rest) and not quoted:
                 rest, at = lines.next() or "", 0
                 continue
-            escape = rest[at:at + 1]
+            escape = rest[at : at + 1]
             if escape not in _ESCAPES:
                 raise lines.bad(number, "has a backslash that means nothing", "write \\\\ for a backslash")
             kept.append(_ESCAPES[escape])

@@ -18,14 +18,25 @@ from chalicelib.model.errors import BadInput
 
 _BLANKS = b" \t\r\n"
 _COMMENT = re.compile(rb"(?:-[ \t\r\n])?/\*")
-_END = re.compile(rb"([ \t\r\n]-)?\}\}")                      # directly, or with a trim marker
+_END = re.compile(rb"([ \t\r\n]-)?\}\}")  # directly, or with a trim marker
 _ACTION = re.compile(
     rb"(?P<trim>-[ \t\r\n])?[ \t\r\n]*"
     rb'(?:\.(?P<field>[A-Za-z_][A-Za-z0-9_]*)|"(?P<text>(?:[^"\\\n]|\\.)*)"|`(?P<raw>[^`]*)`)'
-    rb"(?:[ \t\r\n]*?(?P<trimmed>[ \t\r\n]-)|[ \t\r\n]*)\}\}", re.DOTALL)
+    rb"(?:[ \t\r\n]*?(?P<trimmed>[ \t\r\n]-)|[ \t\r\n]*)\}\}",
+    re.DOTALL,
+)
 _ESCAPE = re.compile(rb'\\(?:([abfnrtv\\"])|([0-3][0-7]{2})|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|)')
-_LETTERS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v", b"\\": b"\\",
-            b'"': b'"'}
+_LETTERS = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"n": b"\n",
+    b"r": b"\r",
+    b"t": b"\t",
+    b"v": b"\v",
+    b"\\": b"\\",
+    b'"': b'"',
+}
 _LONGEST_NAME = 40
 _REMEDY = 'only {{.Field}} is filled in; write {{"{{"}} for two braces that are meant'
 
@@ -70,13 +81,12 @@ def parse(source: bytes, fields: Collection[str], place: str) -> Template:
 
 
 def _action(source: bytes, at: int, fields: Collection[str]) -> tuple[bool, bytes | Hole, int, bool]:
-    """Whether the text before is trimmed, what the action stands for, where it ends, whether the text after is trimmed.
-    """
+    """Whether the text before is trimmed, what the action stands for, where it ends, whether the text after is trimmed."""
     if comment := _COMMENT.match(source, at):
         end = _END.match(source, closed + 2) if (closed := source.find(b"*/", comment.end())) >= 0 else None
         if end is None:
             raise BadInput("", "a comment does not end with */}}", "write {{/* … */}}")
-        return source[at:at + 1] == b"-", b"", end.end(), end[1] is not None
+        return source[at : at + 1] == b"-", b"", end.end(), end[1] is not None
     found = _ACTION.match(source, at)
     if found is None:
         unclosed = source.find(b"}}", at) < 0
@@ -107,7 +117,7 @@ def _unquoted(text: bytes) -> bytes:
             return bytes((int(octal, 8) if octal else int(byte, 16),))
         try:
             return chr(int(short or long or b"", 16)).encode()
-        except (ValueError, OverflowError):            # no escape of Go's, half a surrogate pair, beyond Unicode
+        except (ValueError, OverflowError):  # no escape of Go's, half a surrogate pair, beyond Unicode
             raise BadInput("", "a string has an escape that Go does not know", _REMEDY) from None
 
     return _ESCAPE.sub(replace, text)

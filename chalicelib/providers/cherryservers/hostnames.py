@@ -15,7 +15,7 @@ from chalicelib.providers.cherryservers.pool_definition import Definition
 
 DEFAULT_PATTERN = "k8s-{{.ClusterName}}-{{.NodeGroup}}-{{.RandString8}}"
 
-_LETTERS = "acdefghijklmnopqrstuvwxyz"      # upstream's, which has no b
+_LETTERS = "acdefghijklmnopqrstuvwxyz"  # upstream's, which has no b
 _COUNT = 8
 _RANDOM = "RandString8"
 _FIELDS = ("ClusterName", "NodeGroup", _RANDOM)
@@ -43,7 +43,10 @@ def hostname(definition: Definition, letters: str) -> str:
         raise BadInput(place, "gives all machines one name", f"put {{{{.{_RANDOM}}}}} into it")
     name = pattern.fill(values).decode("utf-8", "replace")
     if len(name) > _LONGEST or not _NAME.match(name):
-        raise BadInput(place, f"gives {name[:100]!r}, which cannot be the name of a node",
-                       f"give the pool a pattern of its own, like k8s-a-{{{{.{_RANDOM}}}}}, that makes small letters, "
-                       f"digits and inner dashes, at most {_LONGEST} in all")
+        raise BadInput(
+            place,
+            f"gives {name[:100]!r}, which cannot be the name of a node",
+            f"give the pool a pattern of its own, like k8s-a-{{{{.{_RANDOM}}}}}, that makes small letters, "
+            f"digits and inner dashes, at most {_LONGEST} in all",
+        )
     return name

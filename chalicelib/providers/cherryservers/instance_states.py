@@ -46,7 +46,7 @@ def standing(server: Server) -> Standing:
         if wanted_state in ("", state) and wanted_status in ("", status):
             return Standing(means, _failure(server) if status == FAILED and means is InstanceState.CREATING else None)
     if state == "active" and not status:
-        return Standing(InstanceState.RUNNING)      # a row without a status, as older answers are
+        return Standing(InstanceState.RUNNING)  # a row without a status, as older answers are
     return Standing(InstanceState.RUNNING, doubt=f"state {state[:40]!r} with status {status[:40]!r}")
 
 

@@ -22,7 +22,10 @@ class Roll:
     """One list. gone: ids that we have deleted, whatever the list says of them. odd: rows that cannot be read."""
 
     def __init__(
-        self, servers: Iterable[Server], gone: frozenset[int] = frozenset(), odd: Iterable[Odd] = (),
+        self,
+        servers: Iterable[Server],
+        gone: frozenset[int] = frozenset(),
+        odd: Iterable[Odd] = (),
     ) -> None:
         self._odd = tuple(odd)
         self.by_id = {each.id: each for each in servers}

@@ -66,7 +66,12 @@ class MadeTokens:
     """kube: the cluster that machines join. lifetime: seconds of a new token; draw: its secret part, by chance."""
 
     def __init__(
-        self, kube: KubeApi, cluster: str, lifetime: float, now: Callable[[], float], draw: Callable[[], str],
+        self,
+        kube: KubeApi,
+        cluster: str,
+        lifetime: float,
+        now: Callable[[], float],
+        draw: Callable[[], str],
     ) -> None:
         self._kube, self._cluster, self._lifetime, self._now, self._draw = kube, cluster, lifetime, now, draw
 
@@ -85,7 +90,7 @@ class MadeTokens:
             try:
                 return self._write(free[0])
             except (Conflict, NotFound):
-                continue        # another function was faster, or the cleaner was: look again, its token will do
+                continue  # another function was faster, or the cleaner was: look again, its token will do
         raise Transient("the bootstrap tokens in kube-system change faster than they can be read")
 
     def _read(self, name: str) -> Slot:
@@ -107,10 +112,15 @@ class MadeTokens:
         metadata = {"name": f"bootstrap-token-{slot.id}", "namespace": "kube-system", "labels": {LABEL: "true"}}
         if slot.version:
             metadata["resourceVersion"] = slot.version
-        body = {"apiVersion": "v1", "kind": "Secret", "type": TYPE, "metadata": metadata, "data": {
-            key: base64.b64encode(text.encode()).decode() for key, text in self._texts(token).items()}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": TYPE,
+            "metadata": metadata,
+            "data": {key: base64.b64encode(text.encode()).decode() for key, text in self._texts(token).items()},
+        }
         method, path = ("PUT", f"{PATH}/bootstrap-token-{slot.id}") if slot.version else ("POST", PATH)
-        self._ask(method, path, body, (token.secret, Secret(body["data"]["token-secret"])))      # type: ignore[index]
+        self._ask(method, path, body, (token.secret, Secret(body["data"]["token-secret"])))  # type: ignore[index]
         return token
 
     def _texts(self, token: Token) -> dict[str, str]:
@@ -136,8 +146,11 @@ class MadeTokens:
                 text = secret.hidden_in(text)
             cls = class_for(status)
             hint = f"; apply {_MANIFEST}" if status == 403 else ""
-            raise cls(f"bootstrap token: {method} {path}: {text}{hint}", code=str(status or ""),
-                      retry_after=float(getattr(error, "retry_after", 0.0) or 0.0)) from None
+            raise cls(
+                f"bootstrap token: {method} {path}: {text}{hint}",
+                code=str(status or ""),
+                retry_after=float(getattr(error, "retry_after", 0.0) or 0.0),
+            ) from None
 
 
 def _understood(name: str, version: str, data: dict[str, str]) -> Slot:

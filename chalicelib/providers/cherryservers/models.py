@@ -24,8 +24,20 @@ from chalicelib.providers.cherryservers.wire_parts import (
     Whole,
 )
 
-__all__ = ["AvailableRegion", "Cpus", "CreateServer", "Memory", "Named", "Plan", "Pricing", "Refusal", "Region",
-           "Server", "Specs", "Storage"]
+__all__ = [
+    "AvailableRegion",
+    "Cpus",
+    "CreateServer",
+    "Memory",
+    "Named",
+    "Plan",
+    "Pricing",
+    "Refusal",
+    "Region",
+    "Server",
+    "Specs",
+    "Storage",
+]
 
 Id = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
 
@@ -163,7 +175,7 @@ class CreateServer(msgspec.Struct, frozen=True):
     spot_market: bool = False
 
     def __repr__(self) -> str:
-        return f"CreateServer({self.hostname})"     # user data carries a bootstrap token
+        return f"CreateServer({self.hostname})"  # user data carries a bootstrap token
 
     def body(self) -> bytes:
         """The request's JSON. As §3: what is empty is left out, but the two lists, which are null then."""

@@ -41,17 +41,20 @@ def observe(context: Context, nodes: Sequence[Node]) -> Observation:
     plans = _Plans(context, known)
     maker = _Maker(context, roll, Matching(nodes, roll, context.settings.controller_labels), plans)
     groups = tuple(
-        _broken(bounds, wrong[bounds.name]) if bounds.name in wrong else
-        _broken(bounds, f"its servers are not known: {doubt}") if (doubt := roll.doubt(known[bounds.name])) else
-        maker.make(bounds, known[bounds.name])
+        _broken(bounds, wrong[bounds.name])
+        if bounds.name in wrong
+        else _broken(bounds, f"its servers are not known: {doubt}")
+        if (doubt := roll.doubt(known[bounds.name]))
+        else maker.make(bounds, known[bounds.name])
         for bounds in context.settings.groups
     )
     return Observation(groups, tuple(maker.gaps))
 
 
 def _broken(bounds: Bounds, error: str) -> NodeGroup:
-    return NodeGroup(id=bounds.name, provider=PROVIDER, min=bounds.min, max=bounds.max, error=error,
-                     priority=bounds.priority)
+    return NodeGroup(
+        id=bounds.name, provider=PROVIDER, min=bounds.min, max=bounds.max, error=error, priority=bounds.priority
+    )
 
 
 class _Plans:
@@ -76,8 +79,10 @@ class _Plans:
         return (self._found[slug], "") if slug in self._found else (None, self._problems.get(slug, self._silence))
 
 
-_NO_LABEL = ("its cloud-init does not set the label pool, which a new node is expected to have: pods that choose by it "
-             "would get a machine that they cannot use; give the kubelet --node-labels=pool={{.NodeGroup}}")
+_NO_LABEL = (
+    "its cloud-init does not set the label pool, which a new node is expected to have: pods that choose by it "
+    "would get a machine that they cannot use; give the kubelet --node-labels=pool={{.NodeGroup}}"
+)
 
 
 class _Maker:
@@ -93,8 +98,11 @@ class _Maker:
         members = []
         for server in self._roll.members(definition):
             if self._matching.controls(server):
-                self._warn(bounds.name, f"server {server.id} ({server.hostname}) bears the tags of this pool and is a "
-                                        "node of the control plane; it is left alone and not counted")
+                self._warn(
+                    bounds.name,
+                    f"server {server.id} ({server.hostname}) bears the tags of this pool and is a "
+                    "node of the control plane; it is left alone and not counted",
+                )
             else:
                 members.append(server)
         self._doubt(bounds.name, members)
@@ -106,11 +114,17 @@ class _Maker:
         if not labels_pool(definition):
             self._once(bounds.name, _NO_LABEL)
         return NodeGroup(
-            id=bounds.name, provider=PROVIDER, min=bounds.min, max=bounds.max,
-            target=sum(each.state is not InstanceState.DELETING for each in instances), instances=instances,
-            template=made.node if made is not None else None, template_error=unread or (made.problem if made else ""),
+            id=bounds.name,
+            provider=PROVIDER,
+            min=bounds.min,
+            max=bounds.max,
+            target=sum(each.state is not InstanceState.DELETING for each in instances),
+            instances=instances,
+            template=made.node if made is not None else None,
+            template_error=unread or (made.problem if made else ""),
             options=GroupOptions(max_node_provision_time=self._context.settings.provision_time),
-            priority=bounds.priority, price=(hourly(plan, spot=definition.spot) or 0.0) if plan is not None else 0.0,
+            priority=bounds.priority,
+            price=(hourly(plan, spot=definition.spot) or 0.0) if plan is not None else 0.0,
         )
 
     def _instance(self, server: Server) -> Instance:
@@ -118,9 +132,15 @@ class _Maker:
         standing = self._roll.standing(server)
         joined = self._matching.node_of(server) is not None
         state = InstanceState.RUNNING if joined and standing.state is InstanceState.CREATING else standing.state
-        return Instance(self._matching.spell(server), state, None if joined else standing.error,
-                        handle=str(server.id), node=self._matching.name_of(server),
-                        created=instant(server.created_at), claimants=self._matching.claimants(server))
+        return Instance(
+            self._matching.spell(server),
+            state,
+            None if joined else standing.error,
+            handle=str(server.id),
+            node=self._matching.name_of(server),
+            created=instant(server.created_at),
+            claimants=self._matching.claimants(server),
+        )
 
     def _doubt(self, group: str, members: Sequence[Server]) -> None:
         for doubt, server in doubts(members).items():
@@ -134,5 +154,6 @@ class _Maker:
             self._warn(group, detail)
 
     def _warn(self, group: str, detail: str) -> None:
-        self.gaps.append(Gap("NodeGroup", detail, name=group,
-                             place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]"))
+        self.gaps.append(
+            Gap("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
+        )

@@ -23,8 +23,11 @@ from chalicelib.providers.node_identity import Identity, N
 
 def identify(nodes: Iterable[N], roll: Roll) -> Identity[int, N]:
     """The nodes by the server's number."""
-    bearing = {each.hostname.casefold(): each.id for each in roll.by_id.values()
-               if not roll.leaves(each) and roll.is_only(each.hostname)}
+    bearing = {
+        each.hostname.casefold(): each.id
+        for each in roll.by_id.values()
+        if not roll.leaves(each) and roll.is_only(each.hostname)
+    }
 
     def claimed(node: N) -> tuple[int, ...]:
         number = parse(node.provider_id) if node.provider_id else bearing.get(node.name.casefold())

@@ -45,8 +45,12 @@ def make_template(definition: Definition, plan: Plan | None, reserve: Mapping[st
     disk, warning = _disk(definition, plan)
     capacity = {CPU: 1000 * cores, MEMORY: memory or 0, PODS: _PODS, GPU: 0, **({EPHEMERAL: disk} if disk else {})}
     allocatable = {resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()}
-    node = Node(name=f"{definition.pool}-asg-0", labels=_labels(definition, plan, name), capacity=capacity,
-                allocatable=allocatable)
+    node = Node(
+        name=f"{definition.pool}-asg-0",
+        labels=_labels(definition, plan, name),
+        capacity=capacity,
+        allocatable=allocatable,
+    )
     return Template(node, "", (warning,) if warning else ())
 
 
@@ -68,8 +72,10 @@ def _disk(definition: Definition, plan: Plan) -> tuple[int, str]:
         return _BYTES["GB"] * definition.os_partition_size, ""
     row = next(iter(plan.specs.storage), None)
     disk = _amount(row.size, row.unit) if row is not None else None
-    unknown = (f"plan {plan.slug or definition.plan} does not say how large its disk is; set os-partition-size for "
-               "pods that ask for ephemeral storage")
+    unknown = (
+        f"plan {plan.slug or definition.plan} does not say how large its disk is; set os-partition-size for "
+        "pods that ask for ephemeral storage"
+    )
     return (disk, "") if disk else (0, unknown)
 
 
@@ -82,7 +88,10 @@ def _amount(number: float, unit: str) -> int | None:
 def _labels(definition: Definition, plan: Plan, name: str) -> dict[str, str]:
     sold = region_of(plan, definition.region)
     return {
-        POOL_LABEL: definition.pool, **dict.fromkeys(_TYPES, name),
+        POOL_LABEL: definition.pool,
+        **dict.fromkeys(_TYPES, name),
         _REGION: (sold.slug if sold else "") or definition.region,
-        "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", HOSTNAME_LABEL: f"{definition.pool}-asg-0",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        HOSTNAME_LABEL: f"{definition.pool}-asg-0",
     }

@@ -15,11 +15,11 @@ from chalicelib.providers.errors import Transient
 T = TypeVar("T")
 
 TOTAL = "x-total-count"
-MOVED = "ListMoved"     # the code of a list that changes faster than it is read
+MOVED = "ListMoved"  # the code of a list that changes faster than it is read
 _MOST_PAGES = 200
 _MOST_DIGITS = 9
 
-Page = tuple[int | None, list[T]]       # (how many there are, None where it does not say; those on this page)
+Page = tuple[int | None, list[T]]  # (how many there are, None where it does not say; those on this page)
 
 
 def total_of(call: str, header: str | None) -> int | None:

@@ -8,7 +8,7 @@ from chalicelib.providers.cherryservers.models import AvailableRegion, Plan, Pri
 from chalicelib.providers.errors import OutOfStock
 
 _UNITS = {False: "hourly", True: "spot hourly"}
-_CURRENCY = "EUR"       # the vendor's own; taken where a plan is priced in several
+_CURRENCY = "EUR"  # the vendor's own; taken where a plan is priced in several
 
 
 def region_of(plan: Plan, region: str) -> AvailableRegion | None:
@@ -27,8 +27,9 @@ def stock_of(plan: Plan, region: str, *, spot: bool = False) -> int:
     row = region_of(plan, region)
     if row is None:
         sold = ", ".join(each.slug or each.name for each in plan.available_regions[:10]) or "no region"
-        raise OutOfStock(f"plan {plan.slug or plan.id} is not sold in region {region!r}; it is sold in {sold}",
-                         code="Region")
+        raise OutOfStock(
+            f"plan {plan.slug or plan.id} is not sold in region {region!r}; it is sold in {sold}", code="Region"
+        )
     return max(0, row.spot_qty if spot else row.stock_qty)
 
 
@@ -39,8 +40,11 @@ def hourly(plan: Plan, *, spot: bool = False) -> float | None:
     other, and all of them by the same measure. A spot price is asked for by itself; that of an ordinary machine does
     not stand in for it, nor one by the month for one by the hour.
     """
-    rows = [row for row in plan.pricing
-            if row.unit.strip().casefold() == _UNITS[spot] and math.isfinite(row.price) and row.price > 0]
+    rows = [
+        row
+        for row in plan.pricing
+        if row.unit.strip().casefold() == _UNITS[spot] and math.isfinite(row.price) and row.price > 0
+    ]
     return min(rows, key=_order).price if rows else None
 
 

@@ -24,13 +24,12 @@ _LARGEST = 2**31 - 1
 _MOST_CORES, _MOST_GIGABYTES = 4096, 1_000_000
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _MAKES_A_DEFAULT = ("cluster-name", "cloudinit", "region", "plan", "project-id")
-_NEEDED = {"plan": "e5_1620v4", "region": "eu_nord_1", "os": "ubuntu_24_04"}       # with an example
+_NEEDED = {"plan": "e5_1620v4", "region": "eu_nord_1", "os": "ubuntu_24_04"}  # with an example
 _OF_THE_DEFAULT = ("project-id", "api-server-endpoint")
 
 
 def read_definitions(settings: Settings, read_secret: Callable[[str], str]) -> Definitions:
-    """The definitions that the settings name. Raises BadInput for what stops every pool, and what read_secret raises.
-    """
+    """The definitions that the settings name. Raises BadInput for what stops every pool, and what read_secret raises."""
     source = settings.definitions
     if source.mapping:
         place, sections = f"{PLACE}.nodeGroupDefs", from_mapping(source.mapping)
@@ -42,9 +41,12 @@ def read_definitions(settings: Settings, read_secret: Callable[[str], str]) -> D
         sections = from_gcfg(source.text, place)
     default = sections.get(DEFAULT)
     if default is None or not (settings.project_id or any(_last(default, key) for key in _MAKES_A_DEFAULT)):
-        raise BadInput(place, "has no default definition" if default is None else "has an empty default definition",
-                       'add [nodegroupdef "default"] (or [Global], or default under nodeGroupDefs) with project-id, '
-                       "region, plan and os")
+        raise BadInput(
+            place,
+            "has no default definition" if default is None else "has an empty default definition",
+            'add [nodegroupdef "default"] (or [Global], or default under nodeGroupDefs) with project-id, '
+            "region, plan and os",
+        )
     return Definitions(sections, default, _project(default, settings), settings)
 
 
@@ -57,7 +59,7 @@ def mistakes(settings: Settings) -> tuple[BadInput, ...]:
         definitions = read_definitions(settings, str)
     except BadInput as mistake:
         return (mistake,)
-    found: dict[str, BadInput] = {}        # what pools inherit is told once
+    found: dict[str, BadInput] = {}  # what pools inherit is told once
     for bounds in settings.groups:
         try:
             definitions.of(bounds.name)
@@ -83,8 +85,9 @@ class Definitions:
         self._same_as_default(own)
         lacking = [key for key in _NEEDED if not self._text(own, key)]
         if lacking:
-            raise BadInput(own.place, f"pool {pool} has no {', no '.join(lacking)}",
-                           "add it there, or to the default definition")
+            raise BadInput(
+                own.place, f"pool {pool} has no {', no '.join(lacking)}", "add it there, or to the default definition"
+            )
         definition = Definition(
             pool=pool,
             cluster_name=self._cluster_of(own, pool),
@@ -109,9 +112,11 @@ class Definitions:
         cloud_init.check(definition)
         bootstrap = self._settings.bootstrap
         if cloud_init.needs_token(definition) and not (bootstrap.create or bootstrap.secret):
-            raise BadInput(f"{PLACE}.bootstrapTokenSecret",
-                           f"is missing, and the cloudinit of pool {definition.pool} asks for a bootstrap token",
-                           "name a secret with one, or set createBootstrapTokens: true")
+            raise BadInput(
+                f"{PLACE}.bootstrapTokenSecret",
+                f"is missing, and the cloudinit of pool {definition.pool} asks for a bootstrap token",
+                "name a secret with one, or set createBootstrapTokens: true",
+            )
 
     def _same_as_default(self, own: Written) -> None:
         """These two keys hold for all pools; another value somewhere else is a mistake (D23)."""
@@ -120,10 +125,13 @@ class Definitions:
             theirs = str(self.project) if key == "project-id" else self._text(self._default, key)
             given = said.text.strip() if said else ""
             if key == "project-id":
-                given = given.lstrip("0")               # 0 is upstream's word for none
+                given = given.lstrip("0")  # 0 is upstream's word for none
             if said and given and given != theirs:
-                raise BadInput(said.place, f"{key} differs from the default definition's",
-                               "one cluster is in one project and behind one endpoint: take the line out")
+                raise BadInput(
+                    said.place,
+                    f"{key} differs from the default definition's",
+                    "one cluster is in one project and behind one endpoint: take the line out",
+                )
 
     def _cluster_of(self, own: Written, pool: str) -> str:
         """Upstream's order, which must stay: machines that run bear this name in a tag. The pool's own, clusterName,
@@ -131,8 +139,11 @@ class Definitions:
         own_name = _last(own, "cluster-name")
         name = cluster_name(own_name.text, own_name.place) if own_name else self._settings.cluster_name
         if not (name or self.cluster_name):
-            raise BadInput(f"{PLACE}.clusterName", f"is missing, and pool {pool} has no cluster-name",
-                           "write the name that the cluster's machines bear in their tag k8s-cluster")
+            raise BadInput(
+                f"{PLACE}.clusterName",
+                f"is missing, and pool {pool} has no cluster-name",
+                "write the name that the cluster's machines bear in their tag k8s-cluster",
+            )
         return name or self.cluster_name
 
     def _said(self, own: Written, key: str) -> Said | None:
@@ -145,8 +156,11 @@ class Definitions:
     def _slug(self, own: Written, key: str) -> str:
         said = self._said(own, key)
         if said is None or not re.fullmatch(r"[\x20-\x7e]{1,200}", said.text.strip()):
-            raise BadInput(said.place if said else own.place, f"{key} has other than plain letters in it, or too many",
-                           f"write the vendor's slug, such as {_NEEDED[key]}")
+            raise BadInput(
+                said.place if said else own.place,
+                f"{key} has other than plain letters in it, or too many",
+                f"write the vendor's slug, such as {_NEEDED[key]}",
+            )
         return said.text.strip()
 
     def _number(self, own: Written, key: str, most: int, example: str) -> int:
@@ -190,8 +204,11 @@ def _project(default: Written, settings: Settings) -> int:
     written = _whole(said, "project-id", _LARGEST, "write it like 10001") if said else 0
     place = f"{PLACE}.projectId"
     if written and settings.project_id and written != settings.project_id:
-        raise BadInput(place, f"{settings.project_id} differs from project-id {written} of the default definition",
-                       "keep one of the two")
+        raise BadInput(
+            place,
+            f"{settings.project_id} differs from project-id {written} of the default definition",
+            "keep one of the two",
+        )
     if not (written or settings.project_id):
         raise BadInput(place, "is missing, and the default definition has no project-id", "write it like 10001")
     return written or settings.project_id

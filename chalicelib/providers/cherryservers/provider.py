@@ -40,11 +40,13 @@ def build(connection: Connection) -> CherryServers:
     """A provider for one pass; raises BadInput for settings that cannot be. Nothing is read or asked yet: not even the
     definitions, which may stand in a secret."""
     settings = read_settings(connection.settings, connection.groups)
-    return CherryServers(Context(
-        settings,
-        read_definitions=lambda: read_definitions(settings, connection.read_secret),
-        open_api=lambda project: open_api(connection, settings, project),
-        open_gone=lambda project: Gone(connection.means.shelf, project, connection.now),
-        open_tokens=lambda: open_tokens(connection, settings),
-        nodes=None if connection.kube is None else lister(cast(KubeLists, connection.kube)),
-    ))
+    return CherryServers(
+        Context(
+            settings,
+            read_definitions=lambda: read_definitions(settings, connection.read_secret),
+            open_api=lambda project: open_api(connection, settings, project),
+            open_gone=lambda project: Gone(connection.means.shelf, project, connection.now),
+            open_tokens=lambda: open_tokens(connection, settings),
+            nodes=None if connection.kube is None else lister(cast(KubeLists, connection.kube)),
+        )
+    )

@@ -15,11 +15,20 @@ from chalicelib.model.operation import Operation
 from chalicelib.providers.errors import ProviderError
 
 KEY = "growth"
-_LONGEST = 600      # letters of an error that are kept
+_LONGEST = 600  # letters of an error that are kept
 
 # Which refusal tells most of several: what a person must mend first, then what the back-off follows.
-_TELLING = ("Unauthorized", "QuotaExceeded", "OutOfStock", "InvalidRequest", "NotFound", "Conflict", "Unknown",
-            "Throttled", "Transient")
+_TELLING = (
+    "Unauthorized",
+    "QuotaExceeded",
+    "OutOfStock",
+    "InvalidRequest",
+    "NotFound",
+    "Conflict",
+    "Unknown",
+    "Throttled",
+    "Transient",
+)
 
 
 class Why(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -57,8 +66,11 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     def seen(self, found: Mapping[int, int]) -> Progress:
         """With these (number -> id) known to be there."""
         return msgspec.structs.replace(
-            self, made={**self.made, **found}, unsure=tuple(each for each in self.unsure if each not in found),
-            refused=tuple(each for each in self.refused if each not in found))
+            self,
+            made={**self.made, **found},
+            unsure=tuple(each for each in self.unsure if each not in found),
+            refused=tuple(each for each in self.refused if each not in found),
+        )
 
     def refuse(self, numbers: Iterable[int], error: ProviderError) -> Progress:
         """With these given up for this reason."""
@@ -69,8 +81,11 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.why is not None and _rank(self.why) <= _rank(why):
             why = self.why
         return msgspec.structs.replace(
-            self, refused=tuple(sorted({*self.refused, *new})), why=why,
-            unsure=tuple(each for each in self.unsure if each not in new))
+            self,
+            refused=tuple(sorted({*self.refused, *new})),
+            why=why,
+            unsure=tuple(each for each in self.unsure if each not in new),
+        )
 
     def interrupted(self, operation: Operation) -> bool:
         """Whether another attempt was made since this was written."""
@@ -92,10 +107,13 @@ def read(operation: Operation, count: int) -> Progress | None:
         return Progress(unsure=tuple(range(count)))
     valid = frozenset(range(count))
     return msgspec.structs.replace(
-        found, made={number: server for number, server in found.made.items() if number in valid},
+        found,
+        made={number: server for number, server in found.made.items() if number in valid},
         again={number: times for number, times in found.again.items() if number in valid},
         **{name: tuple(sorted(valid.intersection(getattr(found, name)))) for name in ("lot", "unsure", "refused")},
-        looks=max(0, found.looks), tries=max(0, found.tries))
+        looks=max(0, found.looks),
+        tries=max(0, found.tries),
+    )
 
 
 def _rank(why: Why) -> int:

@@ -32,11 +32,11 @@ from chalicelib.providers.cherryservers.server_requests import Order
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
 from chalicelib.providers.rate_limit import OWN_PACE
 
-UNTOLD, STEP = "announce", "create"     # before the first order is sent, and from then on
+UNTOLD, STEP = "announce", "create"  # before the first order is sent, and from then on
 LOT = 20
-MOST = 1000             # machines of one growth; each is a name to be found again
-WAITS = (5.0, 10.0, 20.0, 25.0)     # seconds before each look for what is not listed yet
-SENT_AGAIN = 3          # times, each after it was looked for as long as WAITS says
+MOST = 1000  # machines of one growth; each is a name to be found again
+WAITS = (5.0, 10.0, 20.0, 25.0)  # seconds before each look for what is not listed yet
+SENT_AGAIN = 3  # times, each after it was looked for as long as WAITS says
 _TRIES = 8
 
 
@@ -72,8 +72,9 @@ def _check_size(context: Context, operation: Operation, order: Order, roll: Roll
     own = frozenset(each.id for each in found.values())
     size = _size(context, order, roll, own, operation.from_size)
     if size != operation.from_size:
-        raise Final(f"{operation.group} has the size {size}, but from {operation.from_size} to {operation.to_size} "
-                    "was planned")
+        raise Final(
+            f"{operation.group} has the size {size}, but from {operation.from_size} to {operation.to_size} was planned"
+        )
 
 
 def _size(context: Context, order: Order, roll: Roll, but: frozenset[int], most: int) -> int:
@@ -88,9 +89,7 @@ def _size(context: Context, order: Order, roll: Roll, but: frozenset[int], most:
 class _Growth:
     """One call's way through the table, of a growth that was announced."""
 
-    def __init__(
-        self, context: Context, operation: Operation, order: Order, most: int, progress: Progress
-    ) -> None:
+    def __init__(self, context: Context, operation: Operation, order: Order, most: int, progress: Progress) -> None:
         self._context, self._operation, self._order, self._most = context, operation, order, most
         self._progress = progress
         self._fresh = not progress.interrupted(operation)
@@ -176,18 +175,23 @@ class _Growth:
         if not self._fresh or self._progress.tries >= _TRIES:
             raise error
         kept = msgspec.structs.replace(self._progress, tries=self._progress.tries + 1)
-        return Pending(max(WAITS[0], error.retry_after), _step(kept), kept.written(self._operation),
-                       f"{error.cls}: {error.message}")
+        return Pending(
+            max(WAITS[0], error.retry_after),
+            _step(kept),
+            kept.written(self._operation),
+            f"{error.cls}: {error.message}",
+        )
 
     def _send(self, lot: list[int], script: Script) -> Outcome:
         count = self._order.count
-        bought = send(self._context, self._order, msgspec.structs.replace(self._progress, lot=(), looks=0, tries=0),
-                      lot, script)
+        bought = send(
+            self._context, self._order, msgspec.structs.replace(self._progress, lot=(), looks=0, tries=0), lot, script
+        )
         progress = bought.progress
         if bought.held is not None and not (progress.made or progress.refused or progress.again):
             if bought.held.code == OWN_PACE and not progress.unsure:
-                return self._later(bought.held)     # not even the first order of all was sent
-            raise bought.held       # the first order of all: who comes next looks before anything else
+                return self._later(bought.held)  # not even the first order of all was sent
+            raise bought.held  # the first order of all: who comes next looks before anything else
         self._progress = progress
         if progress.open(count):
             return _announce(self._operation, progress, count, bought.pause, bought.held)
@@ -202,8 +206,12 @@ class _Growth:
         if looks >= len(WAITS):
             return None
         waiting = msgspec.structs.replace(self._progress, looks=looks + 1, lot=())
-        return Pending(WAITS[looks], STEP, waiting.written(self._operation),
-                       f"{len(numbers)} of {self._order.count} are not listed yet")
+        return Pending(
+            WAITS[looks],
+            STEP,
+            waiting.written(self._operation),
+            f"{len(numbers)} of {self._order.count} are not listed yet",
+        )
 
     def _once_more(self) -> Outcome:
         """What was sent and never came may be sent again, SENT_AGAIN times."""
@@ -254,5 +262,9 @@ def _step(progress: Progress) -> str:
 
 
 def _facts(operation: Operation, created: int) -> dict[str, str | int]:
-    return {"from": operation.from_size, "to": operation.to_size, "created": created,
-            "asked": operation.to_size - operation.from_size}
+    return {
+        "from": operation.from_size,
+        "to": operation.to_size,
+        "created": created,
+        "asked": operation.to_size - operation.from_size,
+    }

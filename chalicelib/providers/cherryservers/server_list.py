@@ -70,9 +70,12 @@ def _each_once(found: list[Server | Odd], rows: list[Any]) -> list[Server | Odd]
     for each, row in zip(found, rows, strict=True):
         if isinstance(each, Server) and times[each.id] > 1:
             keys.setdefault(each.id, set()).add(_key(row))
-    return [Odd(_key(row), f"{len(keys[each.id])} rows have the id {each.id}", _tags(row))
-            if isinstance(each, Server) and len(keys.get(each.id, ())) > 1 else each
-            for each, row in zip(found, rows, strict=True)]
+    return [
+        Odd(_key(row), f"{len(keys[each.id])} rows have the id {each.id}", _tags(row))
+        if isinstance(each, Server) and len(keys.get(each.id, ())) > 1
+        else each
+        for each, row in zip(found, rows, strict=True)
+    ]
 
 
 def _tags(row: Any) -> dict[str, str | None] | None:

@@ -29,23 +29,37 @@ class Order:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Their host names."""
-        return tuple(hostname(self.definition, letters_for(f"{self._operation.id}/{number}"))
-                     for number in range(self.count))
+        return tuple(
+            hostname(self.definition, letters_for(f"{self._operation.id}/{number}")) for number in range(self.count)
+        )
 
     @property
     def tags(self) -> dict[str, str]:
         """What is written on each of them."""
-        return {CLUSTER_TAG: self.definition.cluster_name, POOL_TAG: self.definition.pool,
-                OPERATION_TAG: self._operation.id}
+        return {
+            CLUSTER_TAG: self.definition.cluster_name,
+            POOL_TAG: self.definition.pool,
+            OPERATION_TAG: self._operation.id,
+        }
 
     def bodies(self, numbers: Iterable[int], user_data: str) -> tuple[CreateServer, ...]:
         """The requests for these machines."""
         of = self.definition
         return tuple(
-            CreateServer(project_id=of.project_id, plan=of.plan, hostname=self.names[number], image=of.os,
-                         region=of.region, ssh_keys=of.ssh_key_ids or None, user_data=user_data, tags=self.tags,
-                         os_partition_size=of.os_partition_size, spot_market=of.spot)
-            for number in numbers)
+            CreateServer(
+                project_id=of.project_id,
+                plan=of.plan,
+                hostname=self.names[number],
+                image=of.os,
+                region=of.region,
+                ssh_keys=of.ssh_key_ids or None,
+                user_data=user_data,
+                tags=self.tags,
+                os_partition_size=of.os_partition_size,
+                spot_market=of.spot,
+            )
+            for number in numbers
+        )
 
     def found(self, roll: Roll, made: dict[int, int]) -> dict[int, Server]:
         """Those that are there, by number, leaving ones too: what was bought was bought. made: their ids as far as the
@@ -58,8 +72,12 @@ class Order:
             if bearing := ours.get(name.casefold()):
                 found[number] = min(bearing, key=lambda each: (roll.leaves(each), each.id))
         taken = {server.id for server in found.values()} | set(made.values())
-        renamed = [server for name, servers in sorted(ours.items()) for server in servers
-                   if server.id not in taken and name not in self._known]
+        renamed = [
+            server
+            for name, servers in sorted(ours.items())
+            for server in servers
+            if server.id not in taken and name not in self._known
+        ]
         free = [number for number in range(self.count) if number not in found and number not in made]
         return found | dict(zip(free, renamed, strict=False))
 
@@ -68,14 +86,22 @@ class Order:
         where an order that was given up for lost arrived all the same."""
         kept = {server.id for server in found.values()}
         ours = [server for name, servers in self._ours(roll).items() if name in self._known for server in servers]
-        return tuple(server for server in sorted(ours, key=lambda each: each.id)
-                     if server.id not in kept and not roll.leaves(server) and self._is_marked(server)
-                     and roll.standing(server).state is InstanceState.CREATING)
+        return tuple(
+            server
+            for server in sorted(ours, key=lambda each: each.id)
+            if server.id not in kept
+            and not roll.leaves(server)
+            and self._is_marked(server)
+            and roll.standing(server).state is InstanceState.CREATING
+        )
 
     def untagged(self, roll: Roll, found: dict[int, Server]) -> tuple[Server, ...]:
         """Those of the found that no pool would count."""
-        return tuple(server for _, server in sorted(found.items())
-                     if not belongs(server, self.definition) and not roll.leaves(server))
+        return tuple(
+            server
+            for _, server in sorted(found.items())
+            if not belongs(server, self.definition) and not roll.leaves(server)
+        )
 
     @cached_property
     def _known(self) -> frozenset[str]:

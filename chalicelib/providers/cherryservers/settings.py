@@ -31,8 +31,8 @@ PLACE = "providers.cherryservers"
 CALLS_PER_SECOND = 4.0
 ROOT = "https://api.cherryservers.com/v1"
 CONTROLLER_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-PROVISION_TIMES = (60.0, 86400.0)       # seconds: the shortest and the longest patience with a new machine
-LIFETIME, SHORTEST_LIFETIME, LONGEST_LIFETIME = 7200.0, 600.0, 30 * 86400.0       # seconds; half is left to a machine
+PROVISION_TIMES = (60.0, 86400.0)  # seconds: the shortest and the longest patience with a new machine
+LIFETIME, SHORTEST_LIFETIME, LONGEST_LIFETIME = 7200.0, 600.0, 30 * 86400.0  # seconds; half is left to a machine
 DEFAULT = "default"
 
 _POOL = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?\Z", re.ASCII)
@@ -107,19 +107,32 @@ def parse_spec(text: str, place: str) -> Bounds:
 def pool_name(name: str, place: str) -> str:
     """The name of a pool becomes a label's value (§1.2). Raises BadInput."""
     if len(name) > _LONGEST_NAME or not _POOL.match(name):
-        raise BadInput(place, f"{name[:80]!r} cannot name a pool",
-                       f"write letters, digits, dots, dashes and underscores, at most {_LONGEST_NAME}, with a letter "
-                       "or a digit at both ends")
+        raise BadInput(
+            place,
+            f"{name[:80]!r} cannot name a pool",
+            f"write letters, digits, dots, dashes and underscores, at most {_LONGEST_NAME}, with a letter "
+            "or a digit at both ends",
+        )
     return name
 
 
 def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
     entries = [each for each in groups if each.provider == PROVIDER]
-    found = named_groups(nodes, entries, place=PLACE, parse=parse_spec, of_entry=_of_entry,
-                         name=lambda bounds: bounds.name, each="each pool")
+    found = named_groups(
+        nodes,
+        entries,
+        place=PLACE,
+        parse=parse_spec,
+        of_entry=_of_entry,
+        name=lambda bounds: bounds.name,
+        each="each pool",
+    )
     if not found:
-        raise BadInput(f"{PLACE}.nodes", "no pool is named, and none is discovered",
-                       f"name them here like {_SPEC_FORM}, or under nodeGroups")
+        raise BadInput(
+            f"{PLACE}.nodes",
+            "no pool is named, and none is discovered",
+            f"name them here like {_SPEC_FORM}, or under nodeGroups",
+        )
     return found
 
 
@@ -153,16 +166,20 @@ def _cluster_name(settings: Mapping[str, str]) -> str:
 def cluster_name(name: str, place: str) -> str:
     """A cluster's name, a tag's value at the vendor; may be empty. Raises BadInput."""
     if len(name) > _LONGEST_NAME or not name.isprintable() or re.search(r"\s", name):
-        raise BadInput(place, f"{name[:80]!r} cannot name a cluster",
-                       f"write one word of at most {_LONGEST_NAME} letters")
+        raise BadInput(
+            place, f"{name[:80]!r} cannot name a cluster", f"write one word of at most {_LONGEST_NAME} letters"
+        )
     return name
 
 
 def _source(settings: Mapping[str, str]) -> Source:
     given = {field: settings[key] for key, field in _SOURCES.items() if settings.get(key, "").strip()}
     if len(given) != 1:
-        raise BadInput(f"{PLACE}.cloudConfig", "stands beside another one" if given else "is missing",
-                       f"give exactly one of {', '.join(_SOURCES)}")
+        raise BadInput(
+            f"{PLACE}.cloudConfig",
+            "stands beside another one" if given else "is missing",
+            f"give exactly one of {', '.join(_SOURCES)}",
+        )
     return Source(**given)
 
 
@@ -173,8 +190,11 @@ def _root(settings: Mapping[str, str]) -> str:
 def _controllers(settings: Mapping[str, str]) -> tuple[str, ...]:
     label = settings.get("controllerNodeLabel", "").strip()
     if label and not _LABEL_KEY.match(label):
-        raise BadInput(f"{PLACE}.controllerNodeLabel", f"{label[:80]!r} is not a label's key",
-                       f"write it like {CONTROLLER_LABELS[0]}")
+        raise BadInput(
+            f"{PLACE}.controllerNodeLabel",
+            f"{label[:80]!r} is not a label's key",
+            f"write it like {CONTROLLER_LABELS[0]}",
+        )
     return (label,) if label else CONTROLLER_LABELS
 
 
@@ -204,8 +224,11 @@ def _seconds(key: str, text: str, least: float, most: float) -> float:
     except BadInput as mistake:
         raise BadInput(f"{PLACE}.{key}", mistake.problem, mistake.remedy) from None
     if not least <= seconds <= most:
-        raise BadInput(f"{PLACE}.{key}", f"{text!r} is out of range",
-                       f"write a duration from {format_duration(least)} to {format_duration(most)}, such as 1h")
+        raise BadInput(
+            f"{PLACE}.{key}",
+            f"{text!r} is out of range",
+            f"write a duration from {format_duration(least)} to {format_duration(most)}, such as 1h",
+        )
     return seconds
 
 
@@ -222,8 +245,21 @@ _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
     "reserve": reserve(PLACE),
     "calls_per_second": calls_per_second(PLACE, CALLS_PER_SECOND),
 }
-KNOWN = frozenset({
-    "credentialsSecret", "observeSecret", "clusterName", "projectId", "nodes", "endpoint", "controllerNodeLabel",
-    "bootstrapTokenSecret", "createBootstrapTokens", "bootstrapTokenLifetime", "maxNodeProvisionTime", "callsPerSecond",
-    *_SOURCES, *RESERVE,
-})
+KNOWN = frozenset(
+    {
+        "credentialsSecret",
+        "observeSecret",
+        "clusterName",
+        "projectId",
+        "nodes",
+        "endpoint",
+        "controllerNodeLabel",
+        "bootstrapTokenSecret",
+        "createBootstrapTokens",
+        "bootstrapTokenLifetime",
+        "maxNodeProvisionTime",
+        "callsPerSecond",
+        *_SOURCES,
+        *RESERVE,
+    }
+)

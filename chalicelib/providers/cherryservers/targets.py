@@ -64,8 +64,15 @@ class Looked(msgspec.Struct, frozen=True):
     whole: bool
 
 
-def look(context: Context, operation: Operation, targets: Targets, roll: Roll, definition: Definition,
-         gone: frozenset[int] = frozenset(), most: int = 1000) -> Looked:
+def look(
+    context: Context,
+    operation: Operation,
+    targets: Targets,
+    roll: Roll,
+    definition: Definition,
+    gone: frozenset[int] = frozenset(),
+    most: int = 1000,
+) -> Looked:
     """Which targets live. gone: known to be gone; most: servers that may be asked for one by one. Raises InvalidRequest
     if one of them is not a member of the pool, whoever's it is, and ProviderError."""
     gone |= context.gone.among(targets.ids)

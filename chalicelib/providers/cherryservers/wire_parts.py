@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 Text = Annotated[str, msgspec.Meta(max_length=300)]
-Slug = Annotated[str, msgspec.Meta(max_length=63)]      # it becomes the value of a label
+Slug = Annotated[str, msgspec.Meta(max_length=63)]  # it becomes the value of a label
 Whole = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
 """Of a plan: cores, GB, EUR. What is out of bounds counts as not sent (lenient.py)."""

@@ -23,7 +23,10 @@ MERGE_PATCH = "application/merge-patch+json"
 DEPLOYMENT, SET, POOL, MACHINE = "MachineDeployment", "MachineSet", "MachinePool", "Machine"
 CLUSTER = "Cluster"
 PLURALS = {
-    DEPLOYMENT: "machinedeployments", SET: "machinesets", POOL: "machinepools", MACHINE: "machines",
+    DEPLOYMENT: "machinedeployments",
+    SET: "machinesets",
+    POOL: "machinepools",
+    MACHINE: "machines",
     CLUSTER: "clusters",
 }
 

@@ -16,7 +16,7 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.annotations import Keys
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
-_LONGEST, _SHOWN = 19, 40       # digits of what Go's parser takes; characters of a wrong text that are repeated
+_LONGEST, _SHOWN = 19, 40  # digits of what Go's parser takes; characters of a wrong text that are repeated
 
 
 class Bounds(msgspec.Struct, frozen=True):

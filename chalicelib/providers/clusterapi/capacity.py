@@ -75,7 +75,7 @@ def _quantity(annotations: Mapping[str, str], name: str, resource: str) -> int:
     if not text:
         return 0
     try:
-        return parse_quantity(text, milli=resource == CPU)   # a negative one is judged by _positive
+        return parse_quantity(text, milli=resource == CPU)  # a negative one is judged by _positive
     except BadInput as bad:
         raise BadInput(f"annotation {CAPACITY}{name}", bad.problem, bad.remedy) from None
 

@@ -22,13 +22,13 @@ T = TypeVar("T", Resource, Machine, Cluster)
 
 # The order in which upstream lists them. Machines are read although they are no groups: they are the instances.
 _KINDS: tuple[str, ...] = (SET, DEPLOYMENT, POOL)
-_OPTIONAL = frozenset({DEPLOYMENT, POOL})     # may be missing from the API (clusterapi.md §1.2)
+_OPTIONAL = frozenset({DEPLOYMENT, POOL})  # may be missing from the API (clusterapi.md §1.2)
 _WEAKENS = {
     MACHINE: ("every group's instances",),
     SET: ("every MachineDeployment's instances",),
     DEPLOYMENT: ("which groups exist",),
     POOL: (),
-    CLUSTER: (),        # a pause that is not seen costs nothing but waiting: nobody reconciles a paused cluster
+    CLUSTER: (),  # a pause that is not seen costs nothing but waiting: nobody reconciles a paused cluster
 }
 
 
@@ -67,7 +67,12 @@ def read_world(api: Api, served: frozenset[str], namespaces: Sequence[str]) -> W
     machines = reader.all(MACHINE, Machine)
     clusters = reader.all(CLUSTER, Cluster) if CLUSTER in served else ()
     return World(
-        resources, machines, reader.unread, tuple(reader.gaps), paused(clusters), topology_replicas(clusters),
+        resources,
+        machines,
+        reader.unread,
+        tuple(reader.gaps),
+        paused(clusters),
+        topology_replicas(clusters),
         frozenset((each.metadata.namespace, each.metadata.name) for each in clusters),
     )
 
@@ -76,8 +81,10 @@ def _of_all_namespaces(error: ProviderError) -> ProviderError:
     """With the remedy for a role of one namespace, which may not list the whole cluster."""
     if not isinstance(error, Unauthorized) or error.code == "401":
         return error
-    return Unauthorized(f"{error.message}; set namespace in providers.clusterapi, or apply "
-                        "infra/kubernetes/rbac-capi-management.yaml", code=error.code)
+    return Unauthorized(
+        f"{error.message}; set namespace in providers.clusterapi, or apply infra/kubernetes/rbac-capi-management.yaml",
+        code=error.code,
+    )
 
 
 class _Reader:

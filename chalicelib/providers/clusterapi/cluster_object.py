@@ -73,6 +73,4 @@ def topology_replicas(clusters: Iterable[Cluster]) -> frozenset[tuple[str, str, 
     The topology name is the label `topology.cluster.x-k8s.io/deployment-name` of a MachineDeployment, and `pool-name`
     of a MachinePool.
     """
-    return frozenset(
-        (each.metadata.namespace, each.metadata.name, name) for each in clusters for name in each.sized
-    )
+    return frozenset((each.metadata.namespace, each.metadata.name, name) for each in clusters for name in each.sized)

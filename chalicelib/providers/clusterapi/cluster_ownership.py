@@ -22,7 +22,7 @@ from chalicelib.providers.clusterapi.capi_state import World
 from chalicelib.providers.clusterapi.discovery import Spec, cluster_names
 from chalicelib.providers.clusterapi.node_membership import OwnCluster, Vote, most, tally, votes
 
-_SHOWN = 3      # names that one gap tells
+_SHOWN = 3  # names that one gap tells
 _NOTHING = World({}, ())
 
 
@@ -40,7 +40,10 @@ class Ours(msgspec.Struct, frozen=True):
 
 
 def own_cluster(
-    nodes: Sequence[Node], specs: Sequence[Spec], discovered: Iterable[OwnCluster], keys: Keys,
+    nodes: Sequence[Node],
+    specs: Sequence[Spec],
+    discovered: Iterable[OwnCluster],
+    keys: Keys,
     world: World = _NOTHING,
 ) -> Ours:
     """Our cluster. discovered: the clusters of all resources that match the settings."""
@@ -66,14 +69,17 @@ def _configured(cast: Sequence[Vote], seen: Iterable[OwnCluster], names: frozens
     found = sorted({each for each in seen if each.name in names}, key=_order)
     named = ", ".join(sorted(names))
     if not found:
-        return Doubt(f"no Cluster, MachineDeployment, MachineSet or MachinePool of cluster {named} is in the "
-                     "namespaces searched")
+        return Doubt(
+            f"no Cluster, MachineDeployment, MachineSet or MachinePool of cluster {named} is in the namespaces searched"
+        )
     if len(found) > 1:
         return _several(found)
     proven = most((each for each in cast if each.proven), of=len(cast))
     if proven is not None and proven != found[0]:
-        return Doubt(f"Cluster API has most Nodes as Machines of {_list([proven])}, but clusterName is {named}: "
-                     "correct clusterName and namespace in providers.clusterapi")
+        return Doubt(
+            f"Cluster API has most Nodes as Machines of {_list([proven])}, but clusterName is {named}: "
+            "correct clusterName and namespace in providers.clusterapi"
+        )
     return found[0]
 
 
@@ -87,8 +93,10 @@ def _elected(cast: Sequence[Vote], seen: Iterable[OwnCluster]) -> OwnCluster | D
     winner = most(cast)
     if winner is None:
         shown = ", ".join(f"{_list([each])} ({count})" for each, count in list(counts.items())[:_SHOWN])
-        return Doubt(f"the Nodes are of several clusters, and none has more than half of them: {shown}: set "
-                     "clusterName and namespace in providers.clusterapi to the right one")
+        return Doubt(
+            f"the Nodes are of several clusters, and none has more than half of them: {shown}: set "
+            "clusterName and namespace in providers.clusterapi to the right one"
+        )
     if winner.namespace:
         return winner
     found = sorted({each for each in seen if each.name == winner.name}, key=_order)
@@ -97,8 +105,10 @@ def _elected(cast: Sequence[Vote], seen: Iterable[OwnCluster]) -> OwnCluster | D
 
 def _several(found: Sequence[OwnCluster]) -> Doubt:
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return Doubt(f"{_list(found[:_SHOWN])}{more} could all be this cluster: set namespace and clusterName in "
-                 "providers.clusterapi to one of them")
+    return Doubt(
+        f"{_list(found[:_SHOWN])}{more} could all be this cluster: set namespace and clusterName in "
+        "providers.clusterapi to one of them"
+    )
 
 
 def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[Gap, ...]:
@@ -108,9 +118,14 @@ def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[Gap, ...]:
         return ()
     more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
     said = sorted({each.said for each in odd if each.said is not None}, key=_order)[:_SHOWN]
-    return (Gap("Node", f"annotations of {', '.join(each.node for each in odd[:_SHOWN])}{more} name the cluster "
-                        f"{_list(said)}, and this cluster is {_list([ours])}: the annotations are ignored",
-                name=odd[0].node),)
+    return (
+        Gap(
+            "Node",
+            f"annotations of {', '.join(each.node for each in odd[:_SHOWN])}{more} name the cluster "
+            f"{_list(said)}, and this cluster is {_list([ours])}: the annotations are ignored",
+            name=odd[0].node,
+        ),
+    )
 
 
 def _is_other(said: OwnCluster, ours: OwnCluster) -> bool:

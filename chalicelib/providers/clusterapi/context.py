@@ -84,7 +84,5 @@ def nodes_of(api: Api) -> list[Node]:
     for item in api.nodes():
         node = decode(item, _Node)
         annotations = node.metadata.annotations or {}
-        nodes.append(
-            Node(node.metadata.name, {}, {}, provider_id=node.spec.provider_id or "", annotations=annotations)
-        )
+        nodes.append(Node(node.metadata.name, {}, {}, provider_id=node.spec.provider_id or "", annotations=annotations))
     return nodes

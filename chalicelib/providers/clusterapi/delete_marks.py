@@ -49,7 +49,7 @@ class Standing(msgspec.Struct, frozen=True):
     size: int
     living: tuple[Machine, ...]
     targets: tuple[Machine, ...]
-    others: tuple[Machine, ...]     # marked, living, and not among the targets
+    others: tuple[Machine, ...]  # marked, living, and not among the targets
 
     @property
     def excess(self) -> int:

@@ -58,7 +58,7 @@ class _View(msgspec.Struct, frozen=True):
     sets: tuple[Resource, ...]
     version: str
     standing: Standing
-    machines: tuple[Machine, ...]       # all of the namespace
+    machines: tuple[Machine, ...]  # all of the namespace
 
 
 def remove(context: Context, operation: Operation) -> Outcome:
@@ -77,13 +77,14 @@ def remove(context: Context, operation: Operation) -> Outcome:
             return Pending(_WAIT_FOR_MACHINES, "remove", dict(operation.data), note)
         if stalled := _stalled(context, view.standing):
             # No Pending: nothing was begun, and whoever comes back is to look at the nodes again.
-            raise Conflict(f"{MACHINE} {stalled} is marked by a removal that did not go on, and which is to look at it "
-                           "first")
+            raise Conflict(
+                f"{MACHINE} {stalled} is marked by a removal that did not go on, and which is to look at it first"
+            )
         try:
             return _Attempt(context, operation, view).run()
         except Held:
             raise
-        except (Conflict, NotFound) as error:       # changed, or gone, since the look
+        except (Conflict, NotFound) as error:  # changed, or gone, since the look
             changed = error
             if attempt == TRIES:
                 _unmark_unless_settled(context, operation, targets)
@@ -153,7 +154,7 @@ class _Attempt:
                 self._permitted(stands)
             set_marks(self._context, self._operation, stands.targets)
         except (Transient, Throttled):
-            raise       # marks that were set stay: the next call goes on from them
+            raise  # marks that were set stay: the next call goes on from them
         except ProviderError:
             unmark(self._context, self._operation, stands.targets)
             raise
@@ -212,7 +213,7 @@ class _Attempt:
         try:
             self._api.set_scale(subject.kind, subject.namespace, subject.name, stands.goal, self._view.version)
         except (Transient, Throttled, Conflict):
-            raise       # it may have happened, or will: the marks stay for the next look
+            raise  # it may have happened, or will: the marks stay for the next look
         except ProviderError:
             unmark(self._context, self._operation, stands.targets)
             raise

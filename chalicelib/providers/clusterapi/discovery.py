@@ -47,7 +47,7 @@ def parse_spec(text: str, place: str) -> Spec:
     labels = []
     for key, value in _pairs(rest, place):
         if key in parts:
-            parts[key] = _name(key, value, place)      # the last one wins
+            parts[key] = _name(key, value, place)  # the last one wins
         else:
             labels.append(_label(key, value, place))
     return Spec(parts["namespace"], parts["clusterName"], tuple(labels))

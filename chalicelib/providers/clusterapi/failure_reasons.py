@@ -16,8 +16,10 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"throttl|rate.?limit|limit.?rate|request.?limit|too.?many.?requests", Throttled.__name__),
     (r"out.?of.?stock|no.?stock|limited.?availability", OutOfStock.__name__),
     (r"quota|limit(?!ed|range)", QuotaExceeded.__name__),
-    (r"capacity|stock|sold.?out|exhausted|sku.?not.?available|insufficient.?resources|allocation.?failed|no.?valid.?host",
-     OutOfStock.__name__),
+    (
+        r"capacity|stock|sold.?out|exhausted|sku.?not.?available|insufficient.?resources|allocation.?failed|no.?valid.?host",
+        OutOfStock.__name__,
+    ),
 )
 _PATTERNS = tuple((re.compile(pattern, re.IGNORECASE), cls) for pattern, cls in _WORDS)
 

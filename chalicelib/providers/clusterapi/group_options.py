@@ -47,7 +47,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], float | bool]]] = {
     "scaledownunreadytime": ("scale_down_unready_time", _duration),
     "maxnodeprovisiontime": ("max_node_provision_time", _duration),
     "maxnodestartuptime": ("max_node_startup_time", _duration),
-    "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),     # ours, as the next one (D24)
+    "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),  # ours, as the next one (D24)
     "zeroormaxnodescaling": ("zero_or_max", _flag),
 }
 

@@ -83,7 +83,7 @@ class InfrastructureReader:
     def of(self, kind: str, resource: Resource) -> Infrastructure:
         """What the object behind spec.template.spec.infrastructureRef says, looked up in the resource's own namespace;
         never raises. kind: the resource's."""
-        del kind    # machine templates and infrastructure pools have the same contract
+        del kind  # machine templates and infrastructure pools have the same contract
         template = resource.spec.template
         reference = template.spec.infrastructure_ref if template and template.spec else None
         if reference is None:

@@ -51,7 +51,7 @@ def remove_from_pool(context: Context, operation: Operation) -> Outcome:
     try:
         return _lower_once(context, operation, view)
     except (Transient, Throttled, Conflict):
-        raise       # it may have happened, or will: the marks stay for the next look
+        raise  # it may have happened, or will: the marks stay for the next look
     except ProviderError:
         unmark(context, operation, view.standing.targets)
         raise
@@ -173,5 +173,9 @@ def _record(operation: Operation, view: PoolView) -> dict[str, str]:
     unjoined = sum(1 for each in view.standing.targets if each.status.node_ref is None)
     unjoined += len(view.bare) if operation.kind is Kind.DISCARD else 0
     generation = str(view.subject.resource.metadata.generation)
-    return {_SIZE: str(view.standing.size), _VERSION: view.version, _GENERATION: generation,
-            NEVER_JOINED: str(unjoined)}
+    return {
+        _SIZE: str(view.standing.size),
+        _VERSION: view.version,
+        _GENERATION: generation,
+        NEVER_JOINED: str(unjoined),
+    }

@@ -30,7 +30,7 @@ class PoolView(msgspec.Struct, frozen=True):
     standing: Standing
     bare: tuple[str, ...]
     there: int
-    machines: tuple[Machine, ...] = ()      # all of the namespace
+    machines: tuple[Machine, ...] = ()  # all of the namespace
 
     @property
     def left(self) -> int:
@@ -63,8 +63,9 @@ def look_at_pool(context: Context, operation: Operation, *, asked: bool = True) 
     check_membership(subject, handles, mine, foreign)
     stands = standing(scale.spec.replicas, mine, handles, context.settings.keys)
     unclaimed = without_machine(subject.resource, mine)
-    return PoolView(subject, scale.metadata.resource_version, stands, bare, len(stands.living) + len(unclaimed),
-                    (*mine, *foreign))
+    return PoolView(
+        subject, scale.metadata.resource_version, stands, bare, len(stands.living) + len(unclaimed), (*mine, *foreign)
+    )
 
 
 def _targets(operation: Operation, subject: Subject, mine: Sequence[Machine]) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -15,7 +15,7 @@ from chalicelib.providers.clusterapi.provider_ids import Nodes, normalise
 from chalicelib.providers.clusterapi.settings import Settings
 
 _MANAGED_BY = "cluster.x-k8s.io/replicas-managed-by"
-_LISTED = "listed:"     # how a handle begins that is a provider id; a Machine's is namespace/name, without a colon
+_LISTED = "listed:"  # how a handle begins that is a provider id; a Machine's is namespace/name, without a colon
 
 
 def managed_by(pool: Resource) -> str:
@@ -50,8 +50,11 @@ def listed_instances(pool: Resource, machines: Sequence[Machine], nodes: Nodes) 
         match = nodes.listed(provider_id, pool.metadata.name)
         node, handle = match.node, listed_handle(provider_id)
         if node is None or node.name in taken:
-            doubt = (match.doubt or elsewhere if node is None
-                     else f"Node {node.name} is another instance of the pool already")
+            doubt = (
+                match.doubt or elsewhere
+                if node is None
+                else f"Node {node.name} is another instance of the pool already"
+            )
             found.append(Instance(provider_id, InstanceState.CREATING, handle=handle, held=doubt))
             continue
         taken.add(node.name)

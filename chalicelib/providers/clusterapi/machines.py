@@ -25,7 +25,7 @@ from chalicelib.providers.clusterapi.models import Machine, Resource, StatusCond
 from chalicelib.providers.clusterapi.provider_ids import DELETING, FAILED, PENDING, Match, placeholder
 from chalicelib.providers.errors import OutOfStock, QuotaExceeded
 
-_OTHER = "Unknown"   # the error class of a failure that nobody has sorted
+_OTHER = "Unknown"  # the error class of a failure that nobody has sorted
 _INFRASTRUCTURE, _HEALTH_CHECK, _STARTUP_TIMEOUT = "InfrastructureReady", "HealthCheckSucceeded", "NodeStartupTimeout"
 
 
@@ -67,8 +67,10 @@ def _failed(machine: Machine, node: Node | None, patience: Patience) -> Instance
         error = InstanceError(cls, "ProvisioningFailed", machine.failure)
         return _instance(placeholder(FAILED, machine), InstanceState.CREATING, machine, node, error)
     # Joined once: upstream gives it no state. While its Node is there it is a running Node like any other.
-    return _running(machine, node) if node else _instance(
-        placeholder(FAILED, machine), InstanceState.RUNNING, machine, node
+    return (
+        _running(machine, node)
+        if node
+        else _instance(placeholder(FAILED, machine), InstanceState.RUNNING, machine, node)
     )
 
 
@@ -119,7 +121,9 @@ def pool_stuck(pool: Resource, patience: Patience) -> str:
 
 
 _QUESTIONS: tuple[Callable[[Machine, Node | None, Patience], Instance | None], ...] = (
-    _failed, _deleting, _pending,
+    _failed,
+    _deleting,
+    _pending,
 )
 
 

@@ -14,8 +14,8 @@ from chalicelib.model.api_integers import Int32, Int64
 from chalicelib.model.snapshot import Gap
 from chalicelib.providers.clusterapi.annotations import Keys
 
-Name = Annotated[str, msgspec.Meta(max_length=253)]     # of any object in Kubernetes
-Text = Annotated[str, msgspec.Meta(max_length=2000)]    # a providerID; EC2's and Azure's have some hundred characters
+Name = Annotated[str, msgspec.Meta(max_length=253)]  # of any object in Kubernetes
+Text = Annotated[str, msgspec.Meta(max_length=2000)]  # a providerID; EC2's and Azure's have some hundred characters
 
 
 class OwnerReference(msgspec.Struct, frozen=True, gc=False):

@@ -37,7 +37,7 @@ from chalicelib.providers.clusterapi.rollout import Restraint, restraint
 from chalicelib.providers.clusterapi.settings import Settings
 
 PROVIDER = "clusterapi"
-_SHOWN = 120    # characters of a machine's name in a gap
+_SHOWN = 120  # characters of a machine's name in a gap
 # The label that says which entry of a Cluster's topology a resource was made from.
 _TOPOLOGY = {
     DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name",
@@ -91,31 +91,40 @@ def make_groups(
     if isinstance(own, Doubt):
         doubt = Gap(f"provider/{PROVIDER}", own.problem, weakens=("every Cluster API node group",))
         return Observed((), (doubt, *world.gaps))
-    free, doubtful = _by_name((kind, each) for kind, each in meant
-                              if _belongs(each, own, settings) and not (kind == SET and has_deployment(each)))
+    free, doubtful = _by_name(
+        (kind, each)
+        for kind, each in meant
+        if _belongs(each, own, settings) and not (kind == SET and has_deployment(each))
+    )
     resting = {(n.metadata.namespace, n.cluster(settings.keys)) for _, n in free.values()} & world.paused_clusters
-    paused = {name for name, (_, each) in free.items()
-              if is_paused(each) or (each.metadata.namespace, each.cluster(settings.keys)) in resting}
+    paused = {
+        name
+        for name, (_, each) in free.items()
+        if is_paused(each) or (each.metadata.namespace, each.cluster(settings.keys)) in resting
+    }
     candidates = {name: pair for name, pair in free.items() if name not in paused}
     overrides = resolve(policies, candidates, paused)
     maker = _Maker(world, nodes, settings, overrides, own, infra, now)
     made = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.read(name, kind, each))]
     uids = {name: each.metadata.uid for name, (_, each) in candidates.items()}
     groups = [msgspec.structs.replace(each, claim=_claim(identity, uids[each.id])) for each in made]
-    gaps = [Gap("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
-            for space, cluster in sorted(resting)]
-    gaps += [Gap("NodeGroup", "two objects have its name and differ, so neither is believed", name=name)
-             for name in sorted(doubtful)]
+    gaps = [
+        Gap("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
+        for space, cluster in sorted(resting)
+    ]
+    gaps += [
+        Gap("NodeGroup", "two objects have its name and differ, so neither is believed", name=name)
+        for name in sorted(doubtful)
+    ]
     return Observed(tuple(groups), (*gaps, *found.gaps, *overrides.gaps, *maker.gaps, *world.gaps))
 
 
-def _by_name(
-    found: Iterable[tuple[str, Resource]]
-) -> tuple[dict[str, tuple[str, Resource]], frozenset[str]]:
+def _by_name(found: Iterable[tuple[str, Resource]]) -> tuple[dict[str, tuple[str, Resource]], frozenset[str]]:
     """The resources by their group's id, and the ids that two different ones have; those are left out."""
     free: dict[str, tuple[str, Resource]] = {}
-    doubtful = {name for kind, each in found
-                if free.setdefault(name := group_id(kind, each), (kind, each)) != (kind, each)}
+    doubtful = {
+        name for kind, each in found if free.setdefault(name := group_id(kind, each), (kind, each)) != (kind, each)
+    }
     return {name: pair for name, pair in free.items() if name not in doubtful}, frozenset(doubtful)
 
 
@@ -133,8 +142,16 @@ def _belongs(resource: Resource, own: OwnCluster, settings: Settings) -> bool:
 class _Maker:
     """Makes one group after the other and collects what is to be said about them."""
 
-    def __init__(self, world: World, nodes: Sequence[Node], settings: Settings, overrides: Overrides, own: OwnCluster,
-                 infra: Infra, now: float) -> None:
+    def __init__(
+        self,
+        world: World,
+        nodes: Sequence[Node],
+        settings: Settings,
+        overrides: Overrides,
+        own: OwnCluster,
+        infra: Infra,
+        now: float,
+    ) -> None:
         self._world, self._settings, self._overrides = world, settings, overrides
         self._infra, self._patience = infra, Patience(now, settings.stuck_after)
         sets, machines = world.resources.get(SET, ()), _of_cluster(world.machines, own)
@@ -171,9 +188,7 @@ class _Maker:
             return None
         return self._group(name, kind, resource, bounds, entry)
 
-    def _group(
-        self, name: str, kind: str, resource: Resource, bounds: Bounds, entry: GroupPolicy | None
-    ) -> NodeGroup:
+    def _group(self, name: str, kind: str, resource: Resource, bounds: Bounds, entry: GroupPolicy | None) -> NodeGroup:
         machines = self._machines.get(resource.metadata.uid, [])
         found = [(each, self._nodes.match(each)) for each in machines]
         restrained = self._restraint(kind, resource, machines)
@@ -186,8 +201,12 @@ class _Maker:
         for warning in filter(None, (*template.warnings, *warnings, stuck)):
             self._warn(kind, resource, warning)
         instances = self._instances(found, restrained) + listed
-        self._warn_of_doubts(kind, resource, [(each.handle, match.doubt) for each, match in found if not each.leaving]
-                             + [(each.id, each.held) for each in listed])
+        self._warn_of_doubts(
+            kind,
+            resource,
+            [(each.handle, match.doubt) for each, match in found if not each.leaving]
+            + [(each.id, each.held) for each in listed],
+        )
         return NodeGroup(
             id=name,
             provider=PROVIDER,
@@ -205,9 +224,7 @@ class _Maker:
             scale_down_held=restrained.group,
         )
 
-    def _instances(
-        self, found: Sequence[tuple[Machine, Match]], restrained: Restraint
-    ) -> tuple[Instance, ...]:
+    def _instances(self, found: Sequence[tuple[Machine, Match]], restrained: Restraint) -> tuple[Instance, ...]:
         made: list[Instance] = []
         for machine, match in found:
             instance = classify(machine, match, self._patience)
@@ -225,8 +242,11 @@ class _Maker:
 
     def _error(self, name: str, kind: str, resource: Resource) -> str:
         """Why the group must not be touched."""
-        return (self._overrides.contested.get(name, "") or self._unknown(kind, resource.metadata.namespace)
-                or self._fought_over(kind, resource))
+        return (
+            self._overrides.contested.get(name, "")
+            or self._unknown(kind, resource.metadata.namespace)
+            or self._fought_over(kind, resource)
+        )
 
     def _unknown(self, kind: str, namespace: str) -> str:
         """Why the group's instances are not known."""
@@ -238,8 +258,10 @@ class _Maker:
         entry, cluster = resource.labels.get(_TOPOLOGY.get(kind, ""), ""), resource.cluster(self._settings.keys)
         if not entry or (resource.metadata.namespace, cluster, entry) not in self._world.topology_replicas:
             return ""
-        problem = (f"Cluster {resource.metadata.namespace}/{cluster} sets replicas of {entry} in spec.topology.workers "
-                   "and would undo every change of its size: take replicas out of that entry")
+        problem = (
+            f"Cluster {resource.metadata.namespace}/{cluster} sets replicas of {entry} in spec.topology.workers "
+            "and would undo every change of its size: take replicas out of that entry"
+        )
         self._warn(kind, resource, problem)
         return problem
 

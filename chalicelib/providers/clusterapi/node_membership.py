@@ -87,8 +87,9 @@ class _Known:
         """The one cluster whose objects have this Node."""
         if not node.provider_id:
             return None
-        sure = {cluster for provider_id, cluster in self._named.get(node.name, ())
-                if same_id(provider_id, node.provider_id)}
+        sure = {
+            cluster for provider_id, cluster in self._named.get(node.name, ()) if same_id(provider_id, node.provider_id)
+        }
         found = sure or self._listed.get(folded(node.provider_id), set())
         return next(iter(found)) if len(found) == 1 else None
 

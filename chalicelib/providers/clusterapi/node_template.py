@@ -37,7 +37,7 @@ _COPIED = (
     "failure-domain.beta.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone",
 )
-_MOST_LABELS, _LONGEST_KEY = 1_000, 317     # of a template; characters of a qualified name
+_MOST_LABELS, _LONGEST_KEY = 1_000, 317  # of a template; characters of a qualified name
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 

@@ -43,7 +43,11 @@ class ClusterApi:
     """
 
     def __init__(
-        self, reach: Reach, settings: Settings, policies: Sequence[GroupPolicy], now: Callable[[], float],
+        self,
+        reach: Reach,
+        settings: Settings,
+        policies: Sequence[GroupPolicy],
+        now: Callable[[], float],
         unnamed: BadInput | None = None,
     ) -> None:
         self._reach, self._settings, self._now, self._unnamed = reach, settings, now, unnamed
@@ -80,7 +84,7 @@ class ClusterApi:
         try:
             return release(self._context(), operation)
         except NotFound:
-            return True     # the group is gone: there is nothing to take back, and nobody left to choose a Machine
+            return True  # the group is gone: there is nothing to take back, and nobody left to choose a Machine
 
     def shrink_target(self, operation: Operation) -> Outcome:
         """from_size -> to_size as long as every running machine stays."""

@@ -151,11 +151,16 @@ class Nodes:
         node = self._by_name.get(name)
         if node is None:
             what = f"Node {name[:_SHOWN]}" if name else "something that is no Node"
-            return Match(doubt=f"Cluster API has seen it join as {what}, which is not among this cluster's Nodes; if "
-                               "it is of no use any more, delete the Machine", gone=bool(name))
+            return Match(
+                doubt=f"Cluster API has seen it join as {what}, which is not among this cluster's Nodes; if "
+                "it is of no use any more, delete the Machine",
+                gone=bool(name),
+            )
         if provider_id and node.provider_id and not same_id(provider_id, node.provider_id):
-            return Match(doubt=f"its Node {name[:_SHOWN]} has another providerID, {node.provider_id[:_SHOWN]}, than "
-                               f"{provider_id[:_SHOWN]}")
+            return Match(
+                doubt=f"its Node {name[:_SHOWN]} has another providerID, {node.provider_id[:_SHOWN]}, than "
+                f"{provider_id[:_SHOWN]}"
+            )
         return Match(node)
 
     def _found(self, machine: Machine) -> Match:
@@ -169,14 +174,17 @@ class Nodes:
                 return Match(doubt=f"it may be Node {_names([each.name for each in found])}, and its id does not tell")
         if not found:
             claims = self._by_machine.get((machine.metadata.namespace, machine.metadata.name))
-            return Match(doubt=f"an annotation of Node {claims.name} names it, and no id confirms that") if (
-                claims is not None) else Match()
+            return (
+                Match(doubt=f"an annotation of Node {claims.name} names it, and no id confirms that")
+                if (claims is not None)
+                else Match()
+            )
         if other := self._with_node.get(found[0].name):
             return Match(doubt=f"its providerID is that of Node {found[0].name}, which is Machine {_names(other)}")
         return Match(found[0])
 
 
-_SHOWN = 80     # characters of what is hostile until checked
+_SHOWN = 80  # characters of what is hostile until checked
 
 
 def _names(found: Sequence[str]) -> str:

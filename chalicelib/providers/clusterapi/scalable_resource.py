@@ -98,4 +98,4 @@ def _readable(items: Iterable[msgspec.Raw]) -> Iterable[Resource]:
         try:
             yield decode(item, Resource)
         except Transient:
-            continue     # a malformed set owns no Machine that would be touched; observe() reports it
+            continue  # a malformed set owns no Machine that would be touched; observe() reports it

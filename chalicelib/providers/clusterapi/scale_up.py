@@ -1,9 +1,9 @@
 """Absolute sizes, written only over the size that the plan was made for (clusterapi.md §4.1, §4.2, §4.4, D13, D14).
 
-    GET scale ── to_size ──► done         (an earlier attempt got through)
-        │ └───── other  ──► conflict     (somebody else's number stands)
-     from_size
-        └─ check bounds ─► PATCH scale with the resourceVersion just read ── 409 ──► from the start, three times
+GET scale ── to_size ──► done         (an earlier attempt got through)
+    │ └───── other  ──► conflict     (somebody else's number stands)
+ from_size
+    └─ check bounds ─► PATCH scale with the resourceVersion just read ── 409 ──► from the start, three times
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _may_grow(context: Context, subject: Subject, operation: Operation) -> None:
     stands = standing(operation.from_size, machines, (), context.settings.keys)
     if stands.others and stands.excess > 0:
         raise Conflict(f"{subject.group}: the deletion of marked machines has not begun")
-    with suppress(ProviderError):       # on the way: a growth does not depend on it
+    with suppress(ProviderError):  # on the way: a growth does not depend on it
         _take_off_forgotten(context, stands.others)
 
 
@@ -102,8 +102,9 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
     unjoined = any(each.status.node_ref is None for each in machines)
     nodes = Nodes(nodes_of(context.api) if unjoined else (), context.settings.keys, machines)
     # Who has a Node stays, whatever else is said of it; whose Node we know may be news to Cluster API (D26).
-    running = [each for each in machines
-               if not each.leaving and (each.status.node_ref or _may_have_joined(each, nodes))]
+    running = [
+        each for each in machines if not each.leaving and (each.status.node_ref or _may_have_joined(each, nodes))
+    ]
     _leaves(subject, operation, len(running), "running")
     if running and gives_way(subject.kind, subject.resource, sets) is None:
         raise Held(f"{subject.group}: several of its MachineSets have machines, so one that is running might go")

@@ -91,10 +91,16 @@ def unnamed(settings: Settings, way: KubernetesAccess | None) -> BadInput | None
     if way is None or cluster_names(settings.specs) is not None:
         return None
     if settings.discovers:
-        return BadInput(f"{PLACE}.autoDiscovery", "has a spec without clusterName, and the management cluster may hold "
-                        "other clusters", "write clusterName=NAME into each spec, and namespace=NAME")
-    return BadInput(f"{PLACE}.clusterName", "is missing, and the management cluster may hold other clusters",
-                    "write the name of the Cluster object, and its namespace as namespace")
+        return BadInput(
+            f"{PLACE}.autoDiscovery",
+            "has a spec without clusterName, and the management cluster may hold other clusters",
+            "write clusterName=NAME into each spec, and namespace=NAME",
+        )
+    return BadInput(
+        f"{PLACE}.clusterName",
+        "is missing, and the management cluster may hold other clusters",
+        "write the name of the Cluster object, and its namespace as namespace",
+    )
 
 
 def _management(settings: Mapping[str, str]) -> Management:
@@ -109,16 +115,23 @@ def _management(settings: Mapping[str, str]) -> Management:
             "add kubeconfigSecret, or write the context into spec.kubernetes",
         )
     if settings.get("observeSecret") and not secret:
-        raise BadInput(f"{PLACE}.observeSecret", "stands without kubeconfigSecret, which changes are made with",
-                       "add kubeconfigSecret, or take it out")
+        raise BadInput(
+            f"{PLACE}.observeSecret",
+            "stands without kubeconfigSecret, which changes are made with",
+            "add kubeconfigSecret, or take it out",
+        )
     flag(PLACE, "cloudConfigAuthoritative", default=False)(settings)
     return _way(settings)
 
 
 def _way(settings: Mapping[str, str]) -> Management:
     """The way to the management cluster, whether or not its settings agree with each other."""
-    return Management(settings.get("kubeconfigSecret", ""), settings.get("kubeconfigFile", ""),
-                      settings.get("context", ""), settings.get("cloudConfigAuthoritative") == "true")
+    return Management(
+        settings.get("kubeconfigSecret", ""),
+        settings.get("kubeconfigFile", ""),
+        settings.get("context", ""),
+        settings.get("cloudConfigAuthoritative") == "true",
+    )
 
 
 def _keys(settings: Mapping[str, str]) -> Keys:
@@ -150,8 +163,11 @@ def _managed_labels(settings: Mapping[str, str]) -> tuple[str, ...]:
         try:
             pattern(each)
         except BadInput as error:
-            raise BadInput(f"{PLACE}.syncMachineLabels", f"{each[:80]!r} is not a regular expression ({error.problem})",
-                           "correct or remove it") from None
+            raise BadInput(
+                f"{PLACE}.syncMachineLabels",
+                f"{each[:80]!r} is not a regular expression ({error.problem})",
+                "correct or remove it",
+            ) from None
     return patterns
 
 

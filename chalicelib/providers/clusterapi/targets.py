@@ -51,8 +51,11 @@ def check_identity(
     drained = {target.handle: target.node for target in operation.targets}
     for machine in machines:
         match = nodes.match(machine)
-        problem = (_joined(match) if operation.kind is Kind.DISCARD
-                   else _another_node(nodes, match, machine, drained.get(machine.handle, "")))
+        problem = (
+            _joined(match)
+            if operation.kind is Kind.DISCARD
+            else _another_node(nodes, match, machine, drained.get(machine.handle, ""))
+        )
         if problem:
             unmark(context, operation, machines)
             raise Held(f"{MACHINE} {machine.handle} {problem}")
@@ -60,8 +63,11 @@ def check_identity(
 
 
 def _joined(match: Match) -> str:
-    return f"has joined as node {match.node.name} meanwhile" if match.node is not None else (
-        match.doubt and f"stays: {match.doubt}")
+    return (
+        f"has joined as node {match.node.name} meanwhile"
+        if match.node is not None
+        else (match.doubt and f"stays: {match.doubt}")
+    )
 
 
 def _another_node(nodes: Nodes, match: Match, machine: Machine, drained: str) -> str:

@@ -28,7 +28,7 @@ from chalicelib.providers.rest_client import Rest
 from chalicelib.providers.services import Shelf
 
 DAY = 86400.0
-FRESH = 300.0           # seconds for which a quota is not asked for again (§2)
+FRESH = 300.0  # seconds for which a quota is not asked for again (§2)
 _UNKNOWN_TYPE = 3600.0  # seconds until a type that did not exist is asked for again
 _INSTANCES = "instance"
 
@@ -47,7 +47,13 @@ class Api:
     """
 
     def __init__(
-        self, zone: str, root: str, rest: Rest[Credential], *, shelf: Shelf, key: Callable[[str], str],
+        self,
+        zone: str,
+        root: str,
+        rest: Rest[Credential],
+        *,
+        shelf: Shelf,
+        key: Callable[[str], str],
         now: Callable[[], float],
     ) -> None:
         self._zone, self._root, self._rest, self._now = zone, root, rest, now
@@ -118,7 +124,7 @@ class Api:
                 if each not in found:
                     self._type(each, new)
         finally:
-            self._types.put(new, known=DAY, unknown=_UNKNOWN_TYPE)      # also where a later one could not be read
+            self._types.put(new, known=DAY, unknown=_UNKNOWN_TYPE)  # also where a later one could not be read
         return found | new
 
     def work(self, id: str) -> Work:  # noqa: A002 - the vendor's word
@@ -173,16 +179,18 @@ class Api:
             return self._get(path, params)
         except NotFound as error:
             # A list is never missing, and taken for an answer it would mean that everything is gone.
-            raise InvalidRequest(f"{error.message}; the address is not that of the API (providers.exoscale.endpoint)",
-                                 code=error.code) from None
+            raise InvalidRequest(
+                f"{error.message}; the address is not that of the API (providers.exoscale.endpoint)", code=error.code
+            ) from None
 
     def _get(self, path: str, params: dict[str, str] | None = None) -> Answer:
         return self._rest.send(Call("GET", self._root + path, {"Accept": "application/json"}, params or {}, safe=True))
 
     def _put(self, path: str, body: dict[str, object], *, safe: bool) -> Work:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        return read_change(self._rest.send(
-            Call("PUT", self._root + path, headers, {}, msgspec.json.encode(body), safe)))
+        return read_change(
+            self._rest.send(Call("PUT", self._root + path, headers, {}, msgspec.json.encode(body), safe))
+        )
 
 
 def _pool_path(pool: str) -> str:

@@ -30,8 +30,13 @@ def open_api(connection: Connection, settings: Settings) -> Api:
         return f"{PROVIDER}/{digest(source.current().key.reveal())}/{settings.zone}/{of}"
 
     rest = Rest(
-        PROVIDER, source, sign=lambda call, credential: signed(call, credential, now()),
-        secrets=lambda credential: (credential.secret, credential.key), explain=error_for,
-        budget=Budget(means, lambda: key("api"), settings.calls_per_second, Patience()), means=means, now=now,
+        PROVIDER,
+        source,
+        sign=lambda call, credential: signed(call, credential, now()),
+        secrets=lambda credential: (credential.secret, credential.key),
+        explain=error_for,
+        budget=Budget(means, lambda: key("api"), settings.calls_per_second, Patience()),
+        means=means,
+        now=now,
     )
     return Api(settings.zone, settings.root, rest, shelf=means.shelf, key=key, now=now)

@@ -36,8 +36,8 @@ from chalicelib.providers.http import Answer
 T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", InstancePool, Nodepool)
 
-_MOST = 2**31 - 1   # machines; more is no size
-_LARGEST = 2**53    # of any other number; what is larger cannot be kept as JSON everywhere
+_MOST = 2**31 - 1  # machines; more is no size
+_LARGEST = 2**53  # of any other number; what is larger cannot be kept as JSON everywhere
 _LONGEST = 300
 
 # What is kept of a thing whose other fields have an unexpected shape.
@@ -97,8 +97,10 @@ def _sized(answer: Answer, items: list[Any], kind: type[S]) -> tuple[S, ...]:
         with contextlib.suppress(Unknown):
             found.append(_one_of_many(answer, each, kind))
     times = _times(found)
-    once = {each.id.lower(): each if times[each.id.lower()] == 1 else msgspec.structs.replace(each, size=NO_SIZE)
-            for each in found}
+    once = {
+        each.id.lower(): each if times[each.id.lower()] == 1 else msgspec.structs.replace(each, size=NO_SIZE)
+        for each in found
+    }
     return tuple(once.values())
 
 
@@ -160,7 +162,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _listed(answer: Answer, body: dict[str, Any], field: str) -> list[Any]:
-    if body and (field not in body or "id" in body):      # a pool has `instances`, too, and is no list of machines
+    if body and (field not in body or "id" in body):  # a pool has `instances`, too, and is no list of machines
         raise _odd(answer, f"it is no list of {field}, it has {_names(body)}")
     items = body.get(field, [])
     if not isinstance(items, list):
@@ -182,7 +184,8 @@ def _thing(answer: Answer, said: Any, kind: type[T]) -> T:
     if isinstance(thing, InstancePool | Nodepool) and not 0 <= thing.size <= _MOST:
         raise _odd(answer, f"{said['id']} has a size that cannot be")
     if isinstance(thing, InstanceType) and not all(
-            0 <= number <= _LARGEST for number in (thing.cpus, thing.memory, thing.gpus)):
+        0 <= number <= _LARGEST for number in (thing.cpus, thing.memory, thing.gpus)
+    ):
         raise _odd(answer, f"{said['id']} has resources that cannot be")
     return thing
 

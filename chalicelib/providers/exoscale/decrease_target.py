@@ -80,8 +80,11 @@ def least_now(context: Context, site: Site) -> int:
     """The machines that exist: by the pool, and by the machines, which count where the pool leaves its list out. Raises
     ProviderError; a key that may not list machines has the pool's word alone."""
     try:
-        listed = [each for each in context.api.instances()
-                  if each.manager is not None and each.manager.id == site.id and not is_leaving(each.state)]
+        listed = [
+            each
+            for each in context.api.instances()
+            if each.manager is not None and each.manager.id == site.id and not is_leaving(each.state)
+        ]
     except ProviderError as error:
         if not is_forbidden(error):
             raise

@@ -40,7 +40,7 @@ from chalicelib.providers.exoscale.pools import Site
 from chalicelib.providers.exoscale.size_bounds import least_of
 from chalicelib.providers.exoscale.targets import Targets, lives, members, read_targets, remaining
 
-EVICTED = "evicted"     # key of the data: the eviction has been accepted
+EVICTED = "evicted"  # key of the data: the eviction has been accepted
 # Seconds until a removal asks again for its turn. A pool takes one eviction at a time, a plan removes several machines
 # of it, and the executor comes back a few times only: who asked sooner would be given up, drained, before its turn.
 TURN = 90.0
@@ -67,7 +67,7 @@ def _step(context: Context, operation: Operation) -> Outcome:
         return _without_pool(context, operation, targets)
     if EVICTED in operation.data:
         return _evicted(context, operation, targets, site, work)
-    if work is not None and has_failed(work):      # of a size that was to be lowered
+    if work is not None and has_failed(work):  # of a size that was to be lowered
         return failure(site.title, work, {"removed": 0, WORK: work.id})
     return _begin(context, operation, targets, site)
 
@@ -88,9 +88,7 @@ def _begin(context: Context, operation: Operation, targets: Targets, site: Site)
     return begun(context.evict(site, left), {EVICTED: "yes"})
 
 
-def _hold(
-    context: Context, operation: Operation, targets: Targets, site: Site, left: tuple[str, ...]
-) -> Outcome:
+def _hold(context: Context, operation: Operation, targets: Targets, site: Site, left: tuple[str, ...]) -> Outcome:
     """What may be our own request is not made again while it shows. Raises Conflict as long as nothing has been asked
     for by what is known here: then the caller looks at the node once more before it comes back."""
     if not targets.placeholders and not remaining(context, left):
@@ -133,8 +131,9 @@ def _evicted(context: Context, operation: Operation, targets: Targets, site: Sit
     if looks < ENOUGH_LOOKS:
         wait = pause(operation)
         return Pending(wait.after, STEP, {**wait.data, LOOKS: str(looks)}, f"{', '.join(left)}: still listed")
-    return Failed("Unknown", f"{site.title}: the vendor says that {', '.join(left)} was evicted and lists it still",
-                  facts=facts)
+    return Failed(
+        "Unknown", f"{site.title}: the vendor says that {', '.join(left)} was evicted and lists it still", facts=facts
+    )
 
 
 def _wait(operation: Operation, note: str) -> Pending:

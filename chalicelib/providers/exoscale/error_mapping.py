@@ -34,7 +34,9 @@ FORBIDDEN = "403"
 _QUOTA = re.compile(
     r"quotas?\b.{0,60}\b(exceed|reach|exhaust|insufficient|full|limit)|(exceed|reach|insufficient|not enough)\w*"
     r"\b.{0,60}\b(quota|credits?|balance|funds)|(?<!rate )\blimits?\b.{0,20}\b(exceeded|reached)"
-    r"|\b(exceed|reach)\w*\b.{0,40}(?<!rate )\blimit", re.IGNORECASE | re.DOTALL)
+    r"|\b(exceed|reach)\w*\b.{0,40}(?<!rate )\blimit",
+    re.IGNORECASE | re.DOTALL,
+)
 
 # Of a change; a refused read says nothing about what we may have.
 _QUOTA_STATUSES = frozenset({402, 412})
@@ -58,7 +60,7 @@ REASONS: dict[str, type[ProviderError]] = {
 }
 _QUOTA_REASONS = frozenset({"fault", "forbidden", "incorrect", "partial", "unavailable", "unknown", ""})
 _LONGEST = 300
-_FIELDS = ("message", "error", "title", "detail", "errors")     # what speaks to people in an error's body
+_FIELDS = ("message", "error", "title", "detail", "errors")  # what speaks to people in an error's body
 _DEPTH, _SENTENCES = 4, 5
 
 
@@ -69,9 +71,14 @@ def error_for(answer: Answer) -> ProviderError:
         # Of a gateway on the way; were it the API's word, whatever was asked about would count as gone.
         return Transient(f"{answer.call}: HTTP 404 and a web page instead of the API's answer", code="404")
     cls = class_for(answer.status)
-    if not answer.call.startswith("GET ") and 400 <= answer.status < 500 and (
+    if (
+        not answer.call.startswith("GET ")
+        and 400 <= answer.status < 500
+        and (
             answer.status in _QUOTA_STATUSES
-            or (answer.status not in _NO_QUOTA_STATUSES and _QUOTA.search(said) is not None)):
+            or (answer.status not in _NO_QUOTA_STATUSES and _QUOTA.search(said) is not None)
+        )
+    ):
         cls = QuotaExceeded
     text = f"{answer.call}: HTTP {answer.status}" + (f": {said}" if said else "")
     return cls(text, code=str(answer.status), request_id=answer.headers.get("x-request-id", "")[:80])

@@ -47,11 +47,8 @@ class Warned(msgspec.Struct, frozen=True):
     text: str
 
 
-def choose(
-    zone: Zone, settings: Settings, ours: Mapping[str, int]
-) -> tuple[tuple[Chosen, ...], tuple[Warned, ...]]:
-    """The groups, those of the policy's entries first and in their order. ours: pool -> how many nodes of ours it has.
-    """
+def choose(zone: Zone, settings: Settings, ours: Mapping[str, int]) -> tuple[tuple[Chosen, ...], tuple[Warned, ...]]:
+    """The groups, those of the policy's entries first and in their order. ours: pool -> how many nodes of ours it has."""
     chooser = _Chooser(zone, settings, ours)
     chooser.name_them()
     chooser.discover()
@@ -67,11 +64,14 @@ class _Chooser:
         self._doubtful: dict[str, str] = {}
         self.chosen: dict[str, Chosen] = {}
         self.warned: list[Warned] = []
-        self._listed = False        # the policy names the SKS cluster, and nothing speaks against it
+        self._listed = False  # the policy names the SKS cluster, and nothing speaks against it
         self._home = self._cluster_of_ours()
         self._known = self._home or frozenset(
-            site.cluster.id for entry in settings.groups for site in self._exact.get(entry.name, ())
-            if site.cluster is not None)
+            site.cluster.id
+            for entry in settings.groups
+            for site in self._exact.get(entry.name, ())
+            if site.cluster is not None
+        )
 
     def _cluster_of_ours(self) -> frozenset[str]:
         """Our SKS cluster: the one that the policy names, else the one that most nodes are of; none where two have as
@@ -95,9 +95,13 @@ class _Chooser:
                 self._listed = True
                 return frozenset(named)
             # Taken at its word, machines of the other cluster would be discarded, for few of them are nodes of ours.
-            text = (f"its nodes are of {', '.join(sorted(found))} and not of {wanted}; correct it" if foreign
-                    else f"it is the name of {len(named)} SKS clusters: {', '.join(sorted(named))}; write the id"
-                    if named else f"there is no SKS cluster {wanted} in {self._settings.zone}")
+            text = (
+                f"its nodes are of {', '.join(sorted(found))} and not of {wanted}; correct it"
+                if foreign
+                else f"it is the name of {len(named)} SKS clusters: {', '.join(sorted(named))}; write the id"
+                if named
+                else f"there is no SKS cluster {wanted} in {self._settings.zone}"
+            )
             self.warned.append(Warned("", f"providers.exoscale.sksCluster: {text}"))
         return found if len(found) == 1 else frozenset()
 
@@ -114,9 +118,15 @@ class _Chooser:
                 self.warned.append(Warned(entry.name, text))
                 self._doubtful |= dict.fromkeys((site.id for site in meant), text)
             elif (site := meant[0]).id in self.chosen:
-                self.warned.append(Warned(entry.name, (
-                    f"{entry.name} is the same group as {_entry(self.chosen[site.id])}, which decides; take one of the "
-                    "two out")))
+                self.warned.append(
+                    Warned(
+                        entry.name,
+                        (
+                            f"{entry.name} is the same group as {_entry(self.chosen[site.id])}, which decides; take one of the "
+                            "two out"
+                        ),
+                    )
+                )
             else:
                 self.chosen[site.id] = Chosen(site, entry, held=self._held(entry.name, site))
 
@@ -148,30 +158,41 @@ class _Chooser:
         if site.cluster is None or site.cluster.id not in self._home:
             return False
         sites = [each for each in self._sites if each.cluster is not None and each.cluster.id == site.cluster.id]
-        return 2 * sum(self._ours.get(each.id, 0) for each in sites) > sum(len(self._zone.machines(each))
-                                                                            for each in sites)
+        return 2 * sum(self._ours.get(each.id, 0) for each in sites) > sum(
+            len(self._zone.machines(each)) for each in sites
+        )
 
     def _left_alone(self, site: Site, count: int) -> str:
         nodes = f"{count} of the machines of {site.title} {'is a node' if count == 1 else 'are nodes'} of this cluster"
         if self._listed or (site.is_sks and not self._settings.groups):
-            return (f"{nodes}, and its SKS cluster is not the one that is scaled here, so it is left alone; look where "
-                    "these nodes come from, or name the pool in nodeGroups")
+            return (
+                f"{nodes}, and its SKS cluster is not the one that is scaled here, so it is left alone; look where "
+                "these nodes come from, or name the pool in nodeGroups"
+            )
         return f"{nodes}, and the policy names other pools, so it is left alone; name it, or set sksCluster"
 
     def _meant(self, name: str) -> Sequence[Site]:
         if name in self._exact:
             return self._exact[name]
-        found = [site for site in self._bare.get(name, ())
-                 if site.cluster is None or not self._home or site.cluster.id in self._home]
-        ours = [site for site in found if self._ours.get(site.id)
-                or (site.cluster is not None and site.cluster.id in self._home)]
+        found = [
+            site
+            for site in self._bare.get(name, ())
+            if site.cluster is None or not self._home or site.cluster.id in self._home
+        ]
+        ours = [
+            site
+            for site in found
+            if self._ours.get(site.id) or (site.cluster is not None and site.cluster.id in self._home)
+        ]
         return ours or found
 
     def _held(self, name: str, site: Site) -> str:
         if site.cluster is None or name in site.exact or site.cluster.id in self._known:
             return ""
-        return (f"nothing says that the SKS cluster {site.cluster.name} is this cluster, so {site.name} may be "
-                f"another's; write {site.cluster.name}/{site.name}, or set providers.exoscale.sksCluster")
+        return (
+            f"nothing says that the SKS cluster {site.cluster.name} is this cluster, so {site.name} may be "
+            f"another's; write {site.cluster.name}/{site.name}, or set providers.exoscale.sksCluster"
+        )
 
     def _unmatched(self, name: str) -> str:
         text = f"no Nodepool and no instance pool of {self._settings.zone} is called {name}"

@@ -13,17 +13,19 @@ from types import MappingProxyType
 from chalicelib.model.group import InstanceState
 
 ERROR = "error"
-INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType({
-    "starting": InstanceState.CREATING,
-    "running": InstanceState.RUNNING,
-    "migrating": InstanceState.RUNNING,
-    "stopped": InstanceState.RUNNING,       # a node that is not ready: the core's affair
-    "stopping": InstanceState.DELETING,
-    "destroying": InstanceState.DELETING,
-    "destroyed": InstanceState.DELETING,
-    "expunging": InstanceState.DELETING,
-    ERROR: InstanceState.CREATING,
-})
+INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType(
+    {
+        "starting": InstanceState.CREATING,
+        "running": InstanceState.RUNNING,
+        "migrating": InstanceState.RUNNING,
+        "stopped": InstanceState.RUNNING,  # a node that is not ready: the core's affair
+        "stopping": InstanceState.DELETING,
+        "destroying": InstanceState.DELETING,
+        "destroyed": InstanceState.DELETING,
+        "expunging": InstanceState.DELETING,
+        ERROR: InstanceState.CREATING,
+    }
+)
 POOL_BUSY = frozenset({"creating", "scaling-up", "scaling-down", "updating", "destroying"})
 NODEPOOL_BUSY = frozenset({"creating", "scaling", "updating", "renewing-token", "deleting"})
 OTHERS = frozenset({"creating", "updating", "renewing-token"})

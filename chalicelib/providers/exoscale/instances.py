@@ -27,15 +27,19 @@ def classify(site: Site, zone: Zone, names: Names, held: str = "") -> tuple[Inst
         if listed is None or listed.manager is None:
             states[name] = "" if listed is None else listed.state
     known = {name: zone.instances.get(name, models.Instance(name)) for name in states}
-    return tuple(_one(known[name], name, state, names, _nameless(known[name].name, names)
-                      or (held if state != ERROR else "")) for name, state in sorted(states.items()))
+    return tuple(
+        _one(known[name], name, state, names, _nameless(known[name].name, names) or (held if state != ERROR else ""))
+        for name, state in sorted(states.items())
+    )
 
 
 def _nameless(name: str, names: Names) -> str:
     if not name or not names.may_be(name):
         return ""
-    return (f"the node {name} has no providerID and the name of a machine of this group, so it may be that machine; "
-            "let the vendor's cloud controller write it")
+    return (
+        f"the node {name} has no providerID and the name of a machine of this group, so it may be that machine; "
+        "let the vendor's cloud controller write it"
+    )
 
 
 def _one(machine: models.Instance, name: str, said: str, names: Names, held: str) -> Instance:
@@ -46,15 +50,25 @@ def _one(machine: models.Instance, name: str, said: str, names: Names, held: str
     if node is not None and state is InstanceState.CREATING:
         state = InstanceState.RUNNING
     error = _BROKEN if said == ERROR and node is None else None
-    return Instance(names.spell(name), state, error, handle=name, node=node.name if node is not None else "",
-                    held="" if node is not None else held, created=instant(machine.created_at),
-                    claimants=names.claimants(name))
+    return Instance(
+        names.spell(name),
+        state,
+        error,
+        handle=name,
+        node=node.name if node is not None else "",
+        held="" if node is not None else held,
+        created=instant(machine.created_at),
+        claimants=names.claimants(name),
+    )
 
 
 def placeholders(site: Site, count: int, *, quota: bool) -> tuple[Instance, ...]:
     """One for each missing machine. quota: the account may have no more."""
     of = f"{site.title} has the size {site.target}, and {count} of its machines are not being made"
-    error = (InstanceError("QuotaExceeded", "quota", f"{of}: the account's quota of instances is used up") if quota
-             else InstanceError("OutOfStock", "unavailable", of))
+    error = (
+        InstanceError("QuotaExceeded", "quota", f"{of}: the account's quota of instances is used up")
+        if quota
+        else InstanceError("OutOfStock", "unavailable", of)
+    )
     handles = [placeholder(site.id, number) for number in range(min(count, MOST_PLACEHOLDERS))]
     return tuple(Instance(placeholder_id(each), InstanceState.CREATING, error, handle=each) for each in handles)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**20)]     # GiB of a disk, pods of a node
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**20)]  # GiB of a disk, pods of a node
 Name = Annotated[str, msgspec.Meta(max_length=300)]
 NO_SIZE = -1
 """Stands for the size of a pool whose description in a list cannot be understood (answers.py)."""

@@ -39,8 +39,10 @@ def observe(api: Api, settings: Settings, nodes: Sequence[Node]) -> Observation:
     if zone.no_clusters and (settings.sks_cluster or any(each.site.is_sks for each in chosen)):
         maker.gaps.append(Gap(f"provider/{PROVIDER}", zone.no_clusters, weakens=("the groups of SKS clusters",)))
     maker.know_types(chosen)
-    groups = (*(maker.make(each) for each in chosen),
-              *(maker.unread(pool, why) for pool, why in sorted(zone.unread.items())))
+    groups = (
+        *(maker.make(each) for each in chosen),
+        *(maker.unread(pool, why) for pool, why in sorted(zone.unread.items())),
+    )
     return Observation(groups, tuple(maker.gaps))
 
 
@@ -74,25 +76,40 @@ class _Maker:
             self.warn(site.id, warning)
         lost = missing(site, occupied(site, self._zone))
         return NodeGroup(
-            id=site.id, provider=PROVIDER, min=within.min, max=within.max, target=max(0, site.target),
+            id=site.id,
+            provider=PROVIDER,
+            min=within.min,
+            max=within.max,
+            target=max(0, site.target),
             instances=(*machines, *(placeholders(site, lost, quota=self._room.full()) if lost else ())),
-            template=template.node, template_error=template.problem,
+            template=template.node,
+            template_error=template.problem,
             error=chosen.error or site.off or self._unsure(site) or site.skipped or within.error,
-            priority=chosen.bounds.priority if chosen.bounds is not None else 0, aliases=site.aliases,
+            priority=chosen.bounds.priority if chosen.bounds is not None else 0,
+            aliases=site.aliases,
             discovered=chosen.discovered,
         )
 
     def _unsure(self, site: Site) -> str:
-        return f"{site.title} has a machine that the vendor describes in a way that cannot be understood" \
-            if site.id.lower() in self._zone.unsure else ""
+        return (
+            f"{site.title} has a machine that the vendor describes in a way that cannot be understood"
+            if site.id.lower() in self._zone.unsure
+            else ""
+        )
 
     def unread(self, pool: str, why: str) -> NodeGroup:
         """The node group of a pool of which nothing but its id is known."""
         bounds = next((each for each in self._settings.groups if each.name == pool), None)
         least = bounds.min if bounds is not None else LEAST
         most = bounds.max if bounds is not None and bounds.max is not None else least
-        return NodeGroup(id=pool, provider=PROVIDER, min=least, max=most, error=f"instance pool {pool} {why}",
-                         priority=bounds.priority if bounds is not None else 0)
+        return NodeGroup(
+            id=pool,
+            provider=PROVIDER,
+            min=least,
+            max=most,
+            error=f"instance pool {pool} {why}",
+            priority=bounds.priority if bounds is not None else 0,
+        )
 
     def warn(self, group: str, detail: str) -> None:
         """A gap about one group, or about the settings where there is none."""

@@ -39,7 +39,11 @@ def type_of(site: Site) -> str:
 
 
 def make_template(
-    site: Site, types: Mapping[str, InstanceType | None], zone: str, reserve: Mapping[str, int], unread: str = "",
+    site: Site,
+    types: Mapping[str, InstanceType | None],
+    zone: str,
+    reserve: Mapping[str, int],
+    unread: str = "",
 ) -> Template:
     """The template of a group. types: what is known by id; reserve: what a node keeps back of its capacity; unread: why
     types could not be read."""
@@ -53,13 +57,25 @@ def make_template(
     host = f"template-node-for-{site.id}"
     labels = {
         **marks.labels,
-        _ARCH: "amd64", _OS: "linux", _TYPE: f"{kind.family}.{kind.size}", _REGION: zone, _ZONE: zone,
-        **({NODEPOOL_LABEL: site.owner} if site.is_sks else {}), HOSTNAME_LABEL: host,
+        _ARCH: "amd64",
+        _OS: "linux",
+        _TYPE: f"{kind.family}.{kind.size}",
+        _REGION: zone,
+        _ZONE: zone,
+        **({NODEPOOL_LABEL: site.owner} if site.is_sks else {}),
+        HOSTNAME_LABEL: host,
     }
-    return Template(Node(
-        name=host, labels=labels, capacity=capacity, taints=marks.taints,
-        allocatable={resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()},
-    ), "", marks.warnings)
+    return Template(
+        Node(
+            name=host,
+            labels=labels,
+            capacity=capacity,
+            taints=marks.taints,
+            allocatable={resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()},
+        ),
+        "",
+        marks.warnings,
+    )
 
 
 def _problem(name: str, kind: InstanceType | None, *, known: bool, zone: str, unread: str) -> str:
@@ -70,12 +86,18 @@ def _problem(name: str, kind: InstanceType | None, *, known: bool, zone: str, un
             return f"there is no instance type {name}"
         return unread or f"instance type {name} could not be read"
     rows = (
-        (kind.cpus <= 0 or kind.memory <= 0 or not kind.family or not kind.size,
-         f"instance type {name} is described without its cpus, memory, family or size"),
-        (not kind.authorized,
-         f"the account may not have instance type {kind.family}.{kind.size}; ask the vendor for it"),
-        (bool(kind.zones) and zone not in kind.zones,
-         f"there is no instance type {kind.family}.{kind.size} in {zone}; choose another for the group"),
+        (
+            kind.cpus <= 0 or kind.memory <= 0 or not kind.family or not kind.size,
+            f"instance type {name} is described without its cpus, memory, family or size",
+        ),
+        (
+            not kind.authorized,
+            f"the account may not have instance type {kind.family}.{kind.size}; ask the vendor for it",
+        ),
+        (
+            bool(kind.zones) and zone not in kind.zones,
+            f"there is no instance type {kind.family}.{kind.size} in {zone}; choose another for the group",
+        ),
     )
     return next((text for applies, text in rows if applies), "")
 

@@ -22,7 +22,7 @@ WORK, POLLS, LOOKS = "work", "polls", "looks"
 STEP = "follow"
 FIRST, LONGEST, PATIENCE = 3.0, 60.0, 600.0
 _GROWS = 1.5
-ENOUGH_LOOKS = 5    # at a pool that has come to rest, before it is believed: what it says may lag behind
+ENOUGH_LOOKS = 5  # at a pool that has come to rest, before it is believed: what it says may lag behind
 
 
 class Pause(msgspec.Struct, frozen=True):

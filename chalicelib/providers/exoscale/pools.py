@@ -89,16 +89,22 @@ class Site(msgspec.Struct, frozen=True):
     @property
     def unread(self) -> str:
         """Why nothing can be done with it at all; "" where it is understood."""
-        return f"{self.title} is described by the vendor in a way that cannot be understood" \
-            if NO_SIZE in {self.pool.size, self.target} else ""
+        return (
+            f"{self.title} is described by the vendor in a way that cannot be understood"
+            if NO_SIZE in {self.pool.size, self.target}
+            else ""
+        )
 
     @property
     def skipped(self) -> str:
         """Why a pass leaves it alone, for pods that waited for it would wait as long as somebody else's change takes;
         "" where it does not."""
         nodepool = self.nodepool.state if self.nodepool is not None else ""
-        return f"{self.title} is being changed ({self.states}), which this program did not ask for" \
-            if {self.pool.state, nodepool} & OTHERS else ""
+        return (
+            f"{self.title} is being changed ({self.states}), which this program did not ask for"
+            if {self.pool.state, nodepool} & OTHERS
+            else ""
+        )
 
     @property
     def settled(self) -> bool:
@@ -119,8 +125,10 @@ class Site(msgspec.Struct, frozen=True):
         if self.pool.state == SUSPENDED:
             return f"{self.title} is suspended by the vendor; see why in the portal, mend it and resume the pool"
         if self.is_sks and self.nodepool is None:
-            return (f"{self.title} belongs to the Nodepool {self.owner}, which is in no SKS cluster that could be "
-                    "read; allow list-sks-clusters to the API key")
+            return (
+                f"{self.title} belongs to the Nodepool {self.owner}, which is in no SKS cluster that could be "
+                "read; allow list-sks-clusters to the API key"
+            )
         return ""
 
     @property

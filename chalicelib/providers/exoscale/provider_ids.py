@@ -38,8 +38,10 @@ def identify(nodes: Iterable[N], called: Mapping[str, str] | None = None) -> Ide
 
     def hinted(node: N) -> tuple[str, ...]:
         tail, other = node.provider_id.strip().rpartition("/")[2], bearing.get(node.name, "")
-        return (*((tail.lower(),) if is_id(tail) else ()),
-                *((other,) if other and (node.provider_id or other in named) else ()))
+        return (
+            *((tail.lower(),) if is_id(tail) else ()),
+            *((other,) if other and (node.provider_id or other in named) else ()),
+        )
 
     return Identity(nodes, claimed, hinted)
 
@@ -76,8 +78,11 @@ class Names:
 
     def nodepools(self) -> frozenset[str]:
         """The Nodepools that the nodes say they are of."""
-        return frozenset(node.labels[NODEPOOL_LABEL].lower() for machine in self
-                         if (node := self.node_of(machine)) is not None and NODEPOOL_LABEL in node.labels)
+        return frozenset(
+            node.labels[NODEPOOL_LABEL].lower()
+            for machine in self
+            if (node := self.node_of(machine)) is not None and NODEPOOL_LABEL in node.labels
+        )
 
     def spell(self, instance: str) -> str:
         """The provider id of a machine, as its node has it or would have it."""

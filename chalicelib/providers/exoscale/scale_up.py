@@ -118,8 +118,11 @@ def _for_want_of_quota(context: Context, operation: Operation, site: Site, error
         return error
     if quota.limit == NO_LIMIT or operation.to_size - site.target <= quota.limit - quota.usage:
         return error
-    return QuotaExceeded(f"{error.message}; of the account's quota of {quota.limit} instances {quota.usage} are in use",
-                         code=error.code, request_id=error.request_id)
+    return QuotaExceeded(
+        f"{error.message}; of the account's quota of {quota.limit} instances {quota.usage} are in use",
+        code=error.code,
+        request_id=error.request_id,
+    )
 
 
 def _within_quota(context: Context, operation: Operation, site: Site) -> None:
@@ -132,8 +135,13 @@ def _within_quota(context: Context, operation: Operation, site: Site) -> None:
     if quota.limit == NO_LIMIT:
         most = max(context.settings.unlimited, site.target)
         if operation.to_size > most:
-            raise InvalidRequest(f"{site.title}: {operation.to_size} is above {most}, the largest size of a group that "
-                                 "has no maximum (providers.exoscale.unlimitedMax)")
+            raise InvalidRequest(
+                f"{site.title}: {operation.to_size} is above {most}, the largest size of a group that "
+                "has no maximum (providers.exoscale.unlimitedMax)"
+            )
     elif operation.to_size - site.target > quota.limit - quota.usage:
-        raise QuotaExceeded(f"{site.title}: {operation.to_size - site.target} more are above the account's quota of "
-                            f"{quota.limit} instances, of which {quota.usage} are in use", code="quota")
+        raise QuotaExceeded(
+            f"{site.title}: {operation.to_size - site.target} more are above the account's quota of "
+            f"{quota.limit} instances, of which {quota.usage} are in use",
+            code="quota",
+        )

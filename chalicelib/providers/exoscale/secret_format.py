@@ -37,8 +37,9 @@ def parse_secret(text: str, place: str) -> Credential:
         if field is None or not value:
             continue
         if not is_sendable(value, LONGEST_KEY):
-            raise BadInput(place, f"{shown} has blanks, commas or other than plain characters in it",
-                           "write it without them")
+            raise BadInput(
+                place, f"{shown} has blanks, commas or other than plain characters in it", "write it without them"
+            )
         if found.setdefault(field, Secret(value)) != Secret(value):
             raise BadInput(place, f"{_WRITTEN[field]} is given twice, and not alike", "keep one of the two")
     for field, written in _WRITTEN.items():

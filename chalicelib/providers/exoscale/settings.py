@@ -29,8 +29,8 @@ from chalicelib.providers.settings_readers import (
 PROVIDER = "exoscale"
 PLACE = "providers.exoscale"
 CALLS_PER_SECOND = 10.0
-UNLIMITED = 1000        # the largest size of a group whose account has no quota, if nobody says another
-LEAST = 1               # §2, defaults: what a group keeps that nobody gives a minimum
+UNLIMITED = 1000  # the largest size of a group whose account has no quota, if nobody says another
+LEAST = 1  # §2, defaults: what a group keeps that nobody gives a minimum
 VERSION = "/v2"
 
 _ZONE = re.compile(r"[a-z]{2}-[a-z]{3}-[0-9]{1,3}\Z", re.ASCII)
@@ -92,8 +92,15 @@ def parse_spec(text: str, place: str) -> Bounds:
 
 def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
     entries = [each for each in groups if each.provider == PROVIDER]
-    return named_groups(nodes, entries, place=PLACE, parse=parse_spec, of_entry=_of_entry,
-                        name=lambda bounds: bounds.name, each="each group")
+    return named_groups(
+        nodes,
+        entries,
+        place=PLACE,
+        parse=parse_spec,
+        of_entry=_of_entry,
+        name=lambda bounds: bounds.name,
+        each="each group",
+    )
 
 
 def _of_entry(entry: GroupPolicy) -> Bounds:
@@ -118,19 +125,24 @@ def _name(text: str) -> str:
 def _zone(settings: Texts) -> str:
     zone = settings.get("zone", "")
     if not _ZONE.match(zone):
-        raise BadInput(f"{PLACE}.zone", f"{zone!r} is not a zone" if zone else "is missing",
-                       "write the cluster's zone, such as ch-gva-2")
+        raise BadInput(
+            f"{PLACE}.zone",
+            f"{zone!r} is not a zone" if zone else "is missing",
+            "write the cluster's zone, such as ch-gva-2",
+        )
     return zone
 
 
 def _environment(settings: Texts) -> str:
     name = settings.get("environment", "")
     if name and settings.get("endpoint"):
-        raise BadInput(f"{PLACE}.environment", "stands beside endpoint, which names the host already",
-                       "keep one of the two")
+        raise BadInput(
+            f"{PLACE}.environment", "stands beside endpoint, which names the host already", "keep one of the two"
+        )
     if name and not _ENVIRONMENT.match(name):
-        raise BadInput(f"{PLACE}.environment", f"{name!r} is not the beginning of a host's name",
-                       "leave it out for api")
+        raise BadInput(
+            f"{PLACE}.environment", f"{name!r} is not the beginning of a host's name", "leave it out for api"
+        )
     return name or "api"
 
 
@@ -152,8 +164,11 @@ def _credentials_secret(settings: Texts) -> str:
 def _unlimited(settings: Texts) -> int:
     text = settings.get("unlimitedMax") or str(UNLIMITED)
     if not _WHOLE.match(text) or int(text) > _LARGEST:
-        raise BadInput(f"{PLACE}.unlimitedMax", f"{text!r} is not a whole number from 1 to {_LARGEST}",
-                       f"leave it out for {UNLIMITED}")
+        raise BadInput(
+            f"{PLACE}.unlimitedMax",
+            f"{text!r} is not a whole number from 1 to {_LARGEST}",
+            f"leave it out for {UNLIMITED}",
+        )
     return int(text)
 
 
@@ -168,5 +183,18 @@ _READERS: dict[str, Callable[[Texts], object]] = {
     "reserve": reserve(PLACE),
     "calls_per_second": calls_per_second(PLACE, CALLS_PER_SECOND),
 }
-KNOWN = frozenset({"zone", "environment", "endpoint", "credentialsSecret", "observeSecret", "nodes", "sksCluster",
-                   "scaleFromZero", "unlimitedMax", "callsPerSecond", *RESERVE})
+KNOWN = frozenset(
+    {
+        "zone",
+        "environment",
+        "endpoint",
+        "credentialsSecret",
+        "observeSecret",
+        "nodes",
+        "sksCluster",
+        "scaleFromZero",
+        "unlimitedMax",
+        "callsPerSecond",
+        *RESERVE,
+    }
+)

@@ -19,7 +19,7 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers.http import Call
 
 ALGORITHM = "EXO2-HMAC-SHA256"
-VALID = 600     # seconds that a signature is good for
+VALID = 600  # seconds that a signature is good for
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -35,19 +35,21 @@ def message(method: str, path: str, body: bytes, params: Mapping[str, str], expi
     return b"\n".join((f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode()))
 
 
-def authorization(credential: Credential, method: str, path: str, body: bytes, params: Mapping[str, str],
-                  expires: int) -> str:
+def authorization(
+    credential: Credential, method: str, path: str, body: bytes, params: Mapping[str, str], expires: int
+) -> str:
     """The header's value."""
     text = message(method, path, body, params, expires)
     digest = hmac.new(credential.secret.reveal().encode(), text, hashlib.sha256).digest()
     names = f"signed-query-args={';'.join(sorted(params))}," if params else ""
-    return (f"{ALGORITHM} credential={credential.key.reveal()},{names}expires={expires},"
-            f"signature={base64.b64encode(digest).decode()}")
+    return (
+        f"{ALGORITHM} credential={credential.key.reveal()},{names}expires={expires},"
+        f"signature={base64.b64encode(digest).decode()}"
+    )
 
 
 def signed(call: Call, credential: Credential, now: float) -> Call:
     """The call as it is sent at `now` (epoch seconds). Its address has no query; that is in the parameters."""
     params = {name: value for name, value in call.params.items() if value}
-    header = authorization(credential, call.method, urlsplit(call.url).path, call.body or b"", params,
-                           int(now) + VALID)
+    header = authorization(credential, call.method, urlsplit(call.url).path, call.body or b"", params, int(now) + VALID)
     return Call(call.method, call.url, {**call.headers, "Authorization": header}, params, call.body, call.safe)

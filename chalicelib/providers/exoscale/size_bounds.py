@@ -72,8 +72,13 @@ def range_of(site: Site, bounds: Bounds | None, room: Room, unlimited: int) -> R
     doubts = [f"{site.title} keeps {least}, not {said}"] if bounds is not None and bounds.min < least else []
     if bounds is not None and bounds.max is not None:
         if bounds.max < least:
-            return Range(bounds.min, bounds.max, error=(
-                f"{site.title} has at least {least} and the policy's maximum is {bounds.max}; change the policy"))
+            return Range(
+                bounds.min,
+                bounds.max,
+                error=(
+                    f"{site.title} has at least {least} and the policy's maximum is {bounds.max}; change the policy"
+                ),
+            )
         return Range(least, bounds.max, "; ".join(doubts))
     quota = room.quota()
     if quota is None:

@@ -19,7 +19,7 @@ from chalicelib.providers.exoscale.models import Instance
 from chalicelib.providers.exoscale.pools import Site
 from chalicelib.providers.exoscale.provider_ids import handle_of, is_placeholder, placeholder_pool
 
-_FEW = 3        # machines asked for one by one rather than by the whole list
+_FEW = 3  # machines asked for one by one rather than by the whole list
 
 
 class Targets(msgspec.Struct, frozen=True):
@@ -39,8 +39,10 @@ def read_targets(operation: Operation) -> Targets:
         if is_placeholder(handle) and placeholder_pool(handle) != operation.group:
             raise InvalidRequest(f"{handle} does not belong to {operation.group}")
         handles[handle] = None
-    return Targets(tuple(each for each in handles if not is_placeholder(each)),
-                   tuple(each for each in handles if is_placeholder(each)))
+    return Targets(
+        tuple(each for each in handles if not is_placeholder(each)),
+        tuple(each for each in handles if is_placeholder(each)),
+    )
 
 
 def machines(context: Context, ids: Sequence[str]) -> dict[str, Instance]:
@@ -52,7 +54,7 @@ def machines(context: Context, ids: Sequence[str]) -> dict[str, Instance]:
         except ProviderError as error:
             if not is_forbidden(error):
                 raise
-    for name in ids:        # the list has those only that are in pools
+    for name in ids:  # the list has those only that are in pools
         if name not in found:
             try:
                 found[name] = context.api.instance(name)

@@ -40,13 +40,19 @@ def of_nodepool(labels: Mapping[str, str] | None, taints: Mapping[str, Given] | 
     """What the Nodepool's nodes get: its labels, and its taints by key."""
     good = {key: value for key, value in (labels or {}).items() if _is_key(key) and _is_value(value)}
     bad = sorted(set(labels or {}) - set(good))
-    effective = {key: given for key, given in (taints or {}).items()
-                 if _is_key(key) and _is_value(given.value) and given.effect in _EFFECTS}
+    effective = {
+        key: given
+        for key, given in (taints or {}).items()
+        if _is_key(key) and _is_value(given.value) and given.effect in _EFFECTS
+    }
     odd = sorted(set(taints or {}) - set(effective))
-    warnings = (*(f"label {key} of the Nodepool is none for Kubernetes, so the template is without it" for key in bad),
-                *(f"taint {key} of the Nodepool is none for Kubernetes, so the template is without it" for key in odd))
-    return Marks(good, tuple(Taint(key, each.effect, each.value) for key, each in sorted(effective.items())), {},
-                 warnings)
+    warnings = (
+        *(f"label {key} of the Nodepool is none for Kubernetes, so the template is without it" for key in bad),
+        *(f"taint {key} of the Nodepool is none for Kubernetes, so the template is without it" for key in odd),
+    )
+    return Marks(
+        good, tuple(Taint(key, each.effect, each.value) for key, each in sorted(effective.items())), {}, warnings
+    )
 
 
 def of_pool(labels: Mapping[str, str] | None) -> Marks:

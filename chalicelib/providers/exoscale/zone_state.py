@@ -28,8 +28,8 @@ from chalicelib.providers.exoscale.settings import Settings
 T = TypeVar("T")
 
 _LISTS = 4
-_IN_A_ROW = 2       # answers that say no, before the rest is not asked for
-_MOST_ASKED = 100   # machines asked for one by one in a pass, by a key that may not read lists
+_IN_A_ROW = 2  # answers that say no, before the rest is not asked for
+_MOST_ASKED = 100  # machines asked for one by one in a pass, by a key that may not read lists
 
 
 class Zone(msgspec.Struct, frozen=True):
@@ -54,15 +54,15 @@ class Zone(msgspec.Struct, frozen=True):
         return {each.name: name for name, each in self.instances.items() if each.name and times[each.name] == 1}
 
     def machines(self, site: Site) -> frozenset[str]:
-        """The machines of a pool that stay: those that say so, and those that the pool lists and that are in no other.
-        """
+        """The machines of a pool that stay: those that say so, and those that the pool lists and that are in no other."""
         said = {each.id.lower() for each in self.listed.get(site.id, ())}
         for name in site.members - said:
             each = self.instances.get(name)
             if each is None or each.manager is None or each.manager.id == site.id:
                 said.add(name)
-        return frozenset(name for name in said
-                         if name not in self.instances or not is_leaving(self.instances[name].state))
+        return frozenset(
+            name for name in said if name not in self.instances or not is_leaving(self.instances[name].state)
+        )
 
     def ours(self, names: Names) -> dict[str, int]:
         """Pool -> how many of its machines are, for certain, nodes of the cluster; pools without any are left out."""
@@ -85,7 +85,7 @@ class _Reader:
     def __init__(self, api: Api, settings: Settings, names: Names) -> None:
         self._api, self._settings, self._names = api, settings, names
         self._pools: dict[str, InstancePool] = {}
-        self._members: set[str] = set()     # of the pools that were read one by one
+        self._members: set[str] = set()  # of the pools that were read one by one
         self._instances: dict[str, Instance] = {}
         self._odd: list[Instance] = []
         self._clusters: tuple[SksCluster, ...] | None = None
@@ -101,16 +101,27 @@ class _Reader:
         for each in self._instances.values():
             if each.manager is not None:
                 listed.setdefault(each.manager.id, []).append(each)
-        return Zone(make_sites(self._pools.values(), self._clusters or ()), self._instances, listed, self._clusters,
-                    self._no_clusters, self._unread, tuple(self._doubts), self._unsure())
+        return Zone(
+            make_sites(self._pools.values(), self._clusters or ()),
+            self._instances,
+            listed,
+            self._clusters,
+            self._no_clusters,
+            self._unread,
+            tuple(self._doubts),
+            self._unsure(),
+        )
 
     def _unsure(self) -> frozenset[str]:
         """Where machines could not be understood: the pools that these name, and those with a member that no machine of
         the list is."""
         if not self._odd:
             return frozenset()
-        short = {name for name, pool in self._pools.items()
-                 if any(member.id.lower() not in self._instances for member in pool.instances)}
+        short = {
+            name
+            for name, pool in self._pools.items()
+            if any(member.id.lower() not in self._instances for member in pool.instances)
+        }
         return frozenset(short | {each.manager.id.lower() for each in self._odd if each.manager is not None})
 
     def read(self) -> None:
@@ -131,8 +142,10 @@ class _Reader:
         except ProviderError as error:
             if not is_forbidden(error):
                 raise
-            self._doubts.append("the API key may not list-instance-pools, so pools are looked for by the nodes; a pool "
-                                "without a node is seen only if its id is in the policy")
+            self._doubts.append(
+                "the API key may not list-instance-pools, so pools are looked for by the nodes; a pool "
+                "without a node is seen only if its id is in the policy"
+            )
             return error
         return None
 
@@ -143,8 +156,9 @@ class _Reader:
         except ProviderError as error:
             text = f"the states of machines could not be read: {error.cls}: {error.message}"
             forbidden = is_forbidden(error)
-            self._doubts.append("the API key may not list-instances, so machines are asked for one by one" if forbidden
-                                else text)
+            self._doubts.append(
+                "the API key may not list-instances, so machines are asked for one by one" if forbidden else text
+            )
             return False if forbidden else None
         self._instances = {each.id.lower(): each for each in found if each.id}
         self._odd = [each for each in found if not each.id]
@@ -175,8 +189,11 @@ class _Reader:
 
     def _one_by_one(self, denied: ProviderError) -> None:
         self._by_nodepools()
-        wanted = [each.manager.id for name, each in self._instances.items()
-                  if self._names.node_of(name) is not None and each.manager is not None]
+        wanted = [
+            each.manager.id
+            for name, each in self._instances.items()
+            if self._names.node_of(name) is not None and each.manager is not None
+        ]
         named = [each.name for each in self._settings.groups if is_id(each.name)]
         for pool in dict.fromkeys([*wanted, *(each for each in named if not self._is_nodepool(each))]):
             self._pool(pool)
@@ -202,10 +219,16 @@ class _Reader:
         self._read_clusters()
         for cluster in self._clusters or ():
             home = self._settings.sks_cluster in {cluster.id, cluster.name} or any(
-                nodepool.id.lower() in ours for nodepool in cluster.nodepools)
+                nodepool.id.lower() in ours for nodepool in cluster.nodepools
+            )
             for nodepool in cluster.nodepools:
-                called = {nodepool.id.lower(), nodepool.instance_pool.id.lower(), nodepool.name,
-                          f"{cluster.name}/{nodepool.name}", f"{cluster.id}/{nodepool.name}"}
+                called = {
+                    nodepool.id.lower(),
+                    nodepool.instance_pool.id.lower(),
+                    nodepool.name,
+                    f"{cluster.name}/{nodepool.name}",
+                    f"{cluster.id}/{nodepool.name}",
+                }
                 if (home or called & named) and nodepool.instance_pool.id:
                     self._pool(nodepool.instance_pool.id)
 
@@ -228,11 +251,13 @@ class _Reader:
 
     def _ask_for_machines(self) -> None:
         """Members that are no nodes: how they are is known to nobody else. Who is a node runs."""
-        waiting = [name for name in dict.fromkeys(
-            member.id.lower() for pool in self._pools.values() for member in pool.instances)
-            if name not in self._instances and self._names.node_of(name) is None]
+        waiting = [
+            name
+            for name in dict.fromkeys(member.id.lower() for pool in self._pools.values() for member in pool.instances)
+            if name not in self._instances and self._names.node_of(name) is None
+        ]
         for name in waiting[:_MOST_ASKED]:
-            instance = self._try(lambda name=name: self._api.instance(name))    # type: ignore[misc]
+            instance = self._try(lambda name=name: self._api.instance(name))  # type: ignore[misc]
             if instance is not None:
                 self._instances[name] = instance
 
@@ -246,8 +271,11 @@ class _Reader:
             return None
         except ProviderError as error:
             self._row += 1
-            if self._row >= _IN_A_ROW or isinstance(error, Throttled) or (
-                    isinstance(error, Unauthorized) and not is_forbidden(error)):
+            if (
+                self._row >= _IN_A_ROW
+                or isinstance(error, Throttled)
+                or (isinstance(error, Unauthorized) and not is_forbidden(error))
+            ):
                 self._stopped = self._stopped or error
             text = f"could not be read: {error.cls}: {error.message}"
             if pool:

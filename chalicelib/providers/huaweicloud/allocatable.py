@@ -12,13 +12,13 @@ from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.providers.huaweicloud.models import Flavor
 
 _MIB = 2**20
-_EVICTION = 100                                             # MiB
-_SYSTEM, _SYSTEM_PER_GIB = 400, 25                          # MiB
-_KUBE, _KUBE_PER_POD = 500, {"docker": 20}                  # MiB
+_EVICTION = 100  # MiB
+_SYSTEM, _SYSTEM_PER_GIB = 400, 25  # MiB
+_KUBE, _KUBE_PER_POD = 500, {"docker": 20}  # MiB
 _KUBE_PER_POD_ELSE = 5
-_CORES = ((1, 60.0), (1, 10.0), (2, 5.0))                   # cores, millicores kept back of each
+_CORES = ((1, 60.0), (1, 10.0), (2, 5.0))  # cores, millicores kept back of each
 _CORES_ELSE = 2.5
-_PODS = ((64, 110), (32, 80), (16, 60), (8, 40))            # GiB, pods; largest first
+_PODS = ((64, 110), (32, 80), (16, 60), (8, 40))  # GiB, pods; largest first
 _PODS_ELSE = 20
 _MOST_PODS = 1000
 

@@ -22,9 +22,9 @@ from chalicelib.providers.rest_client import Rest
 from chalicelib.providers.services import Shelf
 
 HOUR = 3600.0
-NODES = 1000            # nodes in one page (1 to 2000)
-FLAVORS = 1000          # flavours in one page
-_PAGES = 200            # a list that has not ended by then goes in circles
+NODES = 1000  # nodes in one page (1 to 2000)
+FLAVORS = 1000  # flavours in one page
+_PAGES = 200  # a list that has not ended by then goes in circles
 _CLUSTER_ADVICE = "look at clusterId, projectId and region (providers.huaweicloud)"
 
 
@@ -36,8 +36,15 @@ class Api:
     """
 
     def __init__(
-        self, cluster: str, cce: tuple[str, Rest[Credential]], ecs: tuple[str, Rest[Credential]], *,
-        project: Callable[[], str], shelf: Shelf, key: Callable[[str], str], now: Callable[[], float],
+        self,
+        cluster: str,
+        cce: tuple[str, Rest[Credential]],
+        ecs: tuple[str, Rest[Credential]],
+        *,
+        project: Callable[[], str],
+        shelf: Shelf,
+        key: Callable[[str], str],
+        now: Callable[[], float],
     ) -> None:
         self._cluster, self._project = checked(cluster, "cluster"), project
         self._cce_root, self._cce = cce
@@ -71,8 +78,11 @@ class Api:
             params = {"limit": str(NODES)} | ({"marker": marker} if marker else {})
             nodes, marker = decoding.nodes_of(self._list(f"{self._base()}/nodes", params))
             times = Counter(node.id for node in nodes)
-            odd += [CceNode("", pool=node.pool, error=node.error or "its uid is another's, too")
-                    for node in nodes if node.error or times[node.id] > 1]
+            odd += [
+                CceNode("", pool=node.pool, error=node.error or "its uid is another's, too")
+                for node in nodes
+                if node.error or times[node.id] > 1
+            ]
             found |= {node.id: node for node in nodes if not node.error and times[node.id] == 1}
             if not marker:
                 break
@@ -130,7 +140,7 @@ class Api:
 
     def _flavors(self, az: str) -> dict[str, Flavor]:
         found: dict[str, Flavor] = {}
-        doubtful: set[str] = set()      # names that are described in two ways
+        doubtful: set[str] = set()  # names that are described in two ways
         marker, seen = "", set[str]()
         url = f"{self._ecs_root}/v1/{self._project()}/cloudservers/flavors"
         while True:
@@ -162,5 +172,6 @@ class Api:
             return rest.send(call)
         except NotFound as error:
             # A list is never missing; taken for an answer it would mean that everything is gone.
-            raise InvalidRequest(f"{error.message}; {_CLUSTER_ADVICE}", code=error.code,
-                                 request_id=error.request_id) from None
+            raise InvalidRequest(
+                f"{error.message}; {_CLUSTER_ADVICE}", code=error.code, request_id=error.request_id
+            ) from None

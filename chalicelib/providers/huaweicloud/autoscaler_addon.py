@@ -36,7 +36,9 @@ def find_rival(api: Api, kept: Kept[Switches] | None) -> Gap | None:
         f"provider/{PROVIDER}",
         f"CCE's own add-on {NAME} is at work ({', '.join(switches.on)}): two autoscalers fight over the same pools; "
         "uninstall it, or switch all of that off",
-        name=f"add-on {NAME}", place=f"spec.providers.{PROVIDER}", weakens=("two autoscalers fight",),
+        name=f"add-on {NAME}",
+        place=f"spec.providers.{PROVIDER}",
+        weakens=("two autoscalers fight",),
     )
 
 
@@ -44,7 +46,7 @@ def _ask(api: Api, kept: Kept[Switches] | None) -> Switches | None:
     try:
         found: Switches | None = _switches(api.addons())
     except Unauthorized:
-        found = None        # it will not be allowed in a minute either
+        found = None  # it will not be allowed in a minute either
     except ProviderError:
         return None
     if kept is not None:

@@ -37,22 +37,40 @@ def open_api(connection: Connection, settings: Settings, *, sessions: Sessions |
 
     def rest(source: SecretSource[Credential], of: str) -> Rest[Credential]:
         return Rest(
-            PROVIDER, source, sign=lambda call, credential: signed(call, credential, now()),
-            secrets=lambda credential: credential.secrets, explain=error_for,
-            budget=Budget(means, lambda: key(of), settings.calls_per_second, patience), means=means, now=now,
+            PROVIDER,
+            source,
+            sign=lambda call, credential: signed(call, credential, now()),
+            secrets=lambda credential: credential.secrets,
+            explain=error_for,
+            budget=Budget(means, lambda: key(of), settings.calls_per_second, patience),
+            means=means,
+            now=now,
         )
 
     source: SecretSource[Credential] = keys
     if agency:
         by_key = rest(keys, "agencies")
-        source = Assumed(keys, agency, iam_root, lambda: granted(by_key, iam_root, agency, now()),
-                         of_this_process() if sessions is None else sessions, now)
-    projects = Projects(rest(source, "iam"), iam_root, settings.region, shelf=means.shelf,
-                        key=lambda: key("project"), now=now)
+        source = Assumed(
+            keys,
+            agency,
+            iam_root,
+            lambda: granted(by_key, iam_root, agency, now()),
+            of_this_process() if sessions is None else sessions,
+            now,
+        )
+    projects = Projects(
+        rest(source, "iam"), iam_root, settings.region, shelf=means.shelf, key=lambda: key("project"), now=now
+    )
 
     def way(service: Service) -> tuple[str, Rest[Credential]]:
         return settings.url(service), rest(source, service)
 
-    return Api(settings.cluster, way(Service.CCE), way(Service.ECS),
-               project=(lambda: settings.project) if settings.project else projects.id,
-               shelf=means.shelf, key=key, now=now)
+    return Api(
+        settings.cluster,
+        way(Service.CCE),
+        way(Service.ECS),
+        project=(lambda: settings.project) if settings.project else projects.id,
+        shelf=means.shelf,
+        key=key,
+        now=now,
+    )

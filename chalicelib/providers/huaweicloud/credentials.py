@@ -16,11 +16,11 @@ from chalicelib.providers.errors import ProviderError, Throttled, Transient
 from chalicelib.providers.huaweicloud.settings import Agency
 from chalicelib.providers.huaweicloud.signing import Credential
 
-EARLY = 600.0           # seconds before their end from which on keys are made anew before anything is signed
-_LEAST = 60.0           # seconds for which keys are used at least, whatever end the vendor (or our clock) names
-_LAST_USE = 60.0        # seconds before their end up to which old keys stand in while IAM gives no answer
-_AGAIN = 30.0           # seconds until the next attempt in that case
-_MOST = 256             # agencies of one process
+EARLY = 600.0  # seconds before their end from which on keys are made anew before anything is signed
+_LEAST = 60.0  # seconds for which keys are used at least, whatever end the vendor (or our clock) names
+_LAST_USE = 60.0  # seconds before their end up to which old keys stand in while IAM gives no answer
+_AGAIN = 30.0  # seconds until the next attempt in that case
+_MOST = 256  # agencies of one process
 
 
 class Sessions:
@@ -38,7 +38,7 @@ class Sessions:
         """
         with self._lock:
             old, look = self._kept.get(name, (None, 0.0))
-        if old is not None and old.obtained - _LAST_USE <= now < look:      # a clock that went back keeps nothing alive
+        if old is not None and old.obtained - _LAST_USE <= now < look:  # a clock that went back keeps nothing alive
             return old
         try:
             made = make()
@@ -73,8 +73,13 @@ class Assumed(SecretSource[Credential]):
     """The keys of an agency, in the place of the long key. keys: the long one; grant: asks IAM."""
 
     def __init__(
-        self, keys: SecretSource[Credential], agency: Agency, url: str, grant: Callable[[], Credential],
-        sessions: Sessions, now: Callable[[], float],
+        self,
+        keys: SecretSource[Credential],
+        agency: Agency,
+        url: str,
+        grant: Callable[[], Credential],
+        sessions: Sessions,
+        now: Callable[[], float],
     ) -> None:
         self._keys, self._agency, self._url, self._grant = keys, agency, url, grant
         self._sessions, self._now = sessions, now

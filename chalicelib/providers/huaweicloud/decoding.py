@@ -25,7 +25,7 @@ from chalicelib.providers.huaweicloud.models import Addon, CceNode, Flavor, Job,
 T = TypeVar("T")
 
 _LONGEST = 300
-_LONGEST_TEXT = 1000    # characters of a node's name, flavour or address
+_LONGEST_TEXT = 1000  # characters of a node's name, flavour or address
 _POOL_ANNOTATION = "kubernetes.io/node-pool.id"
 _STATE = re.compile(r"\s*([^\s(),]+)\(([^()]*)\)\s*\Z")
 _ALIAS = re.compile(r"([A-Za-z0-9._-]+):([0-9]{1,3})\Z", re.ASCII)
@@ -36,8 +36,11 @@ def pools_of(answer: Answer) -> tuple[NodePool, ...]:
     """All but the default pool; one that cannot be understood has an `error`. Raises Unknown, Transient."""
     found = [read_pool(each) for each in _items(answer, body_of(answer)) if not is_default_pool(each)]
     times = Counter(each.id for each in found)
-    twice = {each.id: NodePool(each.id, each.name, error="the vendor describes its uid more than once")
-             for each in found if each.id and times[each.id] > 1}
+    twice = {
+        each.id: NodePool(each.id, each.name, error="the vendor describes its uid more than once")
+        for each in found
+        if each.id and times[each.id] > 1
+    }
     return (*(each for each in found if each.id not in twice), *twice.values())
 
 
@@ -72,9 +75,16 @@ def node_of(answer: Answer, wanted: str) -> CceNode:
 def job_of(answer: Answer, wanted: str) -> Job:
     """One job. Raises as pool_of."""
     body = body_of(answer)
-    return _read(answer, lambda said: Job(
-        wanted, text(part(said, "status"), "phase"), text(part(said, "status"), "reason"),
-        text(part(said, "spec"), "type")), body)
+    return _read(
+        answer,
+        lambda said: Job(
+            wanted,
+            text(part(said, "status"), "phase"),
+            text(part(said, "status"), "reason"),
+            text(part(said, "spec"), "type"),
+        ),
+        body,
+    )
 
 
 def phase_of(answer: Answer) -> str:
@@ -92,8 +102,11 @@ def addons_of(answer: Answer) -> tuple[Addon, ...]:
         try:
             spec = part(each, "spec")
             custom = part(spec, "values").get("custom")
-            addon = Addon(text(spec, "addonTemplateName"), text(part(each, "status"), "status"),
-                          custom if isinstance(custom, dict) else {})
+            addon = Addon(
+                text(spec, "addonTemplateName"),
+                text(part(each, "status"), "status"),
+                custom if isinstance(custom, dict) else {},
+            )
         except (Odd, AttributeError):
             continue
         if addon.template:
@@ -150,9 +163,17 @@ def _node(said: Any) -> CceNode:
         raise Odd("a node in it has no uid")
     owner, annotations = _home(meta)
     return CceNode(
-        id_.lower(), _loose(meta, "name"), _pool_of_node(owner, annotations), _loose(owner, "nodepoolName"),
-        _loose(spec, "flavor"), _loose(spec, "az"), _loose(status, "phase"), _loose(status, "serverId"),
-        _loose(status, "privateIP"), whole(spec, "billingMode") or 0, annotations,
+        id_.lower(),
+        _loose(meta, "name"),
+        _pool_of_node(owner, annotations),
+        _loose(owner, "nodepoolName"),
+        _loose(spec, "flavor"),
+        _loose(spec, "az"),
+        _loose(status, "phase"),
+        _loose(status, "serverId"),
+        _loose(status, "privateIP"),
+        whole(spec, "billingMode") or 0,
+        annotations,
         instant(meta.get("creationTimestamp")),
     )
 
@@ -171,8 +192,10 @@ def _home(meta: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     annotations, owner = meta.get("annotations"), meta.get("ownerReferences")
     owner = owner[0] if isinstance(owner, list) and owner else owner
     annotations = annotations if isinstance(annotations, dict) else {}
-    return (owner if isinstance(owner, dict) else {},
-            {key: value for key, value in annotations.items() if isinstance(value, str)})
+    return (
+        owner if isinstance(owner, dict) else {},
+        {key: value for key, value in annotations.items() if isinstance(value, str)},
+    )
 
 
 def _pool_of_node(owner: dict[str, Any], annotations: dict[str, str]) -> str:
@@ -195,8 +218,16 @@ def _flavor(said: Any) -> Flavor | None:
     matches = filter(None, map(_STATE.match, _loose(extra, "cond:operation:az").split(",")))
     states = {match[1]: match[2].strip().lower() for match in matches}
     arm = "arm" in _loose(extra, "ecs:instance_architecture").lower()
-    return Flavor(name, vcpus, memory, "arm64" if arm else "amd64", gpu, others, state,
-                  {az: each for az, each in states.items() if each != state})
+    return Flavor(
+        name,
+        vcpus,
+        memory,
+        "arm64" if arm else "amd64",
+        gpu,
+        others,
+        state,
+        {az: each for az, each in states.items() if each != state},
+    )
 
 
 def _accelerators(extra: dict[str, Any]) -> tuple[tuple[str, int] | None, tuple[tuple[str, int], ...]]:
@@ -212,8 +243,11 @@ def _accelerators(extra: dict[str, Any]) -> tuple[tuple[str, int] | None, tuple[
 def _described(extra: dict[str, Any], name: str) -> list[tuple[str, int]]:
     try:
         said = msgspec.json.decode(_loose(extra, name) or "[]")
-        return [(each["name"], count) for each in said if isinstance(each["name"], str)
-                and (count := number(each, "count", 1))]
+        return [
+            (each["name"], count)
+            for each in said
+            if isinstance(each["name"], str) and (count := number(each, "count", 1))
+        ]
     except (msgspec.DecodeError, Odd, KeyError, TypeError, RecursionError):
         return []
 

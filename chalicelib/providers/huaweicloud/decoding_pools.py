@@ -50,13 +50,22 @@ def _pool(said: dict[str, Any], id_: str, name: str) -> NodePool:
     autoscaling, template = _autoscaling(part(spec, "autoscaling")), _template(part(spec, "nodeTemplate"))
     wanted = None if spec.get("initialNodeCount") is None else number(spec, "initialNodeCount")
     pool = NodePool(
-        id_, name, text(spec, "type"), autoscaling=autoscaling, template=template,
-        current=number(status, "currentNode"), creating=number(status, "creatingNode"),
-        deleting=number(status, "deletingNode"), active=number(status, "activeNode"), phase=text(status, "phase"),
+        id_,
+        name,
+        text(spec, "type"),
+        autoscaling=autoscaling,
+        template=template,
+        current=number(status, "currentNode"),
+        creating=number(status, "creatingNode"),
+        deleting=number(status, "deletingNode"),
+        active=number(status, "activeNode"),
+        phase=text(status, "phase"),
         conditions=_conditions(status),
     )
-    groups = [ScaleGroup(DEFAULT_GROUP, "", template.flavor, template.az, autoscaling.enable),
-              *map(_group, parts(spec, "extensionScaleGroups"))]
+    groups = [
+        ScaleGroup(DEFAULT_GROUP, "", template.flavor, template.az, autoscaling.enable),
+        *map(_group, parts(spec, "extensionScaleGroups")),
+    ]
     if len({each.name for each in groups}) < len(groups):
         raise Odd("two of its scale groups have one name")
     sized = _sized(groups, parts(status, "scaleGroupStatuses"), wanted, pool)
@@ -90,9 +99,12 @@ def _sized(
 
 def _with_status(group: ScaleGroup, said: dict[str, Any]) -> ScaleGroup:
     return msgspec.structs.replace(
-        group, uid=group.uid or text(said, "uid"), desired=number(said, "desiredNodeCount"),
+        group,
+        uid=group.uid or text(said, "uid"),
+        desired=number(said, "desiredNodeCount"),
         existing=number(part(said, "existingNodeCount"), "total"),
-        upcoming=number(part(said, "upcomingNodeCount"), "total"), held=number(said, "scaleDownDisabledNodeCount"),
+        upcoming=number(part(said, "upcomingNodeCount"), "total"),
+        held=number(said, "scaleDownDisabledNodeCount"),
         conditions=_conditions(said),
     )
 
@@ -103,8 +115,14 @@ def _group(said: dict[str, Any]) -> ScaleGroup:
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
         raise Odd("one of its extensionScaleGroups has no usable name")
     return ScaleGroup(
-        name, text(meta, "uid"), text(spec, "flavor"), text(spec, "az"), truth(scaling, "enable"),
-        _bound(scaling, "minNodeCount"), _bound(scaling, "maxNodeCount"), whole(scaling, "extensionPriority") or 0,
+        name,
+        text(meta, "uid"),
+        text(spec, "flavor"),
+        text(spec, "az"),
+        truth(scaling, "enable"),
+        _bound(scaling, "minNodeCount"),
+        _bound(scaling, "maxNodeCount"),
+        whole(scaling, "extensionPriority") or 0,
     )
 
 
@@ -113,21 +131,30 @@ def _autoscaling(said: dict[str, Any]) -> Autoscaling:
     if isinstance(share, bool) or not isinstance(share, int | float | None):
         raise Odd("scaleDownUtilizationThreshold is no number")
     return Autoscaling(
-        enable=truth(said, "enable"), min=_bound(said, "minNodeCount"), max=_bound(said, "maxNodeCount"),
-        cooldown_minutes=max(0, whole(said, "scaleDownCooldownTime") or 0), priority=whole(said, "priority") or 0,
+        enable=truth(said, "enable"),
+        min=_bound(said, "minNodeCount"),
+        max=_bound(said, "maxNodeCount"),
+        cooldown_minutes=max(0, whole(said, "scaleDownCooldownTime") or 0),
+        priority=whole(said, "priority") or 0,
         unneeded_minutes=_bound(said, "scaleDownUnneededTime"),
         utilization=float(share) if share is not None and 0.0 <= share <= 1.0 else None,
     )
 
 
 def _template(said: dict[str, Any]) -> NodeTemplate:
-    taints = tuple(Taint(text(each, "key"), text(each, "value"), text(each, "effect"))
-                   for each in parts(said, "taints"))
+    taints = tuple(
+        Taint(text(each, "key"), text(each, "value"), text(each, "effect")) for each in parts(said, "taints")
+    )
     extend, runtime = said.get("extendParam"), said.get("runtime")
     runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
     return NodeTemplate(
-        text(said, "flavor"), text(said, "az"), tuple(each for each in taints if each.key), texts(said, "k8sTags"),
-        extend if isinstance(extend, dict) else {}, runtime if isinstance(runtime, str) else "", text(said, "os"),
+        text(said, "flavor"),
+        text(said, "az"),
+        tuple(each for each in taints if each.key),
+        texts(said, "k8sTags"),
+        extend if isinstance(extend, dict) else {},
+        runtime if isinstance(runtime, str) else "",
+        text(said, "os"),
         whole(said, "billingMode") or 0,
     )
 
@@ -143,6 +170,7 @@ def _conditions(said: dict[str, Any]) -> tuple[Condition, ...]:
     found = said.get("conditions")
     texts_of = [
         {key: value for key in ("type", "status", "reason", "message") if isinstance(value := each.get(key), str)}
-        for each in (found if isinstance(found, list) else []) if isinstance(each, dict)
+        for each in (found if isinstance(found, list) else [])
+        if isinstance(each, dict)
     ]
     return tuple(Condition(**each) for each in texts_of if each.get("type"))

@@ -27,7 +27,7 @@ from chalicelib.providers.huaweicloud.size_bounds import total_of
 from chalicelib.providers.huaweicloud.targets import Targets, check_membership, living, read_targets
 
 JOBS = "jobs"
-_MOST_JOBS = 20     # remembered: enough to say why one failed, and small enough for the operation's row
+_MOST_JOBS = 20  # remembered: enough to say why one failed, and small enough for the operation's row
 
 
 def remove(context: Context, operation: Operation) -> Outcome:
@@ -41,7 +41,7 @@ def remove(context: Context, operation: Operation) -> Outcome:
     except NotFound:
         if left:
             raise
-        return _done(operation, targets)    # the pool is gone, and its nodes with it
+        return _done(operation, targets)  # the pool is gone, and its nodes with it
     if left:
         _permitted(context, operation, site, left)
     if targets.placeholders and (conflict := take_back(context, operation, site, len(targets.placeholders))):
@@ -77,12 +77,18 @@ def _permitted(context: Context, operation: Operation, site: Site, left: Mapping
     size = site.size - max(0, total_of(site.pool) - site.pool.desired)
     rows = (
         (bool(held), "; ".join(held)),
-        (not discard and site.group.held > 0 and len(left) > free,
-         f"{site.title}: {site.group.held} of its {site.group.existing} nodes are protected from scale-in"),
-        (not discard and size - len(left) < site.within.min,
-         f"{site.title}: {size - len(left)} would be below the minimum {site.within.min}"),
-        (not discard and site.pool.desired - len(left) < site.whole.min,
-         f"{site.title}: {site.pool.desired - len(left)} would be below the minimum {site.whole.min} of its pool"),
+        (
+            not discard and site.group.held > 0 and len(left) > free,
+            f"{site.title}: {site.group.held} of its {site.group.existing} nodes are protected from scale-in",
+        ),
+        (
+            not discard and size - len(left) < site.within.min,
+            f"{site.title}: {size - len(left)} would be below the minimum {site.within.min}",
+        ),
+        (
+            not discard and site.pool.desired - len(left) < site.whole.min,
+            f"{site.title}: {site.pool.desired - len(left)} would be below the minimum {site.whole.min} of its pool",
+        ),
     )
     for applies, text in rows:
         if applies:
@@ -96,10 +102,14 @@ def _delete(context: Context, operation: Operation, left: Mapping[str, CceNode])
         try:
             jobs.append(context.api.delete_node(name))
         except NotFound:
-            if living(context, [name]):     # it is there: then something else is not
+            if living(context, [name]):  # it is there: then something else is not
                 raise
-    return Pending(FIRST, STEP, {SENT: "yes", JOBS: ",".join([each for each in jobs if each][:_MOST_JOBS])},
-                   f"{operation.group}: CCE deletes {', '.join(left)}")
+    return Pending(
+        FIRST,
+        STEP,
+        {SENT: "yes", JOBS: ",".join([each for each in jobs if each][:_MOST_JOBS])},
+        f"{operation.group}: CCE deletes {', '.join(left)}",
+    )
 
 
 def _look(context: Context, operation: Operation, targets: Targets, left: Mapping[str, CceNode]) -> Outcome:

@@ -26,9 +26,9 @@ from chalicelib.providers.errors import (
 from chalicelib.providers.http import Answer
 from chalicelib.providers.http_statuses import class_for
 
-LOCKED = "CCE.01429002"            # another request works on the pool
-SKEWED = "APIGW.0303"              # the time of a signature is too far from the vendor's
-CLUSTER_FULL = "CCE.01400014"      # more nodes than the cluster's scale allows
+LOCKED = "CCE.01429002"  # another request works on the pool
+SKEWED = "APIGW.0303"  # the time of a signature is too far from the vendor's
+CLUSTER_FULL = "CCE.01400014"  # more nodes than the cluster's scale allows
 _LONGEST = 300
 # A gateway that refuses a signature may say which one it was; for a quarter of an hour it is good for the same call.
 _SIGNATURE = re.compile(r"(Signature\W{1,4})[0-9a-fA-F]{6,}", re.IGNORECASE)
@@ -55,7 +55,7 @@ _ADVICE = {
     "APIGW.0101": "this address has no such API: look at region and the endpoints",
     "APIGW.0301": "the signature is refused: look at accessKey and secretKey, and at whether the key is still active",
     SKEWED: "the time of the signature is refused: the clock here and the vendor's differ by more than 15 "
-                  "minutes, so set this machine's clock",
+    "minutes, so set this machine's clock",
     CLUSTER_FULL: "the cluster's own scale allows no more nodes: enlarge the cluster or lower the maximum",
     "CCE.01403001": "the key may not do this: give its user the actions of infra/huaweicloud/policy.json",
     "Ecs.0314": "the key pair of the node pool does not exist",
@@ -82,7 +82,13 @@ def class_of(code: str) -> type[ProviderError]:
 
 
 def of_status(
-    status: int, code: str, message: str, *, call: str = "", request_id: str = "", retry_after: float = 0.0,
+    status: int,
+    code: str,
+    message: str,
+    *,
+    call: str = "",
+    request_id: str = "",
+    retry_after: float = 0.0,
     longest: int | None = _LONGEST,
 ) -> ProviderError:
     """An error of the tree by B8. call: "GET host/path", which begins the message; longest: its characters. A pool that
@@ -91,8 +97,11 @@ def of_status(
     cls = _CLASSES.get(code.strip().lower()) or class_for(status)
     if code == LOCKED and call.startswith("GET "):
         cls = Throttled
-    parts = [call, f"{code or f'HTTP {status}'}{f' ({advice})' if (advice := _ADVICE_LOWER.get(code.lower())) else ''}",
-             _SIGNATURE.sub(r"\1***", " ".join(message.split()))]
+    parts = [
+        call,
+        f"{code or f'HTTP {status}'}{f' ({advice})' if (advice := _ADVICE_LOWER.get(code.lower())) else ''}",
+        _SIGNATURE.sub(r"\1***", " ".join(message.split())),
+    ]
     text = ": ".join(part for part in parts if part)
     return cls(text[:longest], code=(code or str(status))[:80], request_id=request_id[:80], retry_after=retry_after)
 
@@ -106,9 +115,14 @@ def error_for(answer: Answer) -> ProviderError:
     message, date = said.message, answer.headers.get("date", "")
     if said.code == SKEWED and date:
         message = f"its clock says {date[:40]}; {message}"
-    return of_status(answer.status, said.code, message, call=answer.call,
-                     request_id=said.request_id or answer.headers.get("x-request-id", ""),
-                     longest=None)      # a key that was cut in two could not be taken out any more; http.py cuts
+    return of_status(
+        answer.status,
+        said.code,
+        message,
+        call=answer.call,
+        request_id=said.request_id or answer.headers.get("x-request-id", ""),
+        longest=None,
+    )  # a key that was cut in two could not be taken out any more; http.py cuts
 
 
 def refusal_in(body: bytes) -> Refusal:

@@ -53,9 +53,17 @@ def choose(pools: Sequence[NodePool], settings: Settings) -> tuple[Chosen, ...]:
 
 def unread(pools: Iterable[NodePool], settings: Settings) -> tuple[NodePool, ...]:
     """Pools that cannot be understood and may be ours: all of them where pools are discovered, else the named ones."""
-    return tuple(pool for pool in pools if pool.error and pool.id
-                 and (settings.discover or entry_of_pool(pool, settings) is not None
-                      or any(entry.name.startswith(f"{pool.id}/") for entry in settings.groups)))
+    return tuple(
+        pool
+        for pool in pools
+        if pool.error
+        and pool.id
+        and (
+            settings.discover
+            or entry_of_pool(pool, settings) is not None
+            or any(entry.name.startswith(f"{pool.id}/") for entry in settings.groups)
+        )
+    )
 
 
 def unmatched(pools: Sequence[NodePool], settings: Settings) -> tuple[tuple[str, str], ...]:

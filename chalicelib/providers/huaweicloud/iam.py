@@ -38,8 +38,9 @@ def granted(rest: Rest[Credential], root: str, agency: Agency, now: float) -> Cr
     vendor refuses them."""
     role = {"domain_name": agency.domain, "agency_name": agency.name, "duration_seconds": agency.seconds}
     body = {"auth": {"identity": {"methods": ["assume_role"], "assume_role": role}}}
-    call = Call("POST", f"{root}/v3.0/OS-CREDENTIAL/securitytokens", dict(_JSON), {}, msgspec.json.encode(body),
-                safe=True)
+    call = Call(
+        "POST", f"{root}/v3.0/OS-CREDENTIAL/securitytokens", dict(_JSON), {}, msgspec.json.encode(body), safe=True
+    )
     asked = f"agency {agency.name} of {agency.domain}"
     said = _for_a_person(asked, lambda: body_of(rest.send(call))).get("credential")
     texts = said if isinstance(said, dict) else {}
@@ -54,7 +55,13 @@ class Projects:
     """The project of a region: looked up by its name, kept for a day. key: as Kept has it."""
 
     def __init__(
-        self, rest: Rest[Credential], root: str, region: str, *, shelf: Shelf, key: Callable[[], str],
+        self,
+        rest: Rest[Credential],
+        root: str,
+        region: str,
+        *,
+        shelf: Shelf,
+        key: Callable[[], str],
         now: Callable[[], float],
     ) -> None:
         self._rest, self._root, self._region = rest, root, region
@@ -75,13 +82,20 @@ class Projects:
         call = Call("GET", f"{self._root}/v3/projects", dict(_JSON), {"name": self._region}, safe=True)
         said = _for_a_person(f"the project of {self._region}", lambda: body_of(self._rest.send(call))).get("projects")
         projects = [each for each in said if isinstance(each, dict)] if isinstance(said, list) else []
-        usable = [each["id"] for each in projects if each.get("name") in (None, self._region)
-                  and each.get("enabled") is not False and isinstance(each.get("id"), str) and is_project(each["id"])]
+        usable = [
+            each["id"]
+            for each in projects
+            if each.get("name") in (None, self._region)
+            and each.get("enabled") is not False
+            and isinstance(each.get("id"), str)
+            and is_project(each["id"])
+        ]
         if len(usable) == 1:
             return str(usable[0])
         named = f"{len(usable)} projects of that name ({', '.join(usable[:_SHOWN])})" if usable else "no project"
-        raise InvalidRequest(f"{PLACE}.projectId: the region {self._region} has {named}; write its id there",
-                             code="Project")
+        raise InvalidRequest(
+            f"{PLACE}.projectId: the region {self._region} has {named}; write its id there", code="Project"
+        )
 
 
 def _for_a_person(asked: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -89,8 +103,9 @@ def _for_a_person(asked: str, ask: Callable[[], dict[str, Any]]) -> dict[str, An
         return ask()
     except ProviderError as error:
         cls = Unauthorized if for_good(error) else type(error)
-        raise cls(f"{asked}: {error.message}", code=error.code, request_id=error.request_id,
-                  retry_after=error.retry_after) from None
+        raise cls(
+            f"{asked}: {error.message}", code=error.code, request_id=error.request_id, retry_after=error.retry_after
+        ) from None
 
 
 def _end(text: object, otherwise: float) -> float:

@@ -21,17 +21,19 @@ from chalicelib.providers.huaweicloud.models import DEFAULT_POOL, PREPAID, CceNo
 
 ERROR, DELETING, SOLD_OUT = "Error", "Deleting", "SoldOut"
 SCALABLE = "Scalable"
-NODE_STATES: Mapping[str, InstanceState] = MappingProxyType({
-    "Build": InstanceState.CREATING,
-    "Installing": InstanceState.CREATING,
-    "Active": InstanceState.RUNNING,
-    "Upgrading": InstanceState.RUNNING,
-    "Abnormal": InstanceState.RUNNING,
-    "Repairing": InstanceState.RUNNING,
-    "RepairFailed": InstanceState.RUNNING,
-    DELETING: InstanceState.DELETING,
-    ERROR: InstanceState.CREATING,
-})
+NODE_STATES: Mapping[str, InstanceState] = MappingProxyType(
+    {
+        "Build": InstanceState.CREATING,
+        "Installing": InstanceState.CREATING,
+        "Active": InstanceState.RUNNING,
+        "Upgrading": InstanceState.RUNNING,
+        "Abnormal": InstanceState.RUNNING,
+        "Repairing": InstanceState.RUNNING,
+        "RepairFailed": InstanceState.RUNNING,
+        DELETING: InstanceState.DELETING,
+        ERROR: InstanceState.CREATING,
+    }
+)
 _CAUSES: tuple[tuple[str, type[ProviderError], str], ...] = (
     ("QuotaInsufficient", QuotaExceeded, "the account's quota is used up"),
     ("ResourceInsufficient", OutOfStock, "the flavour is sold out"),

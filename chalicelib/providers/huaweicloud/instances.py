@@ -20,13 +20,16 @@ MOST_PLACEHOLDERS = 1000
 _BROKEN = InstanceError(InstallFailed.__name__, "node-error", "the node is in the phase Error at CCE")
 
 
-def classify(pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode],
-             names: Names[Node]) -> tuple[Instance, ...]:
+def classify(
+    pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: Names[Node]
+) -> tuple[Instance, ...]:
     """All nodes of the group by id, and a placeholder for each that CCE says is not coming. machines: the group's."""
     known = [is_marked(each.annotations) or _is_marked(names.node_of(each.id)) for each in machines]
     held = why_all_held(f"{pool.name}/{group.name}", group.held, known)
-    return (*(_one(each, names, held) for each in sorted(machines, key=lambda each: each.id)),
-            *_missing(pool, group, machines))
+    return (
+        *(_one(each, names, held) for each in sorted(machines, key=lambda each: each.id)),
+        *_missing(pool, group, machines),
+    )
 
 
 def unnamed(pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: Names[Node]) -> str:
@@ -48,9 +51,14 @@ def _one(machine: CceNode, names: Names[Node], held: str) -> Instance:
         state = InstanceState.RUNNING
     error = _BROKEN if machine.phase == ERROR and node is None else None
     return Instance(
-        (node.provider_id if node is not None else "") or machine.id, state, error, handle=machine.id,
-        node=node.name if node is not None else "", held=why_held(machine) or (held if node is not None else ""),
-        created=machine.created, claimants=names.claimants(machine.id),
+        (node.provider_id if node is not None else "") or machine.id,
+        state,
+        error,
+        handle=machine.id,
+        node=node.name if node is not None else "",
+        held=why_held(machine) or (held if node is not None else ""),
+        created=machine.created,
+        claimants=names.claimants(machine.id),
     )
 
 

@@ -15,8 +15,7 @@ from chalicelib.providers.node_identity import changed
 
 
 class Joined(Conflict):
-    """A target has become a node, or is another node than was planned: it stays, and so do the others of the operation.
-    """
+    """A target has become a node, or is another node than was planned: it stays, and so do the others of the operation."""
 
     @property
     def cls(self) -> str:
@@ -31,8 +30,9 @@ def spare_the_joined(context: Context, machines: Iterable[CceNode]) -> None:
         return
     machines = tuple(machines)
     names = Names(context.joined(), machines)
-    if joined := sorted(each.name or each.id for each in machines
-                        if names.node_of(each.id) is not None or names.claimants(each.id)):
+    if joined := sorted(
+        each.name or each.id for each in machines if names.node_of(each.id) is not None or names.claimants(each.id)
+    ):
         raise Joined(f"{', '.join(joined)} has joined the cluster meanwhile")
 
 

@@ -37,9 +37,13 @@ def observe(api: Api, settings: Settings, nodes: Sequence[Node], kept: Kept[Swit
     maker = _Maker(api, settings, Names(nodes, machines), machines)
     maker.doubt(pools, [each for each in listed if each.error])
     if not settings.known_region and Service.CCE not in settings.endpoints:
-        maker.gaps.append(Gap(f"provider/{PROVIDER}", (
-            f"{settings.region} is none of the regions known to have CCE; correct it, or set cceEndpoint"),
-            place=f"spec.providers.{PROVIDER}.region"))
+        maker.gaps.append(
+            Gap(
+                f"provider/{PROVIDER}",
+                (f"{settings.region} is none of the regions known to have CCE; correct it, or set cceEndpoint"),
+                place=f"spec.providers.{PROVIDER}.region",
+            )
+        )
     for name, text in unmatched(pools, settings):
         maker.warn(name, text)
     groups = [maker.make(chosen, group) for chosen in choose(pools, settings) for group in chosen.groups]
@@ -71,8 +75,11 @@ class _Maker:
         self.gaps.append(Gap(f"provider/{PROVIDER}", f"{len(odd)} nodes cannot be understood: {odd[0].error}"))
         doubtful = {each.pool for each in odd}
         if "" in doubtful:
-            doubtful |= {pool.id for pool in pools
-                         if len(self._of_pool.get(pool.id, ())) < pool.current + pool.creating + pool.deleting}
+            doubtful |= {
+                pool.id
+                for pool in pools
+                if len(self._of_pool.get(pool.id, ())) < pool.current + pool.creating + pool.deleting
+            }
         self._unsure = dict.fromkeys(doubtful, f"a node of its pool cannot be understood: {odd[0].error}")
 
     def make(self, chosen: Chosen, group: ScaleGroup) -> NodeGroup:
@@ -85,25 +92,36 @@ class _Maker:
         if text := unnamed(pool, group, machines, self._names):
             self.warn(name, text)
         return NodeGroup(
-            id=name, provider=PROVIDER, min=within.min, max=within.max, target=group.desired,
+            id=name,
+            provider=PROVIDER,
+            min=within.min,
+            max=within.max,
+            target=group.desired,
             instances=classify(pool, group, machines, self._names),
-            template=template.node, template_error=template.problem,
+            template=template.node,
+            template_error=template.problem,
             error=chosen.error or group.error or self._unsure.get(pool.id, "") or within.error or _broken(pool),
             options=_options(pool),
-            priority=self._priority(pool, group), rank=group.priority,
+            priority=self._priority(pool, group),
+            rank=group.priority,
             pool=Pool(pool.id, pool.name, whole.min, whole.max, chosen.elsewhere),
             aliases=tuple(dict.fromkeys((pool.id, pool.name, f"{pool.name}/{group.name}"))),
         )
 
     def unread(self, pool: NodePool) -> NodeGroup:
         """The node group of a pool of which nothing but its uid is known."""
-        return NodeGroup(id=group_id(pool.id, DEFAULT_GROUP), provider=PROVIDER, pool=Pool(pool.id, pool.name),
-                         error=f"node pool {pool.name or pool.id} cannot be understood: {pool.error}")
+        return NodeGroup(
+            id=group_id(pool.id, DEFAULT_GROUP),
+            provider=PROVIDER,
+            pool=Pool(pool.id, pool.name),
+            error=f"node pool {pool.name or pool.id} cannot be understood: {pool.error}",
+        )
 
     def warn(self, group: str, detail: str) -> None:
         """A gap about one group or entry."""
-        self.gaps.append(Gap("NodeGroup", detail, name=group,
-                             place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]"))
+        self.gaps.append(
+            Gap("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
+        )
 
     def _priority(self, pool: NodePool, group: ScaleGroup) -> int:
         entries = (entry_of_group(pool, group, self._settings), entry_of_pool(pool, self._settings))
@@ -116,7 +134,7 @@ class _Maker:
             flavor = self._flavors(az).get(group.flavor)
         except ProviderError as error:
             problem = f"flavours could not be read: {error.cls}: {error.message}"
-            if isinstance(error, Throttled | Unauthorized):     # who is refused now is so for every AZ
+            if isinstance(error, Throttled | Unauthorized):  # who is refused now is so for every AZ
                 self._stopped = problem
             return Template(None, problem)
         if flavor is None and self._stopped:

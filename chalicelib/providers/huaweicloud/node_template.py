@@ -37,24 +37,37 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def make_template(
-    pool: NodePool, group: ScaleGroup, flavor: Flavor | None, region: str, reserve: Mapping[str, int],
+    pool: NodePool,
+    group: ScaleGroup,
+    flavor: Flavor | None,
+    region: str,
+    reserve: Mapping[str, int],
 ) -> Template:
     """The template of a group. flavor: its flavour as ECS describes it, None where it knows none of that name. reserve:
     what the policy says that a node keeps back, in place of the vendor's rule."""
     if flavor is None:
-        return Template(None, f"ECS knows no flavour {group.flavor} in {group.az or region}" if group.flavor
-                        else "it says no flavour")
+        return Template(
+            None,
+            f"ECS knows no flavour {group.flavor} in {group.az or region}" if group.flavor else "it says no flavour",
+        )
     if flavor.vcpus <= 0 or flavor.memory_mib <= 0:
         return Template(None, f"flavour {flavor.name} is described without its cores or memory")
     own = pool.template
     devices = _devices(flavor)
-    capacity = {CPU: 1000 * flavor.vcpus, MEMORY: flavor.memory_mib * _MIB, PODS: max_pods(flavor, own.extend),
-                **devices}
+    capacity = {
+        CPU: 1000 * flavor.vcpus,
+        MEMORY: flavor.memory_mib * _MIB,
+        PODS: max_pods(flavor, own.extend),
+        **devices,
+    }
     left = {**allocatable(flavor, own.extend, own.runtime), **devices}
     left |= {name: max(0, capacity[name] - amount) for name, amount in reserve.items() if name in capacity}
     host = f"template-node-for-{group_id(pool.id, group.name)}".replace("/", "-")
-    taints = tuple(Taint(each.key, each.effect, each.value) for each in own.taints
-                   if each.key and each.key != _PASSING and each.effect in _EFFECTS)
+    taints = tuple(
+        Taint(each.key, each.effect, each.value)
+        for each in own.taints
+        if each.key and each.key != _PASSING and each.effect in _EFFECTS
+    )
     labels = {key: value for key, value in own.k8s_tags.items() if key not in UNPROMISED}
     labels |= _labels(pool, group, flavor, region) | {HOSTNAME_LABEL: host}
     return Template(Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=left))
@@ -72,9 +85,16 @@ def _devices(flavor: Flavor) -> dict[str, int]:
 def _labels(pool: NodePool, group: ScaleGroup, flavor: Flavor, region: str) -> dict[str, str]:
     zone = group.az if is_zone(group.az) else ""
     labels = {
-        _TYPE: group.flavor, _REGION: region, _BETA_REGION: region, _ZONE: zone, _BETA_ZONE: zone,
-        _ARCH: flavor.arch, _OS: "linux", _ENGINE: pool.template.runtime.lower(),
-        _BARE: "false" if pool.type in {"", "vm"} else "true", POOL_LABEL: pool.name,
+        _TYPE: group.flavor,
+        _REGION: region,
+        _BETA_REGION: region,
+        _ZONE: zone,
+        _BETA_ZONE: zone,
+        _ARCH: flavor.arch,
+        _OS: "linux",
+        _ENGINE: pool.template.runtime.lower(),
+        _BARE: "false" if pool.type in {"", "vm"} else "true",
+        POOL_LABEL: pool.name,
         GPU_LABEL: flavor.gpu[0] if flavor.gpu is not None else "",
     }
     return {key: value for key, value in labels.items() if value}

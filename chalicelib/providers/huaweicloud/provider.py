@@ -30,7 +30,11 @@ class HuaweiCloud(Stepwise[Context]):
     """The scale groups of one CCE cluster's node pools, for one pass."""
 
     def __init__(
-        self, api: Api, settings: Settings, kube: KubeLists | None = None, kept: Kept[Switches] | None = None,
+        self,
+        api: Api,
+        settings: Settings,
+        kube: KubeLists | None = None,
+        kept: Kept[Switches] | None = None,
     ) -> None:
         self._kept = kept
         joined = None if kube is None else lambda: cluster_nodes(kube)

@@ -17,8 +17,10 @@ _WORDS = frozenset({"scaledowndisabled", "nodescaledowndisabled", "scaledownlock
 
 def is_marked(annotations: Mapping[str, str]) -> bool:
     """Whether an annotation says that the node is protected: that of Kubernetes, or one of CCE's by the same words."""
-    return any(value.strip().lower() == "true" and (key == SCALE_DOWN_DISABLED or _word(key) in _WORDS)
-               for key, value in annotations.items())
+    return any(
+        value.strip().lower() == "true" and (key == SCALE_DOWN_DISABLED or _word(key) in _WORDS)
+        for key, value in annotations.items()
+    )
 
 
 def _word(key: str) -> str:
@@ -40,5 +42,7 @@ def why_all_held(title: str, held: int, known: Iterable[bool]) -> str:
     marked = sum(known)
     if held <= marked:
         return ""
-    return (f"{held} nodes of {title} are protected from scale-in at CCE, which does not say which; annotate them with "
-            f"{SCALE_DOWN_DISABLED}=true, so that the others may go, or unlock them")
+    return (
+        f"{held} nodes of {title} are protected from scale-in at CCE, which does not say which; annotate them with "
+        f"{SCALE_DOWN_DISABLED}=true, so that the others may go, or unlock them"
+    )

@@ -51,7 +51,7 @@ from chalicelib.providers.huaweicloud.size_bounds import is_ours, is_settled, to
 
 ANNOUNCE = "announce"
 BASE, TOTAL, WAS = "base", "total", "was"
-UNSEEN = 180.0      # seconds of looks at nothing; passes see what comes of it after that (members.py)
+UNSEEN = 180.0  # seconds of looks at nothing; passes see what comes of it after that (members.py)
 
 
 def grow(context: Context, operation: Operation) -> Outcome:
@@ -87,10 +87,14 @@ def check(context: Context, operation: Operation, site: Site) -> None:
         (alone(pool), f"node pool {pool.name} {alone(pool)}"),
         (site.within.error, f"{site.title}: {site.within.error}"),
         (not is_ours(pool, site.group, context.settings), f"{site.title} is switched off for autoscaling"),
-        (operation.to_size > site.within.max,
-         f"{site.title}: {operation.to_size} is above its maximum {site.within.max}"),
-        (0 <= site.whole.max < pool.desired + delta,
-         f"{site.title}: {pool.desired + delta} is above the maximum {site.whole.max} of its pool"),
+        (
+            operation.to_size > site.within.max,
+            f"{site.title}: {operation.to_size} is above its maximum {site.within.max}",
+        ),
+        (
+            0 <= site.whole.max < pool.desired + delta,
+            f"{site.title}: {pool.desired + delta} is above the maximum {site.whole.max} of its pool",
+        ),
     )
     for applies, text in rows:
         if applies:
@@ -142,15 +146,16 @@ def _unsure(operation: Operation, site: Site) -> Outcome | None:
     if not is_settled(pool):
         told = f"{site.title}: its pool is at {pool.desired}, and its scale groups add up to {total_of(pool)}"
     elif total < pool.current or operation.to_size < site.group.existing:
-        told = (f"{site.title} has {site.group.existing} nodes and its pool {pool.current}, which are more than the "
-                f"sizes {operation.to_size} and {total} that it was to grow to")
+        told = (
+            f"{site.title} has {site.group.existing} nodes and its pool {pool.current}, which are more than the "
+            f"sizes {operation.to_size} and {total} that it was to grow to"
+        )
     return (doubted(operation, told, ANNOUNCE, MANY_LOOKS) or Failed("Unknown", told)) if told else None
 
 
 def _contradiction(operation: Operation, site: Site) -> Outcome:
     """Somebody has changed the pool since the growth was announced, and nobody knows yet which group of it."""
-    told = (f"{site.title}: its pool is at {site.pool.desired}, and its scale groups add up to "
-            f"{total_of(site.pool)}")
+    told = f"{site.title}: its pool is at {site.pool.desired}, and its scale groups add up to {total_of(site.pool)}"
     return doubted(operation, told, ANNOUNCE) or Failed("Conflict", told)
 
 
@@ -173,7 +178,7 @@ def _look(context: Context, operation: Operation, site: Site) -> Outcome:
     facts = _facts(operation, there)
     told = f"{site.title} has {there} of {size} nodes"
     if size < operation.to_size:
-        if site.pool.desired > total_of(site.pool) and not is_tired(operation):     # the pool knows of it already
+        if site.pool.desired > total_of(site.pool) and not is_tired(operation):  # the pool knows of it already
             return later(operation, f"{site.title} is at {size}, and its pool is at {site.pool.desired}")
         again = doubted(operation, f"{site.title} is at {size} and was asked to go to {operation.to_size}")
         gone = Failed("Unknown", f"{site.title} is at {size} though CCE has taken {operation.to_size}", facts=facts)

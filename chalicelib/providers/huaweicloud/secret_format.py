@@ -19,9 +19,20 @@ from chalicelib.providers.huaweicloud.signing import Credential
 _NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
 # A field's letters, without dashes, underscores and case -> ours; None: known, and of no use here.
 _FIELDS = {
-    "accesskey": "key", "accesskeyid": "key", "ak": "key", "secretkey": "secret", "secretaccesskey": "secret",
-    "sk": "secret", "securitytoken": "token", "projectid": None, "clusterid": None, "region": None,
-    "cceendpoint": None, "ecsendpoint": None, "asendpoint": None, "iamendpoint": None,
+    "accesskey": "key",
+    "accesskeyid": "key",
+    "ak": "key",
+    "secretkey": "secret",
+    "secretaccesskey": "secret",
+    "sk": "secret",
+    "securitytoken": "token",
+    "projectid": None,
+    "clusterid": None,
+    "region": None,
+    "cceendpoint": None,
+    "ecsendpoint": None,
+    "asendpoint": None,
+    "iamendpoint": None,
 }
 _WRITTEN = {"key": "accessKey", "secret": "secretKey", "token": "securityToken"}
 _FORM = 'write {"accessKey": "…", "secretKey": "…"}'
@@ -40,8 +51,9 @@ def parse_secret(text: str, place: str) -> Credential:
         if field is None or not value:
             continue
         if not is_sendable(value, LONGEST_TOKEN if field == "token" else LONGEST_KEY):
-            raise BadInput(place, f"{_WRITTEN[field]} has blanks or other than plain characters in it",
-                           "write it without them")
+            raise BadInput(
+                place, f"{_WRITTEN[field]} has blanks or other than plain characters in it", "write it without them"
+            )
         if found.setdefault(field, Secret(value)) != Secret(value):
             raise BadInput(place, f"{_WRITTEN[field]} is given twice, and not alike", "keep one of the two")
     for field in ("key", "secret"):

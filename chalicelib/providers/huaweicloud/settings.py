@@ -29,7 +29,7 @@ from chalicelib.providers.settings_readers import (
 PROVIDER = "huaweicloud"
 PLACE = "providers.huaweicloud"
 CALLS_PER_SECOND = 10.0
-SHORTEST, LONGEST, USUAL = 900, 86400, 3600     # seconds that temporary keys of an agency may and do live (B3)
+SHORTEST, LONGEST, USUAL = 900, 86400, 3600  # seconds that temporary keys of an agency may and do live (B3)
 _EXAMPLE = "1:10:pool-a"
 
 _REGION = re.compile(r"[a-z]+(-[a-z0-9]+)+\Z", re.ASCII)
@@ -95,8 +95,11 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
     fields = read_all(stripped, readers, KNOWN, PLACE)
     fields["endpoints"] = {service: url for service in Service if (url := fields.pop(service))}
     if not fields["discover"] and not fields["groups"]:
-        raise BadInput(f"{PLACE}.autodiscovery", "is false, and no pool is named",
-                       f"name pools in nodes as {_EXAMPLE}, or under nodeGroups")
+        raise BadInput(
+            f"{PLACE}.autodiscovery",
+            "is false, and no pool is named",
+            f"name pools in nodes as {_EXAMPLE}, or under nodeGroups",
+        )
     return msgspec.convert(fields, Settings)
 
 
@@ -111,8 +114,15 @@ def parse_spec(text: str, place: str) -> Bounds:
 
 def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
     entries = [each for each in groups if each.provider == PROVIDER]
-    return named_groups(nodes, entries, place=PLACE, parse=parse_spec, of_entry=_of_entry,
-                        name=lambda bounds: bounds.name, each="each pool or scale group")
+    return named_groups(
+        nodes,
+        entries,
+        place=PLACE,
+        parse=parse_spec,
+        of_entry=_of_entry,
+        name=lambda bounds: bounds.name,
+        each="each pool or scale group",
+    )
 
 
 def _of_entry(entry: GroupPolicy) -> Bounds:
@@ -130,24 +140,33 @@ def _name(text: str, place: str) -> str:
     """A uid in small letters, so that one pool is not two; names as they are written."""
     pool, slash, group = text.strip().partition("/")
     if not pool or (slash and not group):
-        raise BadInput(place, f"{text!r} names no pool" if not pool else f"{text!r} names no scale group",
-                       "write a pool's uid or name, or one of them with /<scale group>")
+        raise BadInput(
+            place,
+            f"{text!r} names no pool" if not pool else f"{text!r} names no scale group",
+            "write a pool's uid or name, or one of them with /<scale group>",
+        )
     return f"{pool.lower() if is_id(pool) else pool}{slash}{group}"
 
 
 def _region(settings: Texts) -> str:
     region = settings.get("region", "")
     if not _REGION.match(region):
-        raise BadInput(f"{PLACE}.region", f"{region!r} is not a region" if region else "is missing",
-                       "write the cluster's region, such as cn-north-4")
+        raise BadInput(
+            f"{PLACE}.region",
+            f"{region!r} is not a region" if region else "is missing",
+            "write the cluster's region, such as cn-north-4",
+        )
     return region
 
 
 def _cluster(settings: Texts) -> str:
     cluster = settings.get("clusterId", "")
     if not is_id(cluster):
-        raise BadInput(f"{PLACE}.clusterId", f"{cluster!r} is not the id of a cluster" if cluster else "is missing",
-                       "write the CCE cluster's id, such as 2292498e-1111-11ee-8b5e-0255ac1001ba")
+        raise BadInput(
+            f"{PLACE}.clusterId",
+            f"{cluster!r} is not the id of a cluster" if cluster else "is missing",
+            "write the CCE cluster's id, such as 2292498e-1111-11ee-8b5e-0255ac1001ba",
+        )
     return cluster.lower()
 
 
@@ -160,8 +179,11 @@ def _credentials_secret(settings: Texts) -> str:
 def _project(settings: Texts) -> str:
     project = settings.get("projectId", "")
     if project and not is_project(project):
-        raise BadInput(f"{PLACE}.projectId", f"{project!r} is not the id of a project",
-                       "write its 32 hex digits, or leave it out: the region's project is asked for then")
+        raise BadInput(
+            f"{PLACE}.projectId",
+            f"{project!r} is not the id of a project",
+            "write its 32 hex digits, or leave it out: the region's project is asked for then",
+        )
     return project
 
 
@@ -171,11 +193,17 @@ def _agency(settings: Texts) -> Agency | None:
         return None
     for key, value, form in (("agencyName", name, _AGENCY), ("agencyDomain", domain, _DOMAIN)):
         if not form.match(value):
-            raise BadInput(f"{PLACE}.{key}", f"{value!r} is not a name" if value else "is missing beside the others",
-                           "write agencyName and agencyDomain, or take out all that begins with agency")
+            raise BadInput(
+                f"{PLACE}.{key}",
+                f"{value!r} is not a name" if value else "is missing beside the others",
+                "write agencyName and agencyDomain, or take out all that begins with agency",
+            )
     if seconds and (not _SECONDS.match(seconds) or not SHORTEST <= int(seconds) <= LONGEST):
-        raise BadInput(f"{PLACE}.agencyDuration", f"{seconds!r} is not a whole number from {SHORTEST} to {LONGEST}",
-                       f"leave it out for {USUAL} seconds")
+        raise BadInput(
+            f"{PLACE}.agencyDuration",
+            f"{seconds!r} is not a whole number from {SHORTEST} to {LONGEST}",
+            f"leave it out for {USUAL} seconds",
+        )
     return Agency(name, domain, int(seconds or USUAL))
 
 
@@ -197,6 +225,22 @@ _READERS: dict[str, Callable[[Texts], object]] = {
     "reserve": reserve(PLACE),
     "calls_per_second": calls_per_second(PLACE, CALLS_PER_SECOND),
 }
-KNOWN = frozenset({"region", "clusterId", "credentialsSecret", "observeSecret", "projectId", "agencyName",
-                   "agencyDomain", "agencyDuration", "nodes", "autodiscovery", "warnAboutAddon", "callsPerSecond",
-                   *_ENDPOINTS, "reservedCpu", "reservedMemory"})   # no disk is promised: nothing is kept back of one
+KNOWN = frozenset(
+    {
+        "region",
+        "clusterId",
+        "credentialsSecret",
+        "observeSecret",
+        "projectId",
+        "agencyName",
+        "agencyDomain",
+        "agencyDuration",
+        "nodes",
+        "autodiscovery",
+        "warnAboutAddon",
+        "callsPerSecond",
+        *_ENDPOINTS,
+        "reservedCpu",
+        "reservedMemory",
+    }
+)  # no disk is promised: nothing is kept back of one

@@ -19,7 +19,7 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers.http import Call
 
 ALGORITHM = "SDK-HMAC-SHA256"
-SKEW = 900      # seconds that the vendor lets our clock differ from its own
+SKEW = 900  # seconds that the vendor lets our clock differ from its own
 _UNRESERVED = "-_.~"
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
 
@@ -59,8 +59,16 @@ def canonical_request(method: str, path: str, query: str, headers: Mapping[str, 
     """What is hashed: method, path, query, headers, their names, and the hash of the body. headers: those to be signed,
     names in lower case."""
     lines = "".join(f"{name}:{value.strip()}\n" for name, value in sorted(headers.items()))
-    return "\n".join((method.upper(), canonical_path(path), query, lines, ";".join(sorted(headers)),
-                      hashlib.sha256(body).hexdigest()))
+    return "\n".join(
+        (
+            method.upper(),
+            canonical_path(path),
+            query,
+            lines,
+            ";".join(sorted(headers)),
+            hashlib.sha256(body).hexdigest(),
+        )
+    )
 
 
 def authorization(credential: Credential, request: str, date: str, names: str) -> str:

@@ -13,7 +13,7 @@ from chalicelib.providers.huaweicloud.instance_states import is_leaving
 from chalicelib.providers.huaweicloud.models import CceNode
 from chalicelib.providers.huaweicloud.provider_ids import group_of, handle_of, is_placeholder, placeholder_group
 
-_FEW = 3        # nodes asked for one by one rather than by the whole list
+_FEW = 3  # nodes asked for one by one rather than by the whole list
 
 
 class Targets(msgspec.Struct, frozen=True):
@@ -33,8 +33,10 @@ def read_targets(operation: Operation) -> Targets:
         if is_placeholder(handle) and placeholder_group(handle) != operation.group:
             raise InvalidRequest(f"{handle} does not belong to {operation.group}")
         handles[handle] = None
-    return Targets(tuple(each for each in handles if not is_placeholder(each)),
-                   tuple(each for each in handles if is_placeholder(each)))
+    return Targets(
+        tuple(each for each in handles if not is_placeholder(each)),
+        tuple(each for each in handles if is_placeholder(each)),
+    )
 
 
 def living(context: Context, names: Sequence[str]) -> dict[str, CceNode]:

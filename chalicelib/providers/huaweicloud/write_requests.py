@@ -15,9 +15,18 @@ from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.http import Call
 from chalicelib.providers.huaweicloud.ids import checked
 
-MOST = 100_000      # nodes; a total beyond it is a mistake
-_SETTINGS = frozenset({"enable", "minNodeCount", "maxNodeCount", "scaleDownCooldownTime", "priority",
-                       "scaleDownUnneededTime", "scaleDownUtilizationThreshold"})
+MOST = 100_000  # nodes; a total beyond it is a mistake
+_SETTINGS = frozenset(
+    {
+        "enable",
+        "minNodeCount",
+        "maxNodeCount",
+        "scaleDownCooldownTime",
+        "priority",
+        "scaleDownUnneededTime",
+        "scaleDownUtilizationThreshold",
+    }
+)
 _LONGEST_NAME = 128
 
 
@@ -53,16 +62,15 @@ def delete_call(root: str, headers: dict[str, str], node: str) -> Call:
     return Call("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)
 
 
-def update_call(
-    root: str, headers: dict[str, str], pool: str, name: str, autoscaling: Mapping[str, object]
-) -> Call:
+def update_call(root: str, headers: dict[str, str], pool: str, name: str, autoscaling: Mapping[str, object]) -> Call:
     """Change a pool's autoscaling settings, under its name, and nothing else. ignoreInitialNodeCount keeps the total as
     it is (without it, it would become 0); scale groups are never sent, because the list replaces them all. Sent once.
     Raises InvalidRequest."""
     unknown = sorted(autoscaling.keys() - _SETTINGS)
     if unknown or not autoscaling:
-        raise InvalidRequest(f"autoscaling settings of a pool: {', '.join(unknown) or 'none'} cannot be set",
-                             code="Settings")
+        raise InvalidRequest(
+            f"autoscaling settings of a pool: {', '.join(unknown) or 'none'} cannot be set", code="Settings"
+        )
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
         raise InvalidRequest(f"{name[:80]!r} is not the name of a node pool", code="Name")
     body = {"metadata": {"name": name}, "spec": {"ignoreInitialNodeCount": True, "autoscaling": dict(autoscaling)}}

@@ -23,8 +23,11 @@ from infra.aws.package import PackagingFailed
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command: 0 done, 1 something is not as it should be, 2 a person must correct something."""
     parser = argparse.ArgumentParser(prog="python -m infra.aws.deploy", description="deploy a stage with Chalice")
-    parser.add_argument("what", choices=sorted(_COMMANDS), help="; ".join(
-        f"{name}: {command.__doc__}" for name, command in sorted(_COMMANDS.items())))
+    parser.add_argument(
+        "what",
+        choices=sorted(_COMMANDS),
+        help="; ".join(f"{name}: {command.__doc__}" for name, command in sorted(_COMMANDS.items())),
+    )
     parser.add_argument("--stage", default="dev", help="a stage of .chalice/config.json (dev)")
     parser.add_argument("--with-table", action="store_true", help="undeploy: delete the tables too, with all they hold")
     given = parser.parse_args(arguments)
@@ -99,8 +102,10 @@ def _undeploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -
 def _sure(stage: Stage, doomed: Sequence[str]) -> bool:
     """Ask twice. Without a person there is no answer, which is no."""
     _say(f"This deletes {' and '.join(doomed)} in account {stage.account}, {stage.region}: every policy, every timer.")
-    questions = ((f"Delete them? Write the stage ({stage.name}): ", stage.name),
-                 (f"Really? Write the table's name ({state_table_of(stage.prefix)}): ", state_table_of(stage.prefix)))
+    questions = (
+        (f"Delete them? Write the stage ({stage.name}): ", stage.name),
+        (f"Really? Write the table's name ({state_table_of(stage.prefix)}): ", state_table_of(stage.prefix)),
+    )
     for question, answer in questions:
         try:
             if input(question).strip() != answer:
@@ -134,10 +139,14 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-_LONGEST = 600      # characters of an answer that an error shows
+_LONGEST = 600  # characters of an answer that an error shows
 
 _COMMANDS: dict[str, Callable[[Stage, boto3.Session, argparse.Namespace], int]] = {
-    "deploy": _deploy, "prepare": _prepare, "finish": _finish, "check": _check, "undeploy": _undeploy,
+    "deploy": _deploy,
+    "prepare": _prepare,
+    "finish": _finish,
+    "check": _check,
+    "undeploy": _undeploy,
 }
 
 if __name__ == "__main__":

@@ -83,16 +83,31 @@ def _tables(stage: Stage, client: Any) -> Iterator[Setting]:
     for table in (state, policy_table_of(state)):
         described = client.describe_table(TableName=table)["Table"]
         protected = "on" if described.get("DeletionProtectionEnabled") else "off"
-        yield Setting(f"table {table}: deletion protection", "on", protected,
-                      _call(client.update_table, TableName=table, DeletionProtectionEnabled=True))
+        yield Setting(
+            f"table {table}: deletion protection",
+            "on",
+            protected,
+            _call(client.update_table, TableName=table, DeletionProtectionEnabled=True),
+        )
         recovery = client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]
         status = recovery.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus", "DISABLED")
-        yield Setting(f"table {table}: point-in-time recovery", "ENABLED", status,
-                      _call(client.update_continuous_backups, TableName=table,
-                            PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}))
+        yield Setting(
+            f"table {table}: point-in-time recovery",
+            "ENABLED",
+            status,
+            _call(
+                client.update_continuous_backups,
+                TableName=table,
+                PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True},
+            ),
+        )
     expiry = client.describe_time_to_live(TableName=state)["TimeToLiveDescription"].get("TimeToLiveStatus", "DISABLED")
-    yield Setting(f"table {state}: time to live", "ENABLED", "ENABLED" if expiry in ("ENABLED", "ENABLING") else expiry,
-                  _call(client.update_time_to_live, TableName=state, TimeToLiveSpecification=time_to_live()))
+    yield Setting(
+        f"table {state}: time to live",
+        "ENABLED",
+        "ENABLED" if expiry in ("ENABLED", "ENABLING") else expiry,
+        _call(client.update_time_to_live, TableName=state, TimeToLiveSpecification=time_to_live()),
+    )
 
 
 def _mappings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -> Iterator[Setting]:
@@ -106,14 +121,26 @@ def _mappings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) 
             continue
         first, *more = found
         for extra in more:
-            yield Setting(f"second mapping of {source.queue}", "none", extra["UUID"],
-                          _call(client.delete_event_source_mapping, UUID=extra["UUID"]))
-        yield Setting(f"mapping of {source.queue}: failures", REPORTING, first.get("FunctionResponseTypes") or [],
-                      _call(client.update_event_source_mapping, UUID=first["UUID"], FunctionResponseTypes=REPORTING))
+            yield Setting(
+                f"second mapping of {source.queue}",
+                "none",
+                extra["UUID"],
+                _call(client.delete_event_source_mapping, UUID=extra["UUID"]),
+            )
+        yield Setting(
+            f"mapping of {source.queue}: failures",
+            REPORTING,
+            first.get("FunctionResponseTypes") or [],
+            _call(client.update_event_source_mapping, UUID=first["UUID"], FunctionResponseTypes=REPORTING),
+        )
         enabled = first.get("State", "Enabled") in ("Enabled", "Enabling", "Creating", "Updating")
         wanted = read.get(source.queue, True) or (enabled and queue_length(sqs, source.queue) > 0)
-        yield Setting(f"mapping of {source.queue}: polled", _YES[wanted], _YES[enabled],
-                      _call(client.update_event_source_mapping, UUID=first["UUID"], Enabled=wanted))
+        yield Setting(
+            f"mapping of {source.queue}: polled",
+            _YES[wanted],
+            _YES[enabled],
+            _call(client.update_event_source_mapping, UUID=first["UUID"], Enabled=wanted),
+        )
 
 
 def _invocations(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
@@ -135,29 +162,45 @@ def _invocations(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
         if "OnFailure" in wanted:
             found["OnFailure"] = config.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination")
         to = {"DestinationConfig": {"OnFailure": {"Destination": wanted["OnFailure"]}}} if destination else {}
-        yield Setting(f"function {function.function_name}: asynchronous invocations", wanted, found, _call(
-            client.put_function_event_invoke_config, FunctionName=function.function_name,
-            **{key: value for key, value in wanted.items() if key != "OnFailure"}, **to))
+        yield Setting(
+            f"function {function.function_name}: asynchronous invocations",
+            wanted,
+            found,
+            _call(
+                client.put_function_event_invoke_config,
+                FunctionName=function.function_name,
+                **{key: value for key, value in wanted.items() if key != "OnFailure"},
+                **to,
+            ),
+        )
 
 
 def _queue_arn(stage: Stage, destination: Any) -> str:
     """The ARN of the queue that a template refers to by Fn::GetAtt."""
-    names = {f"{logical_id(name)}DeadLetters": dead_letters(queue_name(stage.prefix, name))
-             for name in (*QUEUES, "tick")}
+    names = {
+        f"{logical_id(name)}DeadLetters": dead_letters(queue_name(stage.prefix, name)) for name in (*QUEUES, "tick")
+    }
     return f"arn:{stage.partition}:sqs:{stage.region}:{stage.account}:{names[destination['Fn::GetAtt'][0]]}"
 
 
 def _rules(stage: Stage, graph: Graph, events: Any, client: Any) -> Iterator[Setting]:
     given = merge_template(stage.config)["Resources"]["Tick"]["Properties"]["Events"]["TickEvent"]["Properties"]
     for rule in graph.rules:
-        function = client.get_function_configuration(
-            FunctionName=graph.function(rule.function).function_name)["FunctionArn"]
+        function = client.get_function_configuration(FunctionName=graph.function(rule.function).function_name)[
+            "FunctionArn"
+        ]
         targets = events.list_targets_by_rule(Rule=rule.rule_name)["Targets"]
         target = next((one for one in targets if one["Arn"] == function), {"Id": "1", "Arn": function})
-        wanted = {"RetryPolicy": given["RetryPolicy"],
-                  "DeadLetterConfig": {"Arn": _queue_arn(stage, given["DeadLetterConfig"]["Arn"])}}
-        yield Setting(f"rule {rule.rule_name}: target", wanted, {key: target.get(key) for key in wanted},
-                      _call(events.put_targets, Rule=rule.rule_name, Targets=[target | wanted]))
+        wanted = {
+            "RetryPolicy": given["RetryPolicy"],
+            "DeadLetterConfig": {"Arn": _queue_arn(stage, given["DeadLetterConfig"]["Arn"])},
+        }
+        yield Setting(
+            f"rule {rule.rule_name}: target",
+            wanted,
+            {key: target.get(key) for key in wanted},
+            _call(events.put_targets, Rule=rule.rule_name, Targets=[target | wanted]),
+        )
 
 
 def _keys(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
@@ -165,9 +208,16 @@ def _keys(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
     for function in graph.functions:
         found = client.get_function_configuration(FunctionName=function.function_name).get("KMSKeyArn", "")
         if found != stage.options.kms_key_arn:
-            yield Setting(f"function {function.function_name}: key", stage.options.kms_key_arn, found, _call(
-                client.update_function_configuration, FunctionName=function.function_name,
-                KMSKeyArn=stage.options.kms_key_arn))
+            yield Setting(
+                f"function {function.function_name}: key",
+                stage.options.kms_key_arn,
+                found,
+                _call(
+                    client.update_function_configuration,
+                    FunctionName=function.function_name,
+                    KMSKeyArn=stage.options.kms_key_arn,
+                ),
+            )
 
 
 def _logs(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:

@@ -18,8 +18,20 @@ from chalice.deploy.appgraph import ApplicationGraphBuilder, DependencyBuilder
 from chalice.deploy.packager import LambdaDeploymentPackager
 from chalice.utils import UI, OSUtils
 
-_FUNCTION = ("resource_name", "function_name", "environment_variables", "runtime", "handler", "tags", "timeout",
-             "memory_size", "security_group_ids", "subnet_ids", "xray", "architecture")
+_FUNCTION = (
+    "resource_name",
+    "function_name",
+    "environment_variables",
+    "runtime",
+    "handler",
+    "tags",
+    "timeout",
+    "memory_size",
+    "security_group_ids",
+    "subnet_ids",
+    "xray",
+    "architecture",
+)
 
 
 def _function(model: Any) -> dict[str, Any]:
@@ -27,24 +39,47 @@ def _function(model: Any) -> dict[str, Any]:
 
 
 def _source(model: Any) -> dict[str, Any]:
-    return {"resource_name": model.resource_name, "queue": model.queue, "batch_size": model.batch_size,
-            "maximum_concurrency": model.maximum_concurrency, "function": model.lambda_function.resource_name}
+    return {
+        "resource_name": model.resource_name,
+        "queue": model.queue,
+        "batch_size": model.batch_size,
+        "maximum_concurrency": model.maximum_concurrency,
+        "function": model.lambda_function.resource_name,
+    }
 
 
 # Model of Chalice -> name of its list here, and what of it is needed.
 _TOLD: dict[Any, tuple[str, Callable[[Any], dict[str, Any]]]] = {
-    models.ManagedIAMRole: ("roles", lambda model: {"resource_name": model.resource_name, "role_name": model.role_name,
-                                                    "policy_file": model.policy.filename}),
+    models.ManagedIAMRole: (
+        "roles",
+        lambda model: {
+            "resource_name": model.resource_name,
+            "role_name": model.role_name,
+            "policy_file": model.policy.filename,
+        },
+    ),
     models.LambdaFunction: ("functions", _function),
     models.SQSEventSource: ("sources", _source),
-    models.ScheduledEvent: ("rules", lambda model: {"resource_name": model.resource_name,
-                                                    "rule_name": model.rule_name,
-                                                    "function": model.lambda_function.resource_name}),
-    models.RestAPI: ("apis", lambda model: {"resource_name": model.resource_name,
-                                            "stage": model.api_gateway_stage,
-                                            "function": model.lambda_function.resource_name}),
-    models.LogGroup: ("log_groups", lambda model: {"resource_name": model.resource_name,
-                                                   "log_group_name": model.log_group_name}),
+    models.ScheduledEvent: (
+        "rules",
+        lambda model: {
+            "resource_name": model.resource_name,
+            "rule_name": model.rule_name,
+            "function": model.lambda_function.resource_name,
+        },
+    ),
+    models.RestAPI: (
+        "apis",
+        lambda model: {
+            "resource_name": model.resource_name,
+            "stage": model.api_gateway_stage,
+            "function": model.lambda_function.resource_name,
+        },
+    ),
+    models.LogGroup: (
+        "log_groups",
+        lambda model: {"resource_name": model.resource_name, "log_group_name": model.log_group_name},
+    ),
 }
 
 

@@ -25,7 +25,7 @@ Sleep = Callable[[float], None]
 
 LARGEST_BODY = 51_200
 """Bytes of a template that CloudFormation takes in a request."""
-_POLL, _PATIENCE = 3.0, 900.0       # seconds between looks at a stack, and until it is given up
+_POLL, _PATIENCE = 3.0, 900.0  # seconds between looks at a stack, and until it is given up
 _EMPTY = ("ROLLBACK_COMPLETE", "CREATE_FAILED", "ROLLBACK_FAILED", "REVIEW_IN_PROGRESS", "DELETE_FAILED")
 _GOOD = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
 
@@ -45,9 +45,11 @@ def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> J
         _encrypt(resource, stage)
         if resource["Type"] in ("AWS::DynamoDB::Table", "AWS::SQS::Queue"):
             resource["Properties"]["Tags"] = tags(stage)
-    return {"AWSTemplateFormatVersion": "2010-09-09",
-            "Description": f"Outscaler, stage {stage.name}: what lies under the functions (make deploy)",
-            "Resources": made}
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": f"Outscaler, stage {stage.name}: what lies under the functions (make deploy)",
+        "Resources": made,
+    }
 
 
 def tags(stage: Stage) -> list[dict[str, str]]:
@@ -74,8 +76,11 @@ def apply(stage: Stage, rule: str, session: Any, sleep: Sleep = time.sleep) -> N
         cloud.delete_stack(StackName=name)
         status = settled(cloud, name, sleep)
     held = physical(cloud, name) if status else {}
-    absent = frozenset(logical for logical, table in _tables(stage).items()
-                       if logical not in held and _is_there(session.client("dynamodb"), table))
+    absent = frozenset(
+        logical
+        for logical, table in _tables(stage).items()
+        if logical not in held and _is_there(session.client("dynamodb"), table)
+    )
     body = json.dumps(template(stage, rule, absent), separators=(",", ":"))
     if len(body) > LARGEST_BODY:
         raise DeployFailed(f"stack {name}: the template has {len(body)} bytes, more than {LARGEST_BODY}")
@@ -89,8 +94,12 @@ def physical(cloud: Any, name: str) -> dict[str, str]:
     """Logical id -> physical id of what a stack holds; {} where there is no stack."""
     try:
         pages = cloud.get_paginator("list_stack_resources").paginate(StackName=name)
-        return {one["LogicalResourceId"]: one["PhysicalResourceId"] for page in pages
-                for one in page["StackResourceSummaries"] if one["ResourceStatus"] != "DELETE_COMPLETE"}
+        return {
+            one["LogicalResourceId"]: one["PhysicalResourceId"]
+            for page in pages
+            for one in page["StackResourceSummaries"]
+            if one["ResourceStatus"] != "DELETE_COMPLETE"
+        }
     except cloud.exceptions.ClientError as error:
         if _is_missing(error):
             return {}
@@ -140,8 +149,11 @@ def _is_missing(error: Any) -> bool:
 def _why(cloud: Any, name: str) -> str:
     """The first reason that CloudFormation gives for a failure."""
     events = cloud.describe_stack_events(StackName=name)["StackEvents"]
-    reasons = [f"{one['LogicalResourceId']}: {one['ResourceStatusReason']}" for one in reversed(events)
-               if one["ResourceStatus"].endswith("_FAILED") and one.get("ResourceStatusReason")]
+    reasons = [
+        f"{one['LogicalResourceId']}: {one['ResourceStatusReason']}"
+        for one in reversed(events)
+        if one["ResourceStatus"].endswith("_FAILED") and one.get("ResourceStatusReason")
+    ]
     return reasons[0] if reasons else "see its events in CloudFormation"
 
 
@@ -158,6 +170,9 @@ def _is_there(dynamodb: Any, table: str) -> bool:
         return False
     wanted = definition(table)["KeySchema"]
     if sorted(map(str, found["KeySchema"])) != sorted(map(str, wanted)):
-        raise BadInput(f"table {table}", "exists, and its key is not that of Outscaler's tables",
-                       "rename or delete it, or deploy another stage")
+        raise BadInput(
+            f"table {table}",
+            "exists, and its key is not that of Outscaler's tables",
+            "rename or delete it, or deploy another stage",
+        )
     return True

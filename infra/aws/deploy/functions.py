@@ -46,8 +46,12 @@ def _exists(client: Any, name: str) -> bool:
 def _role(role: Role, client: Any) -> str:
     """The role's ARN; the role is made if it is not there, and has the policy of the file either way."""
     policy = Path(role.policy_file).read_text("utf-8")
-    trust = {"Version": "2012-10-17", "Statement": [{
-        "Sid": "", "Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}]}
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Sid": "", "Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        ],
+    }
     try:
         found: Any = client.create_role(RoleName=role.role_name, AssumeRolePolicyDocument=json.dumps(trust))["Role"]
     except client.exceptions.EntityAlreadyExistsException:
@@ -58,9 +62,15 @@ def _role(role: Role, client: Any) -> str:
 
 def _create(client: Any, function: Function, role: str, package: Path, sleep: Sleep) -> None:
     given: dict[str, Any] = {
-        "FunctionName": function.function_name, "Runtime": function.runtime, "Role": role,
-        "Handler": function.handler, "Code": {"ZipFile": package.read_bytes()}, "Timeout": function.timeout,
-        "MemorySize": function.memory_size, "Architectures": [function.architecture], "Tags": function.tags,
+        "FunctionName": function.function_name,
+        "Runtime": function.runtime,
+        "Role": role,
+        "Handler": function.handler,
+        "Code": {"ZipFile": package.read_bytes()},
+        "Timeout": function.timeout,
+        "MemorySize": function.memory_size,
+        "Architectures": [function.architecture],
+        "Tags": function.tags,
         "Environment": {"Variables": function.environment_variables},
     }
     if function.subnet_ids:
@@ -70,6 +80,11 @@ def _create(client: Any, function: Function, role: str, package: Path, sleep: Sl
 
 def _map(client: Any, stage: Stage, function: Function, source: Source, sleep: Sleep) -> None:
     queue = f"arn:{stage.partition}:sqs:{stage.region}:{stage.account}:{source.queue}"
-    given = {"EventSourceArn": queue, "FunctionName": function.function_name, "BatchSize": source.batch_size,
-             "FunctionResponseTypes": REPORTING, "ScalingConfig": {"MaximumConcurrency": source.maximum_concurrency}}
+    given = {
+        "EventSourceArn": queue,
+        "FunctionName": function.function_name,
+        "BatchSize": source.batch_size,
+        "FunctionResponseTypes": REPORTING,
+        "ScalingConfig": {"MaximumConcurrency": source.maximum_concurrency},
+    }
     patiently(lambda: client.create_event_source_mapping(**given), source.queue, sleep)

@@ -48,8 +48,14 @@ def ensure(stage: Stage, function: str, session: Any) -> str:
     if found and client.get_rest_api(restApiId=found).get("tags", {}).get(TAG) == stage.prefix:
         return found
     if not found:
-        return str(client.create_rest_api(name=stage.prefix, description=f"Outscaler, stage {stage.name}", tags=tags,
-                                          endpointConfiguration={"types": ["REGIONAL"]})["id"])
+        return str(
+            client.create_rest_api(
+                name=stage.prefix,
+                description=f"Outscaler, stage {stage.name}",
+                tags=tags,
+                endpointConfiguration={"types": ["REGIONAL"]},
+            )["id"]
+        )
     arn = f"arn:{stage.partition}:apigateway:{stage.region}::/restapis/{found}"
     client.tag_resource(resourceArn=arn, tags=tags)
     return found
@@ -61,8 +67,9 @@ def _named_in_policy(function: str, client: Any) -> set[str]:
         policy = json.loads(client.get_policy(FunctionName=function)["Policy"])
     except client.exceptions.ResourceNotFoundException:
         return set()
-    sources = [str(one.get("Condition", {}).get("ArnLike", {}).get("AWS:SourceArn", ""))
-               for one in policy.get("Statement", [])]
+    sources = [
+        str(one.get("Condition", {}).get("ArnLike", {}).get("AWS:SourceArn", "")) for one in policy.get("Statement", [])
+    ]
     return {found[1] for source in sources if (found := _API_ARN.match(source))}
 
 
@@ -88,19 +95,26 @@ def _throttles(stage: Stage, api: str, name: str, found: Json, client: Any) -> I
     options = {"EventsRate": stage.options.events_rate, "EventsBurst": stage.options.events_burst}
     is_set = {_normal(key): value for key, value in found.get("methodSettings", {}).items()}
     for given in merge_template(stage.config)["Resources"]["RestAPI"]["Properties"]["MethodSettings"]:
-        rate, burst = (options[one["Ref"]] if isinstance(one, dict) else one
-                       for one in (given["ThrottlingRateLimit"], given["ThrottlingBurstLimit"]))
+        rate, burst = (
+            options[one["Ref"]] if isinstance(one, dict) else one
+            for one in (given["ThrottlingRateLimit"], given["ThrottlingBurstLimit"])
+        )
         route = f"{given['ResourcePath'].removeprefix('/')}/{given['HttpMethod']}"
         actual = is_set.get(_normal(route), {})
-        patch = [{"op": "replace", "path": f"/{route}/throttling/rateLimit", "value": str(rate)},
-                 {"op": "replace", "path": f"/{route}/throttling/burstLimit", "value": str(burst)}]
+        patch = [
+            {"op": "replace", "path": f"/{route}/throttling/rateLimit", "value": str(rate)},
+            {"op": "replace", "path": f"/{route}/throttling/burstLimit", "value": str(burst)},
+        ]
 
         def write(patch: list[Json] = patch) -> None:
             client.update_stage(restApiId=api, stageName=name, patchOperations=patch)
 
-        yield Setting(f"API stage {name}: requests per second, at once, of {_normal(route)}",
-                      [float(rate), int(burst)],
-                      [_number(actual.get("throttlingRateLimit")), _number(actual.get("throttlingBurstLimit"))], write)
+        yield Setting(
+            f"API stage {name}: requests per second, at once, of {_normal(route)}",
+            [float(rate), int(burst)],
+            [_number(actual.get("throttlingRateLimit")), _number(actual.get("throttlingBurstLimit"))],
+            write,
+        )
 
 
 def _normal(route: str) -> str:
@@ -116,8 +130,14 @@ def _access_log(stage: Stage, api: str, name: str, found: Json, client: Any, log
     group = f"/outscaler/{stage.name}/api-access"
     arn = f"arn:{stage.partition}:logs:{stage.region}:{stage.account}:log-group:{group}"
     days = stage.config["log_retention_in_days"]
-    there = next((one for one in logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"]
-                  if one["logGroupName"] == group), None)
+    there = next(
+        (
+            one
+            for one in logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"]
+            if one["logGroupName"] == group
+        ),
+        None,
+    )
 
     def write_group() -> None:
         if there is None:
@@ -126,8 +146,10 @@ def _access_log(stage: Stage, api: str, name: str, found: Json, client: Any, log
 
     yield Setting(f"log group {group}: days", days, (there or {}).get("retentionInDays"), write_group)
     form = merge_template(stage.config)["Resources"]["RestAPI"]["Properties"]["AccessLogSetting"]["Fn::If"][1]["Format"]
-    patch = [{"op": "replace", "path": "/accessLogSettings/destinationArn", "value": arn},
-             {"op": "replace", "path": "/accessLogSettings/format", "value": form}]
+    patch = [
+        {"op": "replace", "path": "/accessLogSettings/destinationArn", "value": arn},
+        {"op": "replace", "path": "/accessLogSettings/format", "value": form},
+    ]
 
     def write_log() -> None:
         try:
@@ -147,20 +169,30 @@ def _readers(stage: Stage, api: str, name: str, client: Any) -> Iterator[Setting
     key, named = readers_key(stage, client), _readers_name(stage)
     plans = [one for page in client.get_paginator("get_usage_plans").paginate() for one in page["items"]]
     plan = next((one for one in plans if one["name"] == named), None)
-    joined = bool(key and plan and any(
-        one["id"] == key for one in client.get_usage_plan_keys(usagePlanId=plan["id"])["items"]))
-    covers = bool(plan and {"apiId": api, "stage": name} in
-                  [{"apiId": one["apiId"], "stage": one["stage"]} for one in plan.get("apiStages", [])])
+    joined = bool(
+        key and plan and any(one["id"] == key for one in client.get_usage_plan_keys(usagePlanId=plan["id"])["items"])
+    )
+    covers = bool(
+        plan
+        and {"apiId": api, "stage": name}
+        in [{"apiId": one["apiId"], "stage": one["stage"]} for one in plan.get("apiStages", [])]
+    )
 
     def write() -> None:
-        made = plan or client.create_usage_plan(name=named, description="Readers of Outscaler's routes",
-                                                throttle={"rateLimit": 20, "burstLimit": 40})
+        made = plan or client.create_usage_plan(
+            name=named, description="Readers of Outscaler's routes", throttle={"rateLimit": 20, "burstLimit": 40}
+        )
         if not covers:
-            client.update_usage_plan(usagePlanId=made["id"], patchOperations=[
-                {"op": "add", "path": "/apiStages", "value": f"{api}:{name}"}])
+            client.update_usage_plan(
+                usagePlanId=made["id"], patchOperations=[{"op": "add", "path": "/apiStages", "value": f"{api}:{name}"}]
+            )
         held = key or client.create_api_key(name=named, enabled=True, description="Reads Outscaler's routes")["id"]
         if not joined:
             client.create_usage_plan_key(usagePlanId=made["id"], keyId=held, keyType="API_KEY")
 
-    yield Setting("API key of readers", "in a usage plan of this API", "in a usage plan of this API"
-                  if joined and covers else "missing", write)
+    yield Setting(
+        "API key of readers",
+        "in a usage plan of this API",
+        "in a usage plan of this API" if joined and covers else "missing",
+        write,
+    )

@@ -28,6 +28,7 @@ Document = dict[str, Any]
 _FILE = re.compile(r"policy-(?P<stage>[a-z0-9-]+?)-(?P<function>[a-z_]+)\.json\Z")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
+
 def documents(stage: Stage, graph: Graph) -> dict[str, Document]:
     """File name in .chalice -> the policy of that role."""
     return {Path(role.policy_file).name: document(stage, graph, role) for role in graph.roles}
@@ -43,15 +44,22 @@ def document(stage: Stage, graph: Graph, role: Role) -> Document:
         statements += tick_dead_letters_policy()["PolicyDocument"]["Statement"]
     if function.resource_name == RECONCILE_LARGE:
         statements += large_dead_letters_policy()["PolicyDocument"]["Statement"]
-    asked = {"WithVpc": bool(function.subnet_ids), "WithTracing": bool(function.xray),
-             "WithKmsKey": bool(stage.options.kms_key_arn)}
+    asked = {
+        "WithVpc": bool(function.subnet_ids),
+        "WithTracing": bool(function.xray),
+        "WithKmsKey": bool(stage.options.kms_key_arn),
+    }
     for condition, policy, _ in (one["Fn::If"] for one in conditional_policies()):
         statements += policy["PolicyDocument"]["Statement"] if asked[condition] else []
     made = [_literal(one, names) for one in statements]
-    made.append({
-        "Sid": "WriteOwnLog", "Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
-        "Resource": f"arn:*:logs:*:*:log-group:/aws/lambda/{function.function_name}:*",
-    })
+    made.append(
+        {
+            "Sid": "WriteOwnLog",
+            "Effect": "Allow",
+            "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
+            "Resource": f"arn:*:logs:*:*:log-group:/aws/lambda/{function.function_name}:*",
+        }
+    )
     return {"Version": given["Version"], "Statement": [_with_wildcards(one) for one in made]}
 
 
@@ -82,18 +90,26 @@ def source_of(file: str) -> str:
 def _names(stage: Stage, graph: Graph) -> dict[str, str]:
     """What a reference becomes: logical ids of resources -> ARN; variables -> text."""
     state = state_table_of(stage.prefix)
-    arns = {"StateTable": f"arn:*:dynamodb:*:*:table/{state}",
-            "PolicyTable": f"arn:*:dynamodb:*:*:table/{policy_table_of(state)}",
-            "TickDeadLetters": _queue(dead_letters(queue_name(stage.prefix, "tick")))}
+    arns = {
+        "StateTable": f"arn:*:dynamodb:*:*:table/{state}",
+        "PolicyTable": f"arn:*:dynamodb:*:*:table/{policy_table_of(state)}",
+        "TickDeadLetters": _queue(dead_letters(queue_name(stage.prefix, "tick"))),
+    }
     for name in QUEUES:
         arns[f"{logical_id(name)}Queue"] = _queue(queue_name(stage.prefix, name))
         arns[f"{logical_id(name)}DeadLetters"] = _queue(dead_letters(queue_name(stage.prefix, name)))
     for function in graph.functions:
         arns[logical_id(function.resource_name)] = f"arn:*:lambda:*:*:function:{function.function_name}"
     prefix = stage.config["environment_variables"].get("OUTSCALER_SECRET_PREFIX", secret_prefix(stage.prefix))
-    return arns | {"AWS::Partition": "*", "AWS::Region": "*", "AWS::AccountId": "*", "AWS::URLSuffix": "*",
-                   "SecretPrefix": prefix, "KmsKeyArn": stage.options.kms_key_arn,
-                   "EksClusters": stage.config.get("environment_variables", {}).get("OUTSCALER_EKS_CLUSTERS", "*")}
+    return arns | {
+        "AWS::Partition": "*",
+        "AWS::Region": "*",
+        "AWS::AccountId": "*",
+        "AWS::URLSuffix": "*",
+        "SecretPrefix": prefix,
+        "KmsKeyArn": stage.options.kms_key_arn,
+        "EksClusters": stage.config.get("environment_variables", {}).get("OUTSCALER_EKS_CLUSTERS", "*"),
+    }
 
 
 def _queue(name: str) -> str:

@@ -43,7 +43,7 @@ def with_policies(stage: Stage, folder: Path) -> Graph:
     for function in stage.config["lambda_functions"].values():
         place = settings / function["iam_policy_file"]
         if not place.exists():
-            place.write_text(json.dumps(_PLACEHOLDER), "utf-8")      # Chalice wants the file before it tells its name
+            place.write_text(json.dumps(_PLACEHOLDER), "utf-8")  # Chalice wants the file before it tells its name
     graph = graph_of(folder, stage.name)
     for name, document in documents(stage, graph).items():
         (settings / name).write_text(json.dumps(document, indent=2) + "\n", "utf-8")

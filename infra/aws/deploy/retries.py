@@ -10,7 +10,7 @@ from infra.aws.deploy.errors import DeployFailed
 
 Sleep = Callable[[float], None]
 
-_WAIT, _PATIENCE = 3.0, 120.0     # seconds between attempts, and until it is given up
+_WAIT, _PATIENCE = 3.0, 120.0  # seconds between attempts, and until it is given up
 
 # A new role cannot be assumed yet; a mapping is being created or updated; a role's queue is not known yet.
 _SETTLING = ("InvalidParameterValueException", "ResourceInUseException", "ResourceNotFoundException")

@@ -63,14 +63,20 @@ def load(name: str, root: Path = ROOT) -> Stage:
     stages = config.get("stages", {}) if isinstance(config, dict) else {}
     if name not in stages:
         near = get_close_matches(name, stages, n=1)
-        raise BadInput(f"stage {name}", f"is not in {_HERE}",
-                       f"did you mean {near[0]}?" if near else f"use one of {', '.join(stages)}, or add it there")
+        raise BadInput(
+            f"stage {name}",
+            f"is not in {_HERE}",
+            f"did you mean {near[0]}?" if near else f"use one of {', '.join(stages)}, or add it there",
+        )
     place = f"{_HERE}: stages.{name}"
     variables = stages[name].get("environment_variables", {})
     prefix = prefix_for(name)
     if variables.get("OUTSCALER_PREFIX") != prefix:
-        raise BadInput(f"{place}.environment_variables.OUTSCALER_PREFIX", "does not follow from the stage's name",
-                       f"write {prefix}")
+        raise BadInput(
+            f"{place}.environment_variables.OUTSCALER_PREFIX",
+            "does not follow from the stage's name",
+            f"write {prefix}",
+        )
     try:
         options = msgspec.convert(stages[name].get("outscaler", {}), Options)
     except msgspec.ValidationError as error:
@@ -86,9 +92,13 @@ def locate(stage: Stage, session: boto3.Session) -> Stage:
     try:
         identity = session.client("sts").get_caller_identity()
     except (BotoCoreError, ClientError) as error:
-        raise BadInput("AWS credentials", f"are not accepted ({error})",
-                       "set AWS_PROFILE or the variables of a role, and try aws sts get-caller-identity") from None
+        raise BadInput(
+            "AWS credentials",
+            f"are not accepted ({error})",
+            "set AWS_PROFILE or the variables of a role, and try aws sts get-caller-identity",
+        ) from None
     partition = str(identity["Arn"]).split(":")[1]
     suffix = "amazonaws.com.cn" if partition == "aws-cn" else "amazonaws.com"
-    return msgspec.structs.replace(stage, account=identity["Account"], region=region, partition=partition,
-                                   suffix=suffix)
+    return msgspec.structs.replace(
+        stage, account=identity["Account"], region=region, partition=partition, suffix=suffix
+    )

@@ -19,11 +19,14 @@ Json = dict[str, Any]
 def deployed(stage: Stage, graph: Graph, api: str, session: Any) -> Json:
     """The content of Chalice's file. api: the id of the REST API."""
     functions = dict(function_arns(graph, session.client("lambda")))
-    resources = [*_roles(graph, session.client("iam")), *_log_groups(graph, session.client("logs")),
-                 *({"name": name, "resource_type": "lambda_function", "lambda_arn": arn}
-                   for name, arn in functions.items()),
-                 *_rules(graph, session.client("events")),
-                 *_mappings(graph, functions, session.client("lambda")), *_apis(stage, graph, api)]
+    resources = [
+        *_roles(graph, session.client("iam")),
+        *_log_groups(graph, session.client("logs")),
+        *({"name": name, "resource_type": "lambda_function", "lambda_arn": arn} for name, arn in functions.items()),
+        *_rules(graph, session.client("events")),
+        *_mappings(graph, functions, session.client("lambda")),
+        *_apis(stage, graph, api),
+    ]
     return {"resources": resources, "schema_version": "2.0", "backend": "api"}
 
 
@@ -40,8 +43,12 @@ def function_arns(graph: Graph, client: Any) -> Iterator[tuple[str, str]]:
 def mappings_of(client: Any, function: str, queue: str) -> list[Json]:
     """The mappings of a function of this name whose source is the queue of that SQS name, the oldest first."""
     pages = client.get_paginator("list_event_source_mappings").paginate(FunctionName=function)
-    found = [one for page in pages for one in page["EventSourceMappings"]
-             if str(one.get("EventSourceArn", "")).rpartition(":")[2] == queue and one.get("State") != "Deleting"]
+    found = [
+        one
+        for page in pages
+        for one in page["EventSourceMappings"]
+        if str(one.get("EventSourceArn", "")).rpartition(":")[2] == queue and one.get("State") != "Deleting"
+    ]
     return sorted(found, key=lambda one: (str(one.get("LastModified", "")), one["UUID"]))
 
 
@@ -51,8 +58,12 @@ def _roles(graph: Graph, client: Any) -> Iterator[Json]:
             found = client.get_role(RoleName=role.role_name)["Role"]
         except client.exceptions.NoSuchEntityException:
             continue
-        yield {"name": role.resource_name, "resource_type": "iam_role", "role_arn": found["Arn"],
-               "role_name": role.role_name}
+        yield {
+            "name": role.resource_name,
+            "resource_type": "iam_role",
+            "role_arn": found["Arn"],
+            "role_name": role.role_name,
+        }
 
 
 def _log_groups(graph: Graph, client: Any) -> Iterator[Json]:
@@ -76,11 +87,21 @@ def _mappings(graph: Graph, functions: dict[str, str], client: Any) -> Iterator[
         if source.function not in functions:
             continue
         for found in mappings_of(client, graph.function(source.function).function_name, source.queue)[:1]:
-            yield {"name": source.resource_name, "resource_type": "sqs_event", "queue_arn": found["EventSourceArn"],
-                   "event_uuid": found["UUID"], "queue": source.queue, "lambda_arn": functions[source.function]}
+            yield {
+                "name": source.resource_name,
+                "resource_type": "sqs_event",
+                "queue_arn": found["EventSourceArn"],
+                "event_uuid": found["UUID"],
+                "queue": source.queue,
+                "lambda_arn": functions[source.function],
+            }
 
 
 def _apis(stage: Stage, graph: Graph, api: str) -> Iterator[Json]:
     for one in graph.apis:
-        yield {"name": one.resource_name, "resource_type": "rest_api", "rest_api_id": api,
-               "rest_api_url": f"https://{api}.execute-api.{stage.region}.{stage.suffix}/{one.stage}/"}
+        yield {
+            "name": one.resource_name,
+            "resource_type": "rest_api",
+            "rest_api_id": api,
+            "rest_api_url": f"https://{api}.execute-api.{stage.region}.{stage.suffix}/{one.stage}/",
+        }

@@ -73,7 +73,7 @@ class Deployment:
         """All steps before Chalice's, for the root of the repository."""
         zipped = built or self.package()
         for cached in sorted((self._root / "chalicelib").rglob("__pycache__")):
-            shutil.rmtree(cached, ignore_errors=True)       # Chalice's name of a package depends on them
+            shutil.rmtree(cached, ignore_errors=True)  # Chalice's name of a package depends on them
         return self._around(project.with_policies(self.stage, self._root), self._root, zipped)
 
     def package(self) -> Path:
@@ -126,8 +126,9 @@ class Deployment:
         self._say("functions")
         for line in functions.prepare(self.stage, graph, zipped, self._session, self._sleep):
             self._say(f"  {line}")
-        for line in account_settings.apply(account_settings.before_chalice(self.stage, graph, self._in_use(), self._session),
-                                 self._sleep):
+        for line in account_settings.apply(
+            account_settings.before_chalice(self.stage, graph, self._in_use(), self._session), self._sleep
+        ):
             self._say(f"  {line}")
         self._say("state")
         project.seed(zipped, graph)
@@ -138,12 +139,24 @@ class Deployment:
         """Functions whose concurrency a person has set to 0."""
         client = self._session.client("lambda")
         return frozenset(
-            name for name, arn in state.function_arns(graph, client)
-            if client.get_function_concurrency(FunctionName=arn).get("ReservedConcurrentExecutions") == 0)
+            name
+            for name, arn in state.function_arns(graph, client)
+            if client.get_function_concurrency(FunctionName=arn).get("ReservedConcurrentExecutions") == 0
+        )
 
     def _chalice(self, folder: Path) -> None:
-        command = [sys.executable, "-c", _CHALICE, "--project-dir", str(folder.resolve()), "deploy", "--stage",
-                   self.stage.name, "--connection-timeout", "300"]
+        command = [
+            sys.executable,
+            "-c",
+            _CHALICE,
+            "--project-dir",
+            str(folder.resolve()),
+            "deploy",
+            "--stage",
+            self.stage.name,
+            "--connection-timeout",
+            "300",
+        ]
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "AWS_DEFAULT_REGION": self.stage.region}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=folder)
         said = done.stdout + done.stderr

@@ -34,7 +34,7 @@ def remove(stage: Stage, graph: Graph, session: Any, sleep: Sleep = time.sleep) 
             client.delete_event_source_mapping(UUID=one["UUID"])
             yield f"mapping of {source.queue}"
     for function in graph.functions:
-        if _gone(lambda name=function.function_name: client.delete_function(FunctionName=name)):     # type: ignore[misc]
+        if _gone(lambda name=function.function_name: client.delete_function(FunctionName=name)):  # type: ignore[misc]
             yield f"function {function.function_name}"
     yield from _roles(graph, session.client("iam"))
     yield from _readers(stage, session.client("apigateway"))
@@ -48,8 +48,11 @@ def remove(stage: Stage, graph: Graph, session: Any, sleep: Sleep = time.sleep) 
 def tables(stage: Stage, session: Any) -> list[str]:
     """The names of the stage's tables that exist."""
     client, state = session.client("dynamodb"), state_table_of(stage.prefix)
-    return [name for name in (state, policy_table_of(state))
-            if not _gone(lambda name=name: client.describe_table(TableName=name), really=False)]     # type: ignore[misc]
+    return [
+        name
+        for name in (state, policy_table_of(state))
+        if not _gone(lambda name=name: client.describe_table(TableName=name), really=False)
+    ]  # type: ignore[misc]
 
 
 def remove_table(name: str, session: Any) -> None:
@@ -111,12 +114,13 @@ def _readers(stage: Stage, client: Any) -> Iterator[str]:
     for plan in (one for page in client.get_paginator("get_usage_plans").paginate() for one in page["items"]):
         if plan["name"] == name:
             for one in plan.get("apiStages", []):
-                client.update_usage_plan(usagePlanId=plan["id"], patchOperations=[
-                    {"op": "remove", "path": "/apiStages", "value": f"{one['apiId']}:{one['stage']}"}])
+                client.update_usage_plan(
+                    usagePlanId=plan["id"],
+                    patchOperations=[{"op": "remove", "path": "/apiStages", "value": f"{one['apiId']}:{one['stage']}"}],
+                )
             client.delete_usage_plan(usagePlanId=plan["id"])
             yield f"usage plan {name}"
-    for key in (one for page in client.get_paginator("get_api_keys").paginate(nameQuery=name)
-                for one in page["items"]):
+    for key in (one for page in client.get_paginator("get_api_keys").paginate(nameQuery=name) for one in page["items"]):
         if key["name"] == name:
             client.delete_api_key(apiKey=key["id"])
             yield f"API key {name}"
@@ -126,7 +130,7 @@ def _logs(stage: Stage, graph: Graph, client: Any) -> Iterator[str]:
     wanted = {f"/aws/lambda/{function.function_name}" for function in graph.functions}
     wanted |= {group.log_group_name for group in graph.log_groups} | {f"/outscaler/{stage.name}/api-access"}
     for name in sorted(wanted):
-        if _gone(lambda name=name: client.delete_log_group(logGroupName=name)):     # type: ignore[misc]
+        if _gone(lambda name=name: client.delete_log_group(logGroupName=name)):  # type: ignore[misc]
             yield f"log group {name}"
 
 

@@ -13,7 +13,7 @@ import yaml
 from chalicelib.dispatch.messages import PROVIDERS
 from infra.aws.deploy.stage import Stage
 
-_MOST = 1_000_000       # characters of a policy that are looked at; a policy of that size is refused anyway
+_MOST = 1_000_000  # characters of a policy that are looked at; a policy of that size is refused anyway
 
 
 def providers_in_use(stage: Stage, texts: list[str]) -> frozenset[str]:
@@ -41,7 +41,10 @@ def _named(text: str) -> set[str] | None:
 def queue_length(sqs: Any, queue: str) -> int:
     """Messages that a queue holds, delayed ones and those that are being worked on too; queue: its SQS name."""
     url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
-    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed",
-             "ApproximateNumberOfMessagesNotVisible"]
+    names = [
+        "ApproximateNumberOfMessages",
+        "ApproximateNumberOfMessagesDelayed",
+        "ApproximateNumberOfMessagesNotVisible",
+    ]
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
     return sum(int(attributes[name]) for name in names)

@@ -55,8 +55,13 @@ class _Parser(argparse.ArgumentParser):
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _Parser(prog="python -m infra.demo.drains", description="Drains while functions die.")
-    parser.add_argument("--nodes", type=_nodes, default=NODES, metavar="N",
-                        help=f"nodes that are to go, 1 to {MOST_NODES} (default {NODES})")
+    parser.add_argument(
+        "--nodes",
+        type=_nodes,
+        default=NODES,
+        metavar="N",
+        help=f"nodes that are to go, 1 to {MOST_NODES} (default {NODES})",
+    )
     parser.add_argument("--seed", type=int, default=SEED, metavar="N", help=f"of the dice (default {SEED})")
     parser.add_argument("--record", type=_document, metavar="FILE", help="a document to write the account into")
     return parser.parse_args(argv)
@@ -71,8 +76,9 @@ def _nodes(text: str) -> int:
 def _document(text: str) -> Path:
     path = Path(text)
     if not path.is_file() or BEGIN not in path.read_text("utf-8"):
-        raise argparse.ArgumentTypeError(f"{text!r}: name a document with a place for an account, as "
-                                         "docs/recorded-drain.md")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: name a document with a place for an account, as docs/recorded-drain.md"
+        )
     return path
 
 

@@ -42,6 +42,7 @@ def apps(nodes: int) -> tuple[App, ...]:
 
 def soft_taints_last(nodes: Sequence[NodeView], world: World) -> NodeView:
     """The emptiest of the nodes that no soft taint speaks against, as the real scheduler's score for taints prefers."""
+
     def against(node: NodeView) -> int:
         return sum(taint.effect == "PreferNoSchedule" for taint in node.taints)
 
@@ -76,12 +77,21 @@ def old_nodes(nodes: int) -> KubeObject:
 
 def workloads(nodes: int) -> list[KubeObject]:
     """A big pod to each old node, small ones beside it, their budgets, and a DaemonSet."""
-    small = [made for app in apps(nodes) for made in (
-        objects.deployment(app.name, replicas=app.replicas, cpu=app.cpu, memory="128Mi",
-                        terminationGracePeriodSeconds=app.grace),
-        objects.pdb(app.name, max_unavailable=app.may_miss))]
-    return [objects.daemonset(AGENT, cpu="50m", memory="64Mi"),
-            objects.deployment(BIG, replicas=nodes, cpu="2200m", memory="1Gi"), *small]
+    small = [
+        made
+        for app in apps(nodes)
+        for made in (
+            objects.deployment(
+                app.name, replicas=app.replicas, cpu=app.cpu, memory="128Mi", terminationGracePeriodSeconds=app.grace
+            ),
+            objects.pdb(app.name, max_unavailable=app.may_miss),
+        )
+    ]
+    return [
+        objects.daemonset(AGENT, cpu="50m", memory="64Mi"),
+        objects.deployment(BIG, replicas=nodes, cpu="2200m", memory="1Gi"),
+        *small,
+    ]
 
 
 def new_nodes() -> KubeObject:

@@ -75,8 +75,11 @@ class Watcher:
         again = made.answer.get("swept", ()) if made.function == "tick" and isinstance(made.answer, dict) else ()
         for operation in again:
             self.notes.sent_again += 1
-            self._say("outscaler", f"tick: nobody is at the removal of {self._planned.get(operation, operation)} any "
-                                   "more; its message is sent again")
+            self._say(
+                "outscaler",
+                f"tick: nobody is at the removal of {self._planned.get(operation, operation)} any "
+                "more; its message is sent again",
+            )
 
     def _about(self, made: Invocation) -> str:
         named = [json.loads(body).get("operation", "") for body in made.bodies]
@@ -99,8 +102,11 @@ class Watcher:
     def _say_end(self, operation: str, facts: dict[str, str | int | float]) -> None:
         self.notes.ended[str(facts["state"])] += 1
         why = f": {facts['message']}" if "message" in facts else ""
-        self._say("outscaler", f"removal of {self._planned.get(operation, operation)} {facts['state']} after "
-                               f"{float(facts['seconds']):.0f} s{why}")
+        self._say(
+            "outscaler",
+            f"removal of {self._planned.get(operation, operation)} {facts['state']} after "
+            f"{float(facts['seconds']):.0f} s{why}",
+        )
 
     # -- the cluster
 
@@ -163,8 +169,11 @@ class Watcher:
 
 def healthy(pods: Sequence[KubeObject], app: str) -> int:
     """How many pods of an app a budget counts: ready, and not told to end."""
-    return sum(is_true(pod, "Ready") for pod in pods if pod["metadata"].get("labels", {}).get("app") == app
-               and "deletionTimestamp" not in pod["metadata"])
+    return sum(
+        is_true(pod, "Ready")
+        for pod in pods
+        if pod["metadata"].get("labels", {}).get("app") == app and "deletionTimestamp" not in pod["metadata"]
+    )
 
 
 def taint(node: KubeObject, key: str) -> bool:
@@ -174,6 +183,11 @@ def taint(node: KubeObject, key: str) -> bool:
 
 def leftovers(nodes: Sequence[KubeObject]) -> list[str]:
     """Nodes with anything of ours on them."""
-    return [node["metadata"]["name"] for node in nodes
-            if taint(node, TO_BE_DELETED) or taint(node, DELETION_CANDIDATE) or node["spec"].get("unschedulable")
-            or OPERATION_ANNOTATION in (node["metadata"].get("annotations") or {})]
+    return [
+        node["metadata"]["name"]
+        for node in nodes
+        if taint(node, TO_BE_DELETED)
+        or taint(node, DELETION_CANDIDATE)
+        or node["spec"].get("unschedulable")
+        or OPERATION_ANNOTATION in (node["metadata"].get("annotations") or {})
+    ]

@@ -46,13 +46,21 @@ def _begin(world: RoughWorld, nodes: int, say: Callable[[str, str], None]) -> No
     world.step(_START_UP)
     world.seed(*drain_fixture.workloads(nodes))
     world.step(_SETTLE)
-    small = ", ".join(f"{app.replicas} of {app.name} ({app.grace} s to end, at most {app.may_miss} missing)"
-                      for app in drain_fixture.apps(nodes))
-    say("cluster", f"{nodes} nodes of group {drain_fixture.OLD}, each with one pod of {drain_fixture.BIG}; beside them {small}")
+    small = ", ".join(
+        f"{app.replicas} of {app.name} ({app.grace} s to end, at most {app.may_miss} missing)"
+        for app in drain_fixture.apps(nodes)
+    )
+    say(
+        "cluster",
+        f"{nodes} nodes of group {drain_fixture.OLD}, each with one pod of {drain_fixture.BIG}; beside them {small}",
+    )
     world.seed(drain_fixture.new_nodes())
     world.step(_START_UP)
-    say("cluster", f"{drain_fixture.STAY} nodes of group {drain_fixture.NEW} have joined; {len(world.nodes())} nodes, "
-                   f"{len(world.pending())} pods without one")
+    say(
+        "cluster",
+        f"{drain_fixture.STAY} nodes of group {drain_fixture.NEW} have joined; {len(world.nodes())} nodes, "
+        f"{len(world.pending())} pods without one",
+    )
     world.apply_policy(drain_fixture.POLICY)
     world.step(2 * _START_UP)
 
@@ -60,8 +68,10 @@ def _begin(world: RoughWorld, nodes: int, say: Callable[[str, str], None]) -> No
 def _end_of_the_big_pods(world: RoughWorld, nodes: int, say: Callable[[str, str], None]) -> float:
     """When; from then on it is rough."""
     say("you", f"kubectl scale {drain_fixture.BIG} to 0: {nodes} nodes are hardly used any more")
-    say("you", f"from here on a function dies at a checkpoint with {DEADLY:.0%}, and a message comes twice with "
-               f"{TWICE:.0%}")
+    say(
+        "you",
+        f"from here on a function dies at a checkpoint with {DEADLY:.0%}, and a message comes twice with {TWICE:.0%}",
+    )
     world.scale(drain_fixture.BIG, 0)
     world.rough = True
     return world.clock()

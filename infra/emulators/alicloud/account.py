@@ -27,9 +27,13 @@ from infra.emulators.alicloud.models import (
 
 REGION, ACCOUNT = "cn-hangzhou", "1000000000000001"
 TYPES = (
-    MachineType("ecs.g6.large", 2, 8.0), MachineType("ecs.g7.xlarge", 4, 16.0), MachineType("ecs.g6.xlarge", 4, 16.0),
-    MachineType("ecs.c7.xlarge", 4, 8.0), MachineType("ecs.g7.2xlarge", 8, 32.0),
-    MachineType("ecs.g8y.xlarge", 4, 16.0, "ARM"), MachineType("ecs.c8y.large", 2, 4.0, "ARM"),
+    MachineType("ecs.g6.large", 2, 8.0),
+    MachineType("ecs.g7.xlarge", 4, 16.0),
+    MachineType("ecs.g6.xlarge", 4, 16.0),
+    MachineType("ecs.c7.xlarge", 4, 8.0),
+    MachineType("ecs.g7.2xlarge", 8, 32.0),
+    MachineType("ecs.g8y.xlarge", 4, 16.0, "ARM"),
+    MachineType("ecs.c8y.large", 2, 4.0, "ARM"),
     MachineType("ecs.gn6i-c4g1.xlarge", 4, 15.0, gpus=1, gpu="NVIDIA T4"),
     MachineType("ecs.gn5-c8g1.2xlarge", 8, 60.0, gpus=1, gpu="NVIDIA P100"),
 )
@@ -45,8 +49,9 @@ class Cloud:
     seconds ago, and up to half as much more; activities are up to date.
     """
 
-    def __init__(self, clock: Callable[[], float], *, region: str = REGION, account: str = ACCOUNT,
-                 times: Times | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], float], *, region: str = REGION, account: str = ACCOUNT, times: Times | None = None
+    ) -> None:
         self.clock, self.region, self.account, self.times = clock, region, account, times or Times()
         self.lock = threading.RLock()
         self.groups: dict[str, Group] = {}
@@ -63,15 +68,35 @@ class Cloud:
 
     # -- the scene
 
-    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, desired: bool = True,
-                  types: tuple[str, ...] = ("ecs.g7.xlarge",), zones: tuple[str, ...] = ("cn-hangzhou-i",),
-                  tags: Mapping[str, str] | None = None, machine_tags: Mapping[str, str] | None = None,
-                  template: bool = False, disk: int = 40, spot: str = "NoSpot") -> Group:
+    def add_group(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        least: int = 0,
+        most: int = 10,
+        desired: bool = True,
+        types: tuple[str, ...] = ("ecs.g7.xlarge",),
+        zones: tuple[str, ...] = ("cn-hangzhou-i",),
+        tags: Mapping[str, str] | None = None,
+        machine_tags: Mapping[str, str] | None = None,
+        template: bool = False,
+        disk: int = 40,
+        spot: str = "NoSpot",
+    ) -> Group:
         """A group with `size` machines in service. template: made from a launch template instead of a configuration.
         tags: of the group; machine_tags: of what it is made from."""
         with self.lock:
-            made = Group(self.number("asg"), name, self.region, least, most, size if desired else None, zones,
-                         tags=dict(tags or {}))
+            made = Group(
+                self.number("asg"),
+                name,
+                self.region,
+                least,
+                most,
+                size if desired else None,
+                zones,
+                tags=dict(tags or {}),
+            )
             if template:
                 first = Template(self.number("lt"), 1, types[0], disk, spot, dict(machine_tags or {}))
                 self.templates[first.id, 1] = first
@@ -85,16 +110,26 @@ class Cloud:
             self.add_machines(made.id, size)
             return made
 
-    def add_machines(self, group: str, count: int, *, state: str = "InService", creation: str = "AutoCreated",
-                     zone: str = "") -> list[str]:
+    def add_machines(
+        self, group: str, count: int, *, state: str = "InService", creation: str = "AutoCreated", zone: str = ""
+    ) -> list[str]:
         """Machines that are there already, as if from long ago; the desired number is left as it is. Their ids."""
         with self.lock:
             held = self.groups[group]
             kind, made = self.candidates(held)[0], []
             served = float("inf") if state.startswith("Pending") else float("-inf")
             for _ in range(count):
-                machine = Machine(self.number("i"), group, zone or held.zones[0], kind, state, self.clock(),
-                                  creation=creation, configuration=held.configuration, served=served)
+                machine = Machine(
+                    self.number("i"),
+                    group,
+                    zone or held.zones[0],
+                    kind,
+                    state,
+                    self.clock(),
+                    creation=creation,
+                    configuration=held.configuration,
+                    served=served,
+                )
                 held.machines[machine.id] = machine
                 made.append(machine.id)
             return made

@@ -1,9 +1,9 @@
 """An emulated Alibaba Cloud account beside a simulated cluster: what LocalWorld and a bench plug in.
 
-    account = AlicloudAccount()
-    with LocalWorld(clouds=(account,)) as world:
-        burst = account.cloud.add_group("burst", most=5)
-        world.apply_policy(… providers: alicloud: <account.settings()> … nodeGroups: {provider: alicloud, id: burst.id})
+account = AlicloudAccount()
+with LocalWorld(clouds=(account,)) as world:
+    burst = account.cloud.add_group("burst", most=5)
+    world.apply_policy(… providers: alicloud: <account.settings()> … nodeGroups: {provider: alicloud, id: burst.id})
 """
 
 from __future__ import annotations
@@ -30,8 +30,14 @@ class AlicloudAccount:
     cloud and server are there as soon as the account is attached to a clock.
     """
 
-    def __init__(self, *, times: Times | None = None, ways: Ways | None = None, tls: Pair | None = None,
-                 policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        times: Times | None = None,
+        ways: Ways | None = None,
+        tls: Pair | None = None,
+        policy: Policy | None = None,
+    ) -> None:
         self._times, self._ways, self._tls, self._policy = times, ways, tls, policy
         self._cloud: Cloud | None = None
         self._server: AlicloudServer | None = None
@@ -75,5 +81,10 @@ class AlicloudAccount:
     def settings(self) -> dict[str, str]:
         """The policy's section `providers.alicloud` for this account."""
         url = self.server.url
-        return {"region": REGION, "credentialsSecret": SECRET_NAME, "essEndpoint": url, "ecsEndpoint": url,
-                "stsEndpoint": url}
+        return {
+            "region": REGION,
+            "credentialsSecret": SECRET_NAME,
+            "essEndpoint": url,
+            "ecsEndpoint": url,
+            "stsEndpoint": url,
+        }

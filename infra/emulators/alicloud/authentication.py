@@ -59,8 +59,9 @@ class Gate:
         try:
             at = dt.datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=dt.UTC).timestamp()
         except ValueError:
-            raise Refused("InvalidTimeStamp.Format", "Specified time stamp or date value is not well formatted.") \
-                from None
+            raise Refused(
+                "InvalidTimeStamp.Format", "Specified time stamp or date value is not well formatted."
+            ) from None
         if abs(self._clock() - at) > WINDOW:
             raise Refused("InvalidTimeStamp.Expired", "Specified time stamp or date value is expired.")
 
@@ -76,6 +77,12 @@ def _check_headers(incoming: Incoming, signed: tuple[str, ...]) -> None:
     must = {name for name in incoming.headers if name.startswith("x-acs-") or name in {"host", "content-type"}}
     if missing := sorted(must - set(signed)):
         raise Refused("IncompleteSignature", f"not signed: {', '.join(missing)}")
-    if not {"host", "x-acs-action", "x-acs-version", "x-acs-date", "x-acs-signature-nonce",
-            "x-acs-content-sha256"} <= set(signed):
+    if not {
+        "host",
+        "x-acs-action",
+        "x-acs-version",
+        "x-acs-date",
+        "x-acs-signature-nonce",
+        "x-acs-content-sha256",
+    } <= set(signed):
         raise Refused("IncompleteSignature", "a mandatory header is not signed")

@@ -58,8 +58,19 @@ class Logged(msgspec.Struct, frozen=True):
         return " ".join((self.method, self.permission, *parts))
 
 
-_SIGNING = frozenset({"Signature", "SecurityToken", "SignatureNonce", "AccessKeyId", "OIDCToken", "Timestamp",
-                      "SignatureMethod", "SignatureVersion", "SignatureType"})
+_SIGNING = frozenset(
+    {
+        "Signature",
+        "SecurityToken",
+        "SignatureNonce",
+        "AccessKeyId",
+        "OIDCToken",
+        "Timestamp",
+        "SignatureMethod",
+        "SignatureVersion",
+        "SignatureType",
+    }
+)
 
 
 class Front:
@@ -141,8 +152,13 @@ class Front:
         return as_text(made) if self.text_values and version != STS else made
 
     def _refusal(self, problem: Refused, request_id: str, host: str) -> Answer:
-        body: Json = {"RequestId": request_id, "HostId": host, "Code": problem.code, "Message": problem.message,
-                "Recommend": f"https://api.example.invalid/troubleshoot?q={problem.code}"}
+        body: Json = {
+            "RequestId": request_id,
+            "HostId": host,
+            "Code": problem.code,
+            "Message": problem.message,
+            "Recommend": f"https://api.example.invalid/troubleshoot?q={problem.code}",
+        }
         if problem.status == 403:
             body["AccessDeniedDetail"] = {"NoPermissionType": "ImplicitDeny"}
         after = {} if problem.retry_after is None else {"x-acs-retry-after": str(problem.retry_after)}
@@ -152,8 +168,18 @@ class Front:
         claimed = claim(incoming)
         if claimed is not None:
             self.seen |= {text for text in (claimed.signature, claimed.token) if text}
-        self.log.append(Logged(incoming.method, action, version, dict(sent), claimed.key if claimed else "",
-                               incoming.headers.get("host", ""), self.cloud.clock(), code))
+        self.log.append(
+            Logged(
+                incoming.method,
+                action,
+                version,
+                dict(sent),
+                claimed.key if claimed else "",
+                incoming.headers.get("host", ""),
+                self.cloud.clock(),
+                code,
+            )
+        )
 
 
 def _bytes(body: Json) -> bytes:

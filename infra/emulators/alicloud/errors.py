@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-_STATUSES: Mapping[str, int] = MappingProxyType({
-    "Forbidden": 403, "Forbidden.RAM": 403, "NoPermission": 403, "AuthenticationFail.NoPermission": 403,
-    "InvalidAccessKeyId.NotFound": 404, "InvalidScalingGroupId.NotFound": 404, "EntityNotExist.Role": 404,
-    "InvalidLaunchTemplateId.NotFound": 404, "InvalidAction.NotFound": 404, "InternalError": 500,
-    "ServiceUnavailable": 503,
-})
+_STATUSES: Mapping[str, int] = MappingProxyType(
+    {
+        "Forbidden": 403,
+        "Forbidden.RAM": 403,
+        "NoPermission": 403,
+        "AuthenticationFail.NoPermission": 403,
+        "InvalidAccessKeyId.NotFound": 404,
+        "InvalidScalingGroupId.NotFound": 404,
+        "EntityNotExist.Role": 404,
+        "InvalidLaunchTemplateId.NotFound": 404,
+        "InvalidAction.NotFound": 404,
+        "InternalError": 500,
+        "ServiceUnavailable": 503,
+    }
+)
 
 
 class Refused(Exception):

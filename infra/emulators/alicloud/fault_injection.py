@@ -51,6 +51,9 @@ class Throttle:
         recent = [at for at in self._calls.get(action, []) if now - at < window]
         if len(recent) >= most:
             wait = max(1, int((recent[-most] + window - now) * 1000))
-            raise Refused("Throttling.User", "Request was denied due to user flow control.",
-                          retry_after=wait if self.tells else None)
+            raise Refused(
+                "Throttling.User",
+                "Request was denied due to user flow control.",
+                retry_after=wait if self.tells else None,
+            )
         self._calls[action] = [*recent, now]

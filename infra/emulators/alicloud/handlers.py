@@ -64,8 +64,11 @@ class Sent(msgspec.Struct, frozen=True):
     def many(self, name: str, most: int) -> tuple[str, ...]:
         """A list `Name.1`, `Name.2`; in the old version of ESS the name is singular. Refused if there are too many."""
         singular = name.removesuffix("s") if self.version == OLD else name
-        found = sorted((int(key.removeprefix(f"{singular}.")), value) for key, value in self.values.items()
-                       if key.startswith(f"{singular}.") and key.removeprefix(f"{singular}.").isdigit())
+        found = sorted(
+            (int(key.removeprefix(f"{singular}.")), value)
+            for key, value in self.values.items()
+            if key.startswith(f"{singular}.") and key.removeprefix(f"{singular}.").isdigit()
+        )
         if len(found) > most:
             raise Refused("InvalidParameter", f"{singular}: at most {most} at once")
         return tuple(value for _, value in found)
@@ -75,7 +78,7 @@ def _page(sent: Sent, name: str, found: Sequence[T], shape: Callable[[T], Json],
     number, size = sent.number("PageNumber", 1), sent.number("PageSize", 10)
     if number < 1 or not 1 <= size <= most:
         raise Refused("InvalidParameter", f"PageNumber={number} PageSize={size}: at least 1, at most {most} on a page")
-    part = found[(number - 1) * size: number * size]
+    part = found[(number - 1) * size : number * size]
     return {"TotalCount": len(found), "PageNumber": number, "PageSize": size, name: [shape(each) for each in part]}
 
 
@@ -85,12 +88,20 @@ class Actions:
     def __init__(self, cloud: Cloud) -> None:
         self._cloud, self._orders = cloud, Orders(cloud)
         ess: dict[str, Callable[[Sent], Json]] = {
-            "DescribeScalingGroups": self._groups, "DescribeScalingInstances": self._instances,
-            "DescribeScalingConfigurations": self._configurations, "DescribeScalingActivities": self._activities,
-            "ScaleWithAdjustment": self._adjust, "RemoveInstances": self._remove}
-        self._table: Mapping[str, Mapping[str, Callable[[Sent], Json]]] = MappingProxyType({
-            OLD: ess, NEW: ess,
-            ECS: {"DescribeInstanceTypes": self._types, "DescribeLaunchTemplateVersions": self._templates}})
+            "DescribeScalingGroups": self._groups,
+            "DescribeScalingInstances": self._instances,
+            "DescribeScalingConfigurations": self._configurations,
+            "DescribeScalingActivities": self._activities,
+            "ScaleWithAdjustment": self._adjust,
+            "RemoveInstances": self._remove,
+        }
+        self._table: Mapping[str, Mapping[str, Callable[[Sent], Json]]] = MappingProxyType(
+            {
+                OLD: ess,
+                NEW: ess,
+                ECS: {"DescribeInstanceTypes": self._types, "DescribeLaunchTemplateVersions": self._templates},
+            }
+        )
 
     def find(self, version: str, action: str) -> Callable[[Sent], Json]:
         """Refused for what the product does not have in that version."""
@@ -115,16 +126,25 @@ class Actions:
     def _instances(self, sent: Sent) -> Json:
         group, ids = sent.text("ScalingGroupId"), sent.many("InstanceIds", 20)
         states, activity = sent.many("LifecycleStates", 20), sent.text("ScalingActivityId")
-        found = [machine for held in self._here(sent) if group in ("", held.id) for machine in held.machines.values()
-                 if (not ids or machine.id in ids) and (not states or machine.state in states)
-                 and (not activity or machine.activity == activity)]
+        found = [
+            machine
+            for held in self._here(sent)
+            if group in ("", held.id)
+            for machine in held.machines.values()
+            if (not ids or machine.id in ids)
+            and (not states or machine.state in states)
+            and (not activity or machine.activity == activity)
+        ]
         return _page(sent, "ScalingInstances", found, machine_json, 50 if sent.version == OLD else 100)
 
     def _configurations(self, sent: Sent) -> Json:
         group, ids = sent.text("ScalingGroupId"), sent.many("ScalingConfigurationIds", 10)
         here = self._cloud.groups if sent.must("RegionId") == self._cloud.region else {}
-        found = [each for each in self._cloud.configurations.values() if each.group in here
-                 and group in ("", each.group) and (not ids or each.id in ids)]
+        found = [
+            each
+            for each in self._cloud.configurations.values()
+            if each.group in here and group in ("", each.group) and (not ids or each.id in ids)
+        ]
         return _page(sent, "ScalingConfigurations", found, configuration_json)
 
     def _activities(self, sent: Sent) -> Json:
@@ -132,34 +152,48 @@ class Actions:
         if bool(group) == bool(ids):
             raise Refused("InvalidParameter", "either ScalingGroupId or ScalingActivityIds must be given")
         here = self._cloud.groups.values() if sent.must("RegionId") == self._cloud.region else ()
-        found = [each for held in here if group in ("", held.id) for each in held.activities
-                 if (not ids or each.id in ids) and status in ("", each.status)]
+        found = [
+            each
+            for held in here
+            if group in ("", held.id)
+            for each in held.activities
+            if (not ids or each.id in ids) and status in ("", each.status)
+        ]
         return _page(sent, "ScalingActivities", found[::-1], activity_json)
 
     def _adjust(self, sent: Sent) -> Json:
         mode = sent.text("ExecutionMode") or "None"
         order = Adjustment(
-            sent.must("ScalingGroupId"), sent.must("AdjustmentType"),
-            (sent.must("AdjustmentValue"), sent.number("AdjustmentValue", 0))[1], sent.flag("SyncActivity"),
-            sent.text("ActivityMetadata"), mode == "PlanOnly")
+            sent.must("ScalingGroupId"),
+            sent.must("AdjustmentType"),
+            (sent.must("AdjustmentValue"), sent.number("AdjustmentValue", 0))[1],
+            sent.flag("SyncActivity"),
+            sent.text("ActivityMetadata"),
+            mode == "PlanOnly",
+        )
         return self._orders.once(sent.text("ClientToken"), order, lambda: self._orders.adjust(order))
 
     def _remove(self, sent: Sent) -> Json:
         order = Removal(
-            sent.must("ScalingGroupId"), sent.many("InstanceIds", 20),
-            sent.flag("DecreaseDesiredCapacity", default=True), sent.flag("IgnoreInvalidInstance"),
-            sent.text("RemovePolicy") == "recycle")
+            sent.must("ScalingGroupId"),
+            sent.many("InstanceIds", 20),
+            sent.flag("DecreaseDesiredCapacity", default=True),
+            sent.flag("IgnoreInvalidInstance"),
+            sent.text("RemovePolicy") == "recycle",
+        )
         return self._orders.once(sent.text("ClientToken"), order, lambda: self._orders.remove(order))
 
     def _types(self, sent: Sent) -> Json:
-        names = sent.many("InstanceTypes", 10)      # RegionId is not in the current model, though clients send it
+        names = sent.many("InstanceTypes", 10)  # RegionId is not in the current model, though clients send it
         known = [kind for kind in self._cloud.types.values() if not names or kind.id in names]
         most, start = sent.number("MaxResults", 1600), sent.number("NextToken", 0) if sent.text("NextToken") else 0
         if not 1 <= most <= 1600:
             raise Refused("InvalidParameter", f"MaxResults={most}: 1 to 1600")
         more = str(start + most) if start + most < len(known) else ""
-        return {"InstanceTypes": {"InstanceType": [type_json(each) for each in known[start: start + most]]},
-                "NextToken": more}
+        return {
+            "InstanceTypes": {"InstanceType": [type_json(each) for each in known[start : start + most]]},
+            "NextToken": more,
+        }
 
     def _templates(self, sent: Sent) -> Json:
         sent.must("RegionId")
@@ -170,7 +204,8 @@ class Actions:
         if not all(each.isdigit() for each in versions):
             raise Refused("InvalidParameter", "LaunchTemplateVersion: integers; DefaultVersion=true for the default")
         default = sent.flag("DefaultVersion")
-        found = [each for each in held if (not versions or str(each.version) in versions)
-                 and (not default or each.default)]
+        found = [
+            each for each in held if (not versions or str(each.version) in versions) and (not default or each.default)
+        ]
         made = _page(sent, "Sets", found, template_json)
         return {**made, "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": made.pop("Sets")}}

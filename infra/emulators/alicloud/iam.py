@@ -42,10 +42,13 @@ def read_policy(text: str) -> Policy:
     """A RAM policy document. Raises ValueError for what RAM would not take."""
     document = json.loads(text)
     if document.get("Version") != "1":
-        raise ValueError(f"Version {document.get('Version')!r}: RAM knows \"1\"")
-    return Policy(tuple(
-        Statement({"Allow": True, "Deny": False}[each["Effect"]], _many(each["Action"]), _many(each["Resource"]))
-        for each in document["Statement"]))
+        raise ValueError(f'Version {document.get("Version")!r}: RAM knows "1"')
+    return Policy(
+        tuple(
+            Statement({"Allow": True, "Deny": False}[each["Effect"]], _many(each["Action"]), _many(each["Resource"]))
+            for each in document["Statement"]
+        )
+    )
 
 
 def _many(value: str | list[str]) -> tuple[str, ...]:
@@ -92,8 +95,13 @@ class Ring:
         """A fresh session of a role."""
         self._sessions += 1
         number = f"{self._sessions:06d}"
-        made = Key(f"STS.local{number}", f"local-session-secret-{number}", role.policy,
-                   f"CAIS+local/session*{number}~token==", expires)
+        made = Key(
+            f"STS.local{number}",
+            f"local-session-secret-{number}",
+            role.policy,
+            f"CAIS+local/session*{number}~token==",
+            expires,
+        )
         self.keys[made.id] = made
         return made
 

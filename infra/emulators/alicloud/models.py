@@ -81,7 +81,7 @@ class Activity:
     ended: float | None = None
     total_after: int = 0
     waiting: bool = False
-    keeps: bool = False         # machines go to Stopped instead of away (RemovePolicy recycle)
+    keeps: bool = False  # machines go to Stopped instead of away (RemovePolicy recycle)
 
     @property
     def running(self) -> bool:

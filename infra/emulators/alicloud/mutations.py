@@ -21,7 +21,10 @@ MOST_REMOVED = 20
 _TOKEN_SECONDS = 24 * 3600.0
 _MOST_AT_ONCE = 1000
 _RANGES: Mapping[str, tuple[int, int]] = {
-    "QuantityChangeInCapacity": (-1000, 1000), "PercentChangeInCapacity": (-100, 10000), "TotalCapacity": (0, 2000)}
+    "QuantityChangeInCapacity": (-1000, 1000),
+    "PercentChangeInCapacity": (-100, 10000),
+    "TotalCapacity": (0, 2000),
+}
 
 
 class Adjustment(msgspec.Struct, frozen=True):
@@ -75,8 +78,11 @@ class Orders:
             raise Refused("InvalidParameter", f"AdjustmentType {order.kind} with AdjustmentValue {order.value}")
         group = self._ready(order.group)
         base = group.total if group.desired is None else group.desired
-        asked = {"TotalCapacity": order.value, "QuantityChangeInCapacity": base + order.value,
-                 "PercentChangeInCapacity": base + round(base * order.value / 100)}[order.kind]
+        asked = {
+            "TotalCapacity": order.value,
+            "QuantityChangeInCapacity": base + order.value,
+            "PercentChangeInCapacity": base + round(base * order.value / 100),
+        }[order.kind]
         wanted = min(max(asked, group.min), group.max)
         if abs(wanted - base) > _MOST_AT_ONCE:
             raise Refused("InvalidParameter", f"more than {_MOST_AT_ONCE} instances in one step")
@@ -124,8 +130,15 @@ class Orders:
             raise Refused("IncorrectCapacity.MinSize", f"the group would have fewer than {group.min} instances")
         if group.desired is not None and order.decrease:
             group.desired = max(group.min, group.desired - len(good))
-        made = simulation.shrink(self._cloud, group, good, self._cloud.clock(), "A user removed instances.",
-                             ignored=len(bad), keeps=order.recycle)
+        made = simulation.shrink(
+            self._cloud,
+            group,
+            good,
+            self._cloud.clock(),
+            "A user removed instances.",
+            ignored=len(bad),
+            keeps=order.recycle,
+        )
         return {"ScalingActivityId": made.id, **({"IgnoredInstances": bad} if bad else {})}
 
     def _ready(self, id_: str) -> Group:
@@ -151,11 +164,15 @@ def _problem(group: Group, id_: str) -> Json | None:
     """Why an instance cannot be removed, as IgnoredInstances tells it."""
     machine = group.machines.get(id_)
     if machine is None:
-        return {"InstanceId": id_, "Code": "InvalidInstanceId.NotFound",
-                "Message": f"the instance {id_} does not exist in the scaling group"}
+        return {
+            "InstanceId": id_,
+            "Code": "InvalidInstanceId.NotFound",
+            "Message": f"the instance {id_} does not exist in the scaling group",
+        }
     if machine.state == "Protected" or machine.state in GONE_SOON:
-        return {"InstanceId": id_, "Code": "IncorrectInstanceStatus",
-                "Message": f"the instance {id_} is {machine.state}"}
+        return {
+            "InstanceId": id_,
+            "Code": "IncorrectInstanceStatus",
+            "Message": f"the instance {id_} is {machine.state}",
+        }
     return None
-
-

@@ -43,8 +43,13 @@ class Joining(VendorJoining):
         with self._cloud.lock:
             self._cloud.step()
             found, kept = joined(self._cloud, self._clock(), self._ways), detached(self._cloud)
-        return Due({id_: partial(node_object, self._cloud, group, machine, self._ways)
-                    for id_, (group, machine) in found.items()}, kept)
+        return Due(
+            {
+                id_: partial(node_object, self._cloud, group, machine, self._ways)
+                for id_, (group, machine) in found.items()
+            },
+            kept,
+        )
 
 
 def joined(cloud: Cloud, now: float, ways: Ways) -> dict[str, tuple[Group, Machine]]:
@@ -69,32 +74,49 @@ def node_object(cloud: Cloud, group: Group, machine: Machine, ways: Ways) -> Kub
     taints, as a node pool's do."""
     kind, disk, tags = cloud.types[machine.type], *_made_from(cloud, group)
     labels = {
-        "beta.kubernetes.io/arch": _ARCHITECTURES[kind.architecture], "beta.kubernetes.io/os": "linux",
-        "kubernetes.io/arch": _ARCHITECTURES[kind.architecture], "kubernetes.io/os": "linux",
-        "kubernetes.io/hostname": machine.id, "node.kubernetes.io/instance-type": kind.id,
-        "topology.kubernetes.io/region": cloud.region, "topology.kubernetes.io/zone": machine.zone,
+        "beta.kubernetes.io/arch": _ARCHITECTURES[kind.architecture],
+        "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": _ARCHITECTURES[kind.architecture],
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/hostname": machine.id,
+        "node.kubernetes.io/instance-type": kind.id,
+        "topology.kubernetes.io/region": cloud.region,
+        "topology.kubernetes.io/zone": machine.zone,
         **{key.removeprefix(f"{TAG}label/"): value for key, value in tags.items() if key.startswith(f"{TAG}label/")},
     }
-    capacity = {"cpu": str(kind.cpu), "memory": f"{int(kind.memory * 2**20)}Ki", "ephemeral-storage": f"{disk}Gi",
-                "pods": "110"}
+    capacity = {
+        "cpu": str(kind.cpu),
+        "memory": f"{int(kind.memory * 2**20)}Ki",
+        "ephemeral-storage": f"{disk}Gi",
+        "pods": "110",
+    }
     if kind.gpus:
         labels["aliyun.accelerator/nvidia_name"] = kind.gpu.replace(" ", "-")
         capacity["nvidia.com/gpu"] = str(kind.gpus)
     return {
-        "apiVersion": "v1", "kind": "Node",
+        "apiVersion": "v1",
+        "kind": "Node",
         "metadata": {"name": machine.id, "labels": labels},
-        "spec": {"providerID": f"{ways.prefix}{cloud.region}.{machine.id}",
-                 "taints": [dict(NOT_READY), *_taints(tags)]},
-        "status": {"capacity": capacity, "allocatable": left(capacity, ways.reserve),
-                   "nodeInfo": {"architecture": _ARCHITECTURES[kind.architecture], "operatingSystem": "linux"},
-                   "addresses": [{"type": "Hostname", "address": machine.id}]},
+        "spec": {
+            "providerID": f"{ways.prefix}{cloud.region}.{machine.id}",
+            "taints": [dict(NOT_READY), *_taints(tags)],
+        },
+        "status": {
+            "capacity": capacity,
+            "allocatable": left(capacity, ways.reserve),
+            "nodeInfo": {"architecture": _ARCHITECTURES[kind.architecture], "operatingSystem": "linux"},
+            "addresses": [{"type": "Hostname", "address": machine.id}],
+        },
     }
 
 
 def _made_from(cloud: Cloud, group: Group) -> tuple[int, dict[str, str]]:
     """Disk and tags of its machines."""
-    made = cloud.template(group.template, group.template_version) if group.template \
+    made = (
+        cloud.template(group.template, group.template_version)
+        if group.template
         else cloud.configurations[group.configuration]
+    )
     return made.disk, {**group.tags, **made.tags}
 
 

@@ -13,12 +13,20 @@ from typing import Any
 from infra.emulators.alicloud.models import Activity, Configuration, Group, Machine, MachineType, Template
 
 Json = dict[str, Any]
-_WRAPPED: Mapping[str, str] = MappingProxyType({
-    "ScalingGroups": "ScalingGroup", "ScalingInstances": "ScalingInstance", "InstanceTypes": "InstanceType",
-    "ScalingConfigurations": "ScalingConfiguration", "ScalingActivities": "ScalingActivity", "Tags": "Tag",
-    "VSwitchIds": "VSwitchId", "SuspendedProcesses": "SuspendedProcess", "ErrorMessages": "ErrorMessage",
-    "LaunchTemplateOverrides": "LaunchTemplateOverride",
-})
+_WRAPPED: Mapping[str, str] = MappingProxyType(
+    {
+        "ScalingGroups": "ScalingGroup",
+        "ScalingInstances": "ScalingInstance",
+        "InstanceTypes": "InstanceType",
+        "ScalingConfigurations": "ScalingConfiguration",
+        "ScalingActivities": "ScalingActivity",
+        "Tags": "Tag",
+        "VSwitchIds": "VSwitchId",
+        "SuspendedProcesses": "SuspendedProcess",
+        "ErrorMessages": "ErrorMessage",
+        "LaunchTemplateOverrides": "LaunchTemplateOverride",
+    }
+)
 
 
 def stamp(at: float, *, seconds: bool = True) -> str:
@@ -29,16 +37,31 @@ def stamp(at: float, *, seconds: bool = True) -> str:
 def group_json(group: Group) -> Json:
     """One of DescribeScalingGroups."""
     made: Json = {
-        "ScalingGroupId": group.id, "ScalingGroupName": group.name, "RegionId": group.region,
-        "LifecycleState": group.state, "GroupType": group.kind, "SystemSuspended": group.system_suspended,
-        "SuspendedProcesses": sorted(group.suspended), "MinSize": group.min, "MaxSize": group.max,
-        "EnableDesiredCapacity": group.desired is not None, "TotalCapacity": group.total,
-        "TotalInstanceCount": len(group.machines), "ActiveCapacity": group.count("InService"),
-        "PendingCapacity": group.count("Pending"), "PendingWaitCapacity": group.count("Pending:Wait"),
-        "InitCapacity": 0, "ProtectedCapacity": group.count("Protected"), "StandbyCapacity": group.count("Standby"),
-        "RemovingCapacity": group.count("Removing"), "RemovingWaitCapacity": group.count("Removing:Wait"),
-        "StoppedCapacity": group.count("Stopped"), "VSwitchIds": [f"vsw-{zone}" for zone in group.zones],
-        "MultiAZPolicy": group.multi_zone, "DefaultCooldown": 300, "ScalingPolicy": "recycle",
+        "ScalingGroupId": group.id,
+        "ScalingGroupName": group.name,
+        "RegionId": group.region,
+        "LifecycleState": group.state,
+        "GroupType": group.kind,
+        "SystemSuspended": group.system_suspended,
+        "SuspendedProcesses": sorted(group.suspended),
+        "MinSize": group.min,
+        "MaxSize": group.max,
+        "EnableDesiredCapacity": group.desired is not None,
+        "TotalCapacity": group.total,
+        "TotalInstanceCount": len(group.machines),
+        "ActiveCapacity": group.count("InService"),
+        "PendingCapacity": group.count("Pending"),
+        "PendingWaitCapacity": group.count("Pending:Wait"),
+        "InitCapacity": 0,
+        "ProtectedCapacity": group.count("Protected"),
+        "StandbyCapacity": group.count("Standby"),
+        "RemovingCapacity": group.count("Removing"),
+        "RemovingWaitCapacity": group.count("Removing:Wait"),
+        "StoppedCapacity": group.count("Stopped"),
+        "VSwitchIds": [f"vsw-{zone}" for zone in group.zones],
+        "MultiAZPolicy": group.multi_zone,
+        "DefaultCooldown": 300,
+        "ScalingPolicy": "recycle",
         "Tags": [{"TagKey": key, "TagValue": value} for key, value in group.tags.items()],
     }
     if group.desired is not None:
@@ -46,41 +69,63 @@ def group_json(group: Group) -> Json:
     if group.configuration:
         made["ActiveScalingConfigurationId"] = group.configuration
     if group.template:
-        made |= {"LaunchTemplateId": group.template, "LaunchTemplateVersion": group.template_version,
-                 "LaunchTemplateOverrides": [{"InstanceType": each} for each in group.overrides]}
+        made |= {
+            "LaunchTemplateId": group.template,
+            "LaunchTemplateVersion": group.template_version,
+            "LaunchTemplateOverrides": [{"InstanceType": each} for each in group.overrides],
+        }
     return made
 
 
 def machine_json(machine: Machine) -> Json:
     """One of DescribeScalingInstances."""
-    made = {"InstanceId": machine.id, "ScalingGroupId": machine.group, "LifecycleState": machine.state,
-            "HealthStatus": machine.health, "CreationType": machine.creation, "ZoneId": machine.zone,
-            "CreatedTime": stamp(machine.created), "CreationTime": stamp(machine.created, seconds=False),
-            "SpotStrategy": machine.spot, "ScalingConfigurationId": machine.configuration,
-            "ScalingActivityId": machine.activity}
+    made = {
+        "InstanceId": machine.id,
+        "ScalingGroupId": machine.group,
+        "LifecycleState": machine.state,
+        "HealthStatus": machine.health,
+        "CreationType": machine.creation,
+        "ZoneId": machine.zone,
+        "CreatedTime": stamp(machine.created),
+        "CreationTime": stamp(machine.created, seconds=False),
+        "SpotStrategy": machine.spot,
+        "ScalingConfigurationId": machine.configuration,
+        "ScalingActivityId": machine.activity,
+    }
     return {key: value for key, value in made.items() if value}
 
 
 def activity_json(activity: Activity) -> Json:
     """One of DescribeScalingActivities."""
     made: Json = {
-        "ScalingActivityId": activity.id, "ScalingGroupId": activity.group, "StatusCode": activity.status,
-        "Cause": activity.cause, "TriggerSourceType": activity.trigger, "ScalingInstanceNumber": activity.wanted,
+        "ScalingActivityId": activity.id,
+        "ScalingGroupId": activity.group,
+        "StatusCode": activity.status,
+        "Cause": activity.cause,
+        "TriggerSourceType": activity.trigger,
+        "ScalingInstanceNumber": activity.wanted,
         "Description": f"{'Add' if activity.grows else 'Remove'} {activity.wanted} ECS instance(s)",
-        "StartTime": stamp(activity.started, seconds=False), "Progress": 0 if activity.running else 100,
+        "StartTime": stamp(activity.started, seconds=False),
+        "Progress": 0 if activity.running else 100,
     }
     if activity.metadata:
         made["ActivityMetadata"] = activity.metadata
     if activity.ended is not None:
         done = [] if activity.status in {"Failed", "Rejected"} else activity.machines
-        made |= {"EndTime": stamp(activity.ended, seconds=False), "TotalCapacity": str(activity.total_after),
-                 "StatusMessage": _told(activity)}
+        made |= {
+            "EndTime": stamp(activity.ended, seconds=False),
+            "TotalCapacity": str(activity.total_after),
+            "StatusMessage": _told(activity),
+        }
         kind = "Created" if activity.grows else "Stopped" if activity.keeps else "Destroyed"
         made |= {f"{kind}Capacity": len(done), f"{kind}Instances": list(done)}
         if activity.problems:
             first, codes = activity.problems[0], {each.code: each for each in activity.problems}
-            made |= {"ErrorCode": first.code, "ErrorMessage": first.message,
-                     "ErrorMessages": [{"Code": each.code, "Message": each.message} for each in codes.values()]}
+            made |= {
+                "ErrorCode": first.code,
+                "ErrorMessage": first.message,
+                "ErrorMessages": [{"Code": each.code, "Message": each.message} for each in codes.values()],
+            }
     return made
 
 
@@ -93,28 +138,52 @@ def _told(activity: Activity) -> str:
 
 def configuration_json(configuration: Configuration) -> Json:
     """One of DescribeScalingConfigurations."""
-    return {"ScalingConfigurationId": configuration.id, "ScalingGroupId": configuration.group,
-            "LifecycleState": "Active", "InstanceType": configuration.types[0],
-            "InstanceTypes": list(configuration.types), "SystemDiskSize": configuration.disk,
-            "SystemDiskCategory": "cloud_essd", "SpotStrategy": configuration.spot,
-            "Tags": [{"Key": key, "Value": value} for key, value in configuration.tags.items()]}
+    return {
+        "ScalingConfigurationId": configuration.id,
+        "ScalingGroupId": configuration.group,
+        "LifecycleState": "Active",
+        "InstanceType": configuration.types[0],
+        "InstanceTypes": list(configuration.types),
+        "SystemDiskSize": configuration.disk,
+        "SystemDiskCategory": "cloud_essd",
+        "SpotStrategy": configuration.spot,
+        "Tags": [{"Key": key, "Value": value} for key, value in configuration.tags.items()],
+    }
 
 
 def type_json(kind: MachineType) -> Json:
     """One of DescribeInstanceTypes."""
-    return {"InstanceTypeId": kind.id, "InstanceTypeFamily": kind.family, "CpuCoreCount": kind.cpu,
-            "MemorySize": kind.memory, "CpuArchitecture": kind.architecture, "GPUAmount": kind.gpus,
-            "GPUSpec": kind.gpu, "GPUMemorySize": 16.0 if kind.gpus else 0.0, "LocalStorageAmount": 0,
-            "EniQuantity": 4, "EniPrivateIpAddressQuantity": 15}
+    return {
+        "InstanceTypeId": kind.id,
+        "InstanceTypeFamily": kind.family,
+        "CpuCoreCount": kind.cpu,
+        "MemorySize": kind.memory,
+        "CpuArchitecture": kind.architecture,
+        "GPUAmount": kind.gpus,
+        "GPUSpec": kind.gpu,
+        "GPUMemorySize": 16.0 if kind.gpus else 0.0,
+        "LocalStorageAmount": 0,
+        "EniQuantity": 4,
+        "EniPrivateIpAddressQuantity": 15,
+    }
 
 
 def template_json(template: Template) -> Json:
     """One of DescribeLaunchTemplateVersions."""
     tags = [{"Key": key, "Value": value} for key, value in template.tags.items()]
-    data: Json = {"InstanceType": template.type, "SpotStrategy": template.spot, "Tags": {"InstanceTag": tags},
-                  "SystemDisk": {"Size": template.disk, "Category": "cloud_essd"}}
-    return {"LaunchTemplateId": template.id, "VersionNumber": template.version, "DefaultVersion": template.default,
-            "LaunchTemplateName": template.id, "LaunchTemplateData": data}
+    data: Json = {
+        "InstanceType": template.type,
+        "SpotStrategy": template.spot,
+        "Tags": {"InstanceTag": tags},
+        "SystemDisk": {"Size": template.disk, "Category": "cloud_essd"},
+    }
+    return {
+        "LaunchTemplateId": template.id,
+        "VersionNumber": template.version,
+        "DefaultVersion": template.default,
+        "LaunchTemplateName": template.id,
+        "LaunchTemplateData": data,
+    }
 
 
 def older(value: Any) -> Any:
@@ -123,8 +192,10 @@ def older(value: Any) -> Any:
         return [older(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return {key: {_WRAPPED[key]: older(each)} if key in _WRAPPED and isinstance(each, list) else older(each)
-            for key, each in value.items()}
+    return {
+        key: {_WRAPPED[key]: older(each)} if key in _WRAPPED and isinstance(each, list) else older(each)
+        for key, each in value.items()
+    }
 
 
 def as_text(value: Any) -> Any:

@@ -1,10 +1,10 @@
 """The emulated Alibaba Cloud on a loopback port: ESS, ECS, STS and the metadata service, over HTTP or TLS.
 
-    with AlicloudServer(Cloud(clock)) as server:
-        server.ring.add("LTAI-LOCAL", "secret")
-        group = server.cloud.add_group("workers", size=3)
-        ...                                             # a client with endpoint server.url
-        assert [call.action for call in server.log] == ["DescribeScalingGroups", …]
+with AlicloudServer(Cloud(clock)) as server:
+    server.ring.add("LTAI-LOCAL", "secret")
+    group = server.cloud.add_group("workers", size=3)
+    ...                                             # a client with endpoint server.url
+    assert [call.action for call in server.log] == ["DescribeScalingGroups", …]
 """
 
 from __future__ import annotations

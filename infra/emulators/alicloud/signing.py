@@ -33,8 +33,16 @@ def acs3_request(incoming: Incoming, signed: Sequence[str]) -> str:
     """The canonical request over the headers that the client says it signed."""
     names = sorted(signed)
     headers = "".join(f"{name}:{incoming.headers.get(name, '').strip()}\n" for name in names)
-    return "\n".join((incoming.method, incoming.path or "/", canonical_query(incoming.query()), headers,
-                      ";".join(names), hashlib.sha256(incoming.body).hexdigest()))
+    return "\n".join(
+        (
+            incoming.method,
+            incoming.path or "/",
+            canonical_query(incoming.query()),
+            headers,
+            ";".join(names),
+            hashlib.sha256(incoming.body).hexdigest(),
+        )
+    )
 
 
 def acs3_signature(incoming: Incoming, signed: Sequence[str], secret: str) -> str:
@@ -74,11 +82,21 @@ def claim(incoming: Incoming) -> Claim | None:
         parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
         if scheme != ALGORITHM or not {"Credential", "SignedHeaders", "Signature"} <= parts.keys():
             return None
-        return Claim(parts["Credential"], parts["Signature"], headers.get("x-acs-signature-nonce", ""),
-                     headers.get("x-acs-date", ""), headers.get("x-acs-security-token", ""),
-                     tuple(parts["SignedHeaders"].split(";")))
+        return Claim(
+            parts["Credential"],
+            parts["Signature"],
+            headers.get("x-acs-signature-nonce", ""),
+            headers.get("x-acs-date", ""),
+            headers.get("x-acs-security-token", ""),
+            tuple(parts["SignedHeaders"].split(";")),
+        )
     sent = incoming.parameters()
     if not sent.get("Signature") or sent.get("SignatureMethod") != "HMAC-SHA1":
         return None
-    return Claim(sent.get("AccessKeyId", ""), sent["Signature"], sent.get("SignatureNonce", ""),
-                 sent.get("Timestamp", ""), sent.get("SecurityToken", ""))
+    return Claim(
+        sent.get("AccessKeyId", ""),
+        sent["Signature"],
+        sent.get("SignatureNonce", ""),
+        sent.get("Timestamp", ""),
+        sent.get("SecurityToken", ""),
+    )

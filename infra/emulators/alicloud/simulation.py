@@ -66,8 +66,9 @@ def balance(cloud: Cloud, group: Group, at: float) -> None:
         shrink(cloud, group, victims(group, total - group.desired), at, cause, trigger="Ess")
 
 
-def _new(cloud: Cloud, group: Group, at: float, *, grows: bool, wanted: int, cause: str, trigger: str,
-         metadata: str) -> Activity:
+def _new(
+    cloud: Cloud, group: Group, at: float, *, grows: bool, wanted: int, cause: str, trigger: str, metadata: str
+) -> Activity:
     activity = Activity(cloud.number("asa"), group.id, grows, wanted, at, at, trigger, cause, metadata)
     group.activities.append(activity)
     if ("ScaleOut" if grows else "ScaleIn") in group.suspended:
@@ -76,8 +77,9 @@ def _new(cloud: Cloud, group: Group, at: float, *, grows: bool, wanted: int, cau
     return activity
 
 
-def grow(cloud: Cloud, group: Group, count: int, at: float, cause: str, *, trigger: str = "APIs",
-         metadata: str = "") -> Activity:
+def grow(
+    cloud: Cloud, group: Group, count: int, at: float, cause: str, *, trigger: str = "APIs", metadata: str = ""
+) -> Activity:
     """Begin to add machines. Those that can be had are Pending at once; why others cannot comes out in the end."""
     activity = _new(cloud, group, at, grows=True, wanted=count, cause=cause, trigger=trigger, metadata=metadata)
     if not activity.running:
@@ -88,8 +90,17 @@ def grow(cloud: Cloud, group: Group, count: int, at: float, cause: str, *, trigg
         if place is None or isinstance(place, Fate):
             activity.problems.append(fate or place or NO_STOCK)
             continue
-        machine = Machine(cloud.number("i"), group.id, place[1], place[0], "Pending", at, activity.id,
-                          configuration=group.configuration, fate=fate)
+        machine = Machine(
+            cloud.number("i"),
+            group.id,
+            place[1],
+            place[0],
+            "Pending",
+            at,
+            activity.id,
+            configuration=group.configuration,
+            fate=fate,
+        )
         group.machines[machine.id] = machine
         activity.machines.append(machine.id)
     activity.due = at + (cloud.times.create if activity.machines else cloud.times.fail)
@@ -112,12 +123,23 @@ def _place(cloud: Cloud, group: Group) -> tuple[str, str] | Fate:
 
 def victims(group: Group, count: int) -> list[str]:
     """Whom ESS itself takes away: the oldest that are neither protected nor on standby."""
-    return [each.id for each in group.machines.values()
-            if each.state in {"InService", "Pending", "Pending:Wait"}][:count]
+    return [each.id for each in group.machines.values() if each.state in {"InService", "Pending", "Pending:Wait"}][
+        :count
+    ]
 
 
-def shrink(cloud: Cloud, group: Group, ids: Sequence[str], at: float, cause: str, *, trigger: str = "APIs",
-           metadata: str = "", ignored: int = 0, keeps: bool = False) -> Activity:
+def shrink(
+    cloud: Cloud,
+    group: Group,
+    ids: Sequence[str],
+    at: float,
+    cause: str,
+    *,
+    trigger: str = "APIs",
+    metadata: str = "",
+    ignored: int = 0,
+    keeps: bool = False,
+) -> Activity:
     """Begin to remove these machines."""
     activity = _new(cloud, group, at, grows=False, wanted=len(ids), cause=cause, trigger=trigger, metadata=metadata)
     if not activity.running:

@@ -55,5 +55,9 @@ class Sts:
 
 def credentials_json(session: Key) -> Json:
     """A session as STS and the metadata service tell it."""
-    return {"AccessKeyId": session.id, "AccessKeySecret": session.secret, "SecurityToken": session.token,
-            "Expiration": stamp(session.expires)}
+    return {
+        "AccessKeyId": session.id,
+        "AccessKeySecret": session.secret,
+        "SecurityToken": session.token,
+        "Expiration": stamp(session.expires),
+    }

@@ -60,17 +60,36 @@ class Cloud:
 
     # -- the scene
 
-    def add_server(self, pool: str = "", *, cluster: str = "ours", plan: str = "e5_1620v4", region: str = "eu_nord_1",
-                   hostname: str = "", tags: Mapping[str, str] | None = None, project: int = PROJECT,
-                   user_data: str = "") -> Server:
+    def add_server(
+        self,
+        pool: str = "",
+        *,
+        cluster: str = "ours",
+        plan: str = "e5_1620v4",
+        region: str = "eu_nord_1",
+        hostname: str = "",
+        tags: Mapping[str, str] | None = None,
+        project: int = PROJECT,
+        user_data: str = "",
+    ) -> Server:
         """A server that has been running for long. pool, cluster: its two tags, unless `tags` says otherwise; a server
         without a pool has none."""
         with self.lock:
             number = next(self._numbers)
             held = {CLUSTER: cluster, POOL: pool} if pool else {}
             order = Order(plan, region, hostname, "ubuntu_18_04", user_data=user_data)
-            made = Server(number, project, order, f"server-{number}", hostname or f"{pool or 'server'}-{number}",
-                          dict(held if tags is None else tags), self.clock(), ACTIVE, DEPLOYED, float("-inf"))
+            made = Server(
+                number,
+                project,
+                order,
+                f"server-{number}",
+                hostname or f"{pool or 'server'}-{number}",
+                dict(held if tags is None else tags),
+                self.clock(),
+                ACTIVE,
+                DEPLOYED,
+                float("-inf"),
+            )
             self.servers[number] = made
             return made
 
@@ -92,8 +111,11 @@ class Cloud:
     def members(self, pool: str, cluster: str = "ours") -> list[Server]:
         """Those with both tags, oldest first, whatever lists show."""
         with self.lock:
-            return [each for each in self.servers.values()
-                    if (each.tags.get(CLUSTER), each.tags.get(POOL)) == (cluster, pool)]
+            return [
+                each
+                for each in self.servers.values()
+                if (each.tags.get(CLUSTER), each.tags.get(POOL)) == (cluster, pool)
+            ]
 
     # -- what clients ask for
 
@@ -108,10 +130,11 @@ class Cloud:
     def listed(self, project: int) -> list[tuple[Server, str, str]]:
         """A project's servers as a list shows them, with state and status."""
         now = self.clock()
-        return [(each, *(each.before if now < each.hidden else (each.state, each.status)))
-                for each in (*self.servers.values(), *self.dropped)
-                if each.project == project and each.listed <= now
-                and (now < each.hidden or each.id in self.servers)]
+        return [
+            (each, *(each.before if now < each.hidden else (each.state, each.status)))
+            for each in (*self.servers.values(), *self.dropped)
+            if each.project == project and each.listed <= now and (now < each.hidden or each.id in self.servers)
+        ]
 
     def order(self, project: int, order: Order) -> Server:
         """A new server. Refused where it cannot be had."""
@@ -133,8 +156,18 @@ class Cloud:
         self.credit = None if self.credit is None else self.credit - 1
         number, now = next(self._numbers), self.clock()
         takes = self.times.fail if fate.fails else self.times.virtual if plan.virtual else self.times.deploy
-        made = Server(number, project, order, plan.name, order.hostname or f"server-{number}", dict(order.tags), now,
-                      deployed=now + takes, listed=now + self.lag, fate=fate)
+        made = Server(
+            number,
+            project,
+            order,
+            plan.name,
+            order.hostname or f"server-{number}",
+            dict(order.tags),
+            now,
+            deployed=now + takes,
+            listed=now + self.lag,
+            fate=fate,
+        )
         self.servers[number] = made
         return made
 
@@ -177,10 +210,14 @@ class Cloud:
                 if server.gone <= now:
                     self._drop(server)
                 elif server.deployed <= now and server.status == "deploying" and not server.leaving:
-                    server.state, server.status = (server.fate.state, FAILED) if server.fate.fails else (
-                        ACTIVE, DEPLOYED)
-                elif server.state == "pending" and server.status == "deploying" \
-                        and now - server.created >= self.times.accept:
+                    server.state, server.status = (
+                        (server.fate.state, FAILED) if server.fate.fails else (ACTIVE, DEPLOYED)
+                    )
+                elif (
+                    server.state == "pending"
+                    and server.status == "deploying"
+                    and now - server.created >= self.times.accept
+                ):
                     server.state = PROVISIONING
 
     def _drop(self, server: Server) -> None:

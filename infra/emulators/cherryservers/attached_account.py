@@ -1,9 +1,9 @@
 """An emulated Cherry Servers account beside a simulated cluster: what LocalWorld and a bench plug in.
 
-    account = CherryAccount()
-    with LocalWorld(clouds=(account,)) as world:
-        world.apply_policy(… providers: cherryservers: <account.settings()> …
-                           nodeGroups: {provider: cherryservers, id: workers, min: 0, max: 5})
+account = CherryAccount()
+with LocalWorld(clouds=(account,)) as world:
+    world.apply_policy(… providers: cherryservers: <account.settings()> …
+                       nodeGroups: {provider: cherryservers, id: workers, min: 0, max: 5})
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ kubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServe
 # --node-labels=pool={{.NodeGroup}}
 """
 DEFINITION: Mapping[str, object] = {
-    "project-id": PROJECT, "api-server-endpoint": "203.0.113.10:6443", "region": "eu_nord_1", "plan": "e5_1620v4",
+    "project-id": PROJECT,
+    "api-server-endpoint": "203.0.113.10:6443",
+    "region": "eu_nord_1",
+    "plan": "e5_1620v4",
     "os": "ubuntu_18_04",
 }
 
@@ -40,8 +43,15 @@ class CherryAccount:
     cloud and server are there as soon as the account is attached to a clock.
     """
 
-    def __init__(self, *, times: Times | None = None, ways: Ways | None = None, tls: Pair | None = None,
-                 cloud_init: str = CLOUD_INIT, create_tokens: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        times: Times | None = None,
+        ways: Ways | None = None,
+        tls: Pair | None = None,
+        cloud_init: str = CLOUD_INIT,
+        create_tokens: bool = False,
+    ) -> None:
         self._times, self._ways, self._tls = times, ways or Ways(), tls
         self._cloud_init, self._create = cloud_init, create_tokens
         self._cloud: Cloud | None = None
@@ -87,8 +97,13 @@ class CherryAccount:
     def settings(self, pools: Mapping[str, Mapping[str, object]] | None = None) -> dict[str, str]:
         """The policy's section `providers.cherryservers` for this account."""
         bootstrap = {"createBootstrapTokens": "true"} if self._create else {"bootstrapTokenSecret": BOOTSTRAP_NAME}
-        return {"credentialsSecret": SECRET_NAME, "clusterName": self._ways.cluster, "endpoint": self.server.root,
-                "cloudConfig": self.definitions(pools), **bootstrap}
+        return {
+            "credentialsSecret": SECRET_NAME,
+            "clusterName": self._ways.cluster,
+            "endpoint": self.server.root,
+            "cloudConfig": self.definitions(pools),
+            **bootstrap,
+        }
 
 
 def gcfg(pools: Mapping[str, Mapping[str, object]]) -> str:

@@ -47,8 +47,9 @@ class Logged(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """It as a line."""
-        return " ".join(part for part in (self.method, self.path + (f"?{self.query}" if self.query else ""), self.about)
-                        if part)
+        return " ".join(
+            part for part in (self.method, self.path + (f"?{self.query}" if self.query else ""), self.about) if part
+        )
 
 
 class Front:
@@ -95,8 +96,18 @@ class Front:
             answer = self._answer(incoming, action, fault, lambda: does(asked))
         except Refused as problem:
             answer = self._refusal(problem)
-        self.log.append(Logged(incoming.method, path, incoming.target.partition("?")[2], action, answer.status,
-                               self.cloud.clock(), incoming.headers.get("user-agent", ""), about))
+        self.log.append(
+            Logged(
+                incoming.method,
+                path,
+                incoming.target.partition("?")[2],
+                action,
+                answer.status,
+                self.cloud.clock(),
+                incoming.headers.get("user-agent", ""),
+                about,
+            )
+        )
         with self.arrived:
             self.arrived.notify_all()
         # There is nothing to cut off from an answer without a body: it does not come at all.

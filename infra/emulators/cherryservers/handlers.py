@@ -160,12 +160,16 @@ class Actions:
         where = self._cloud.region(place) if place else None
         if place and where is None:
             raise bad(f"Region {place} does not exist.")
-        return [plan for plan in self._cloud.plans.values()
-                if (not types or plan.type in types) and (where is None or where.slug in plan.regions)]
+        return [
+            plan
+            for plan in self._cloud.plans.values()
+            if (not types or plan.type in types) and (where is None or where.slug in plan.regions)
+        ]
 
     def _list_plans(self, asked: Asked) -> Told:
-        return self._page(asked, self._plans(asked),
-                          lambda page: [serializers.plan_whole(self._cloud, each) for each in page])
+        return self._page(
+            asked, self._plans(asked), lambda page: [serializers.plan_whole(self._cloud, each) for each in page]
+        )
 
     def _list_team_plans(self, asked: Asked) -> Told:
         self._team(asked)
@@ -181,8 +185,11 @@ class Actions:
         if self._cloud.plan(asked.names[0]) is None:
             raise missing("Plan")
         rows = list(enumerate(IMAGES.items(), start=1))
-        return self._page(asked, rows, lambda page: [
-            {"id": number, "name": name, "slug": slug, "pricing": []} for number, (slug, name) in page])
+        return self._page(
+            asked,
+            rows,
+            lambda page: [{"id": number, "name": name, "slug": slug, "pricing": []} for number, (slug, name) in page],
+        )
 
     # -- the account
 
@@ -191,8 +198,9 @@ class Actions:
             raise _FORBIDDEN
 
     def _list_teams(self, asked: Asked) -> Told:
-        return self._page(asked, [TEAM], lambda page: [
-            {"id": each, "name": "example", "href": f"/teams/{each}"} for each in page])
+        return self._page(
+            asked, [TEAM], lambda page: [{"id": each, "name": "example", "href": f"/teams/{each}"} for each in page]
+        )
 
     def _list_projects(self, asked: Asked) -> Told:
         self._team(asked)
@@ -213,7 +221,9 @@ class Actions:
         return Told(200, serializers.region(found))
 
     def _list_ssh_keys(self, asked: Asked) -> Told:
-        return self._page(asked, list(self._cloud.keys.values()), lambda page: [serializers.ssh_key(each) for each in page])
+        return self._page(
+            asked, list(self._cloud.keys.values()), lambda page: [serializers.ssh_key(each) for each in page]
+        )
 
     def _get_ssh_key(self, asked: Asked) -> Told:
         found = self._cloud.keys.get(int(asked.names[0]))
@@ -227,7 +237,7 @@ class Actions:
         """The rows that limit and offset ask for; 0 or none: all there are, or as many as one answer holds."""
         limit, offset = (_number(asked.one(name), name) for name in ("limit", "offset"))
         most = min(each for each in (limit or len(rows), self.cap or len(rows), len(rows)))
-        page = rows[offset:offset + most]
+        page = rows[offset : offset + most]
         return Told(200, serializers.trimmed(shown(page), asked.one("fields")), len(rows))
 
 

@@ -18,11 +18,16 @@ _HOSTNAME = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]{0,251}[a-zA-Z0-9])?", re.ASCI
 def order(body: Mapping[str, Any]) -> Order:
     """The body of a creation. plan_id and numbers as text are what other clients of the vendor send."""
     return Order(
-        plan=_name(body.get("plan") or body.get("plan_id"), "plan"), region=_name(body.get("region"), "region"),
-        hostname=hostname(body.get("hostname", "")), image=_text(body.get("image", ""), "image"),
-        ssh_keys=_numbers(body.get("ssh_keys")), user_data=_user_data(body.get("user_data", "")),
-        tags=string_map(body.get("tags") or {}, "tags"), spot=_flag(body.get("spot_market", False)),
-        os_partition_size=_whole(body.get("os_partition_size", 0), "os_partition_size"))
+        plan=_name(body.get("plan") or body.get("plan_id"), "plan"),
+        region=_name(body.get("region"), "region"),
+        hostname=hostname(body.get("hostname", "")),
+        image=_text(body.get("image", ""), "image"),
+        ssh_keys=_numbers(body.get("ssh_keys")),
+        user_data=_user_data(body.get("user_data", "")),
+        tags=string_map(body.get("tags") or {}, "tags"),
+        spot=_flag(body.get("spot_market", False)),
+        os_partition_size=_whole(body.get("os_partition_size", 0), "os_partition_size"),
+    )
 
 
 def project_of(body: Mapping[str, Any], default: int) -> int:

@@ -102,38 +102,61 @@ def node_object(cloud: Cloud, server: Server, ways: Ways) -> KubeObject:
     assert region is not None
     pool = {"pool": server.tags[POOL]} if ways.pool_label and POOL in server.tags else {}
     labels = {
-        "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux", "kubernetes.io/hostname": server.hostname,
-        "node.kubernetes.io/instance-type": plan.slug, "beta.kubernetes.io/instance-type": plan.slug,
-        "topology.kubernetes.io/region": region.slug, **pool, **node_labels(server.order.user_data),
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/hostname": server.hostname,
+        "node.kubernetes.io/instance-type": plan.slug,
+        "beta.kubernetes.io/instance-type": plan.slug,
+        "topology.kubernetes.io/region": region.slug,
+        **pool,
+        **node_labels(server.order.user_data),
     }
     storage = server.order.os_partition_size * 2**30 or int(_bytes(plan.disks[0]))
-    capacity = {"cpu": str(plan.cores), "memory": f"{plan.memory * _UNITS[plan.unit] // 1024}Ki",
-                "ephemeral-storage": f"{storage // 1024}Ki", "pods": "110"}
+    capacity = {
+        "cpu": str(plan.cores),
+        "memory": f"{plan.memory * _UNITS[plan.unit] // 1024}Ki",
+        "ephemeral-storage": f"{storage // 1024}Ki",
+        "pods": "110",
+    }
     return {
-        "apiVersion": "v1", "kind": "Node",
+        "apiVersion": "v1",
+        "kind": "Node",
         "metadata": {"name": server.hostname, "labels": labels},
         "spec": {"providerID": f"{ways.prefix}{server.id}", "taints": [dict(NOT_READY)]},
-        "status": {"capacity": capacity, "allocatable": left(capacity, ways.reserve),
-                   "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux"},
-                   "addresses": [{"type": "Hostname", "address": server.hostname}]},
+        "status": {
+            "capacity": capacity,
+            "allocatable": left(capacity, ways.reserve),
+            "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux"},
+            "addresses": [{"type": "Hostname", "address": server.hostname}],
+        },
     }
 
 
 def registered(node: KubeObject) -> KubeObject:
     """The Node before the cloud controller has been there."""
-    labels = {key: value for key, value in node["metadata"]["labels"].items()
-              if "instance-type" not in key and not key.startswith("topology.")}
-    return {**node, "metadata": {**node["metadata"], "labels": labels},
-            "spec": {"taints": [*node["spec"]["taints"], dict(UNINITIALIZED)]}}
+    labels = {
+        key: value
+        for key, value in node["metadata"]["labels"].items()
+        if "instance-type" not in key and not key.startswith("topology.")
+    }
+    return {
+        **node,
+        "metadata": {**node["metadata"], "labels": labels},
+        "spec": {"taints": [*node["spec"]["taints"], dict(UNINITIALIZED)]},
+    }
 
 
 def adopted(held: KubeObject, whole: KubeObject) -> KubeObject:
     """A Node that is there, with what the cloud controller adds."""
     taints = [taint for taint in held["spec"].get("taints") or () if taint["key"] != UNINITIALIZED["key"]]
     labels = {**whole["metadata"]["labels"], **held["metadata"].get("labels", {})}
-    return {**held, "metadata": {**held["metadata"], "labels": labels},
-            "spec": {**held["spec"], "providerID": whole["spec"]["providerID"], "taints": taints}}
+    return {
+        **held,
+        "metadata": {**held["metadata"], "labels": labels},
+        "spec": {**held["spec"], "providerID": whole["spec"]["providerID"], "taints": taints},
+    }
 
 
 def _bytes(disk: Disk) -> float:

@@ -26,37 +26,72 @@ def stamp(at: float) -> str:
 
 def region(each: Region) -> Json:
     """A Region."""
-    return {"id": each.id, "slug": each.slug, "name": each.name, "region_iso_2": each.country,
-            "href": f"/regions/{each.id}", "location": each.location,
-            "bgp": {"hosts": ["203.0.113.1", "203.0.113.2"], "asn": 16125}}
+    return {
+        "id": each.id,
+        "slug": each.slug,
+        "name": each.name,
+        "region_iso_2": each.country,
+        "href": f"/regions/{each.id}",
+        "location": each.location,
+        "bgp": {"hosts": ["203.0.113.1", "203.0.113.2"], "asn": 16125},
+    }
 
 
 def available(cloud: Cloud, plan: Plan, name: str) -> Json:
     """An AvailableRegions: a region and what is left there of a plan."""
     each = cloud.regions[name]
-    return {"id": each.id, "name": each.name, "slug": each.slug, "region_iso_2": each.country,
-            "href": f"/regions/{each.id}", "bgp": {"hosts": ["203.0.113.1"], "asn": 16125}, "location": each.location,
-            "stock_qty": cloud.stock.get((plan.slug, name), 0), "spot_qty": cloud.spot_stock.get((plan.slug, name), 0)}
+    return {
+        "id": each.id,
+        "name": each.name,
+        "slug": each.slug,
+        "region_iso_2": each.country,
+        "href": f"/regions/{each.id}",
+        "bgp": {"hosts": ["203.0.113.1"], "asn": 16125},
+        "location": each.location,
+        "stock_qty": cloud.stock.get((plan.slug, name), 0),
+        "spot_qty": cloud.spot_stock.get((plan.slug, name), 0),
+    }
 
 
 def specs(plan: Plan) -> Json:
     """A Specs."""
     return {
-        "cpus": {"count": plan.sockets, "name": plan.cpu_name, "cores": plan.cores, "frequency": plan.frequency,
-                 "unit": "GHz"},
+        "cpus": {
+            "count": plan.sockets,
+            "name": plan.cpu_name,
+            "cores": plan.cores,
+            "frequency": plan.frequency,
+            "unit": "GHz",
+        },
         "memory": {"count": 1, "total": plan.memory, "unit": plan.unit, "name": f"{plan.memory}{plan.unit}"},
-        "storage": [{"count": disk.count, "name": disk.name, "size": disk.size, "unit": disk.unit, "type": disk.type}
-                    for disk in plan.disks],
-        "raid": {"name": "RAID 0/1"}, "nics": {"name": "3Gbps"}, "bandwidth": {"name": "100TB"},
+        "storage": [
+            {"count": disk.count, "name": disk.name, "size": disk.size, "unit": disk.unit, "type": disk.type}
+            for disk in plan.disks
+        ],
+        "raid": {"name": "RAID 0/1"},
+        "nics": {"name": "3Gbps"},
+        "bandwidth": {"name": "100TB"},
     }
 
 
 def pricing(plan: Plan) -> list[Json]:
     """Its prices, before tax: by the hour, by the hour as a spot machine where there is that, and longer."""
-    prices = [("Hourly", plan.hourly), *([("Spot hourly", plan.spot)] if plan.spot else []),
-              ("Monthly", round(plan.hourly * _MONTH * 0.9, 2))]
-    return [{"id": plan.id * 10 + number, "price": price, "taxed": False, "currency": _CURRENCY, "unit": unit,
-             "unit_price": price} for number, (unit, price) in enumerate(prices)]
+    prices = [
+        ("Hourly", plan.hourly),
+        *([("Spot hourly", plan.spot)] if plan.spot else []),
+        ("Monthly", round(plan.hourly * _MONTH * 0.9, 2)),
+    ]
+    return [
+        {
+            "id": plan.id * 10 + number,
+            "price": price,
+            "taxed": False,
+            "currency": _CURRENCY,
+            "unit": unit,
+            "unit_price": price,
+        }
+        for number, (unit, price) in enumerate(prices)
+    ]
 
 
 def plan_row(plan: Plan) -> Json:
@@ -66,22 +101,39 @@ def plan_row(plan: Plan) -> Json:
 
 def plan_whole(cloud: Cloud, plan: Plan) -> Json:
     """A Plan with prices and stock."""
-    return {**plan_row(plan), "custom": False, "category": "vps" if plan.virtual else "baremetal", "title": plan.name,
-            "href": f"/plans/{plan.id}", "softwares": [{"image": {"name": name, "slug": slug}}
-                                                       for slug, name in IMAGES.items()],
-            "pricing": pricing(plan), "available_regions": [available(cloud, plan, name) for name in plan.regions]}
+    return {
+        **plan_row(plan),
+        "custom": False,
+        "category": "vps" if plan.virtual else "baremetal",
+        "title": plan.name,
+        "href": f"/plans/{plan.id}",
+        "softwares": [{"image": {"name": name, "slug": slug}} for slug, name in IMAGES.items()],
+        "pricing": pricing(plan),
+        "available_regions": [available(cloud, plan, name) for name in plan.regions],
+    }
 
 
 def project(cloud: Cloud, number: int) -> Json:
     """A Project."""
-    return {"id": number, "name": cloud.projects[number], "href": f"/projects/{number}",
-            "bgp": {"enabled": False, "local_asn": 65000}}
+    return {
+        "id": number,
+        "name": cloud.projects[number],
+        "href": f"/projects/{number}",
+        "bgp": {"enabled": False, "local_asn": 65000},
+    }
 
 
 def ssh_key(each: SshKey) -> Json:
     """An SSHKeys."""
-    return {"id": each.id, "label": each.label, "key": each.key, "fingerprint": f"00:11:22:{each.id}",
-            "updated": stamp(0.0), "created": stamp(0.0), "href": f"/ssh-keys/{each.id}"}
+    return {
+        "id": each.id,
+        "label": each.label,
+        "key": each.key,
+        "fingerprint": f"00:11:22:{each.id}",
+        "updated": stamp(0.0),
+        "created": stamp(0.0),
+        "href": f"/ssh-keys/{each.id}",
+    }
 
 
 class Servers:
@@ -100,13 +152,25 @@ class Servers:
         assert place is not None
         where = self._regions[place.slug]
         return {
-            "id": server.id, "name": server.name, "href": f"/servers/{server.id}", "hostname": server.hostname,
-            "image": IMAGES.get(server.order.image, ""), "spot_instance": server.order.spot, "state": state,
-            "status": status, "tags": dict(server.tags), "region": where, "plan": self._plans[plan.slug],
-            "pricing": self._prices[plan.slug], "created_at": stamp(server.created), "termination_date": "None",
-            "username": "root", "password": PASSWORD,
+            "id": server.id,
+            "name": server.name,
+            "href": f"/servers/{server.id}",
+            "hostname": server.hostname,
+            "image": IMAGES.get(server.order.image, ""),
+            "spot_instance": server.order.spot,
+            "state": state,
+            "status": status,
+            "tags": dict(server.tags),
+            "region": where,
+            "plan": self._plans[plan.slug],
+            "pricing": self._prices[plan.slug],
+            "created_at": stamp(server.created),
+            "termination_date": "None",
+            "username": "root",
+            "password": PASSWORD,
             "ip_addresses": [
-                {"id": f"{server.id:08x}", "address": _address(server.id), "address_family": 4, "type": "private-ip"}],
+                {"id": f"{server.id:08x}", "address": _address(server.id), "address_family": 4, "type": "private-ip"}
+            ],
         }
 
     def whole(self, server: Server) -> Json:
@@ -116,12 +180,16 @@ class Servers:
         assert place is not None
         image = server.order.image
         return {
-            **self.row(server, server.state, server.status), "project": project(self._cloud, server.project),
-            "availableregions": available(self._cloud, plan, place.slug), "bgp": _bgp(server),
+            **self.row(server, server.state, server.status),
+            "project": project(self._cloud, server.project),
+            "availableregions": available(self._cloud, plan, place.slug),
+            "bgp": _bgp(server),
             "ip_addresses": [_address_whole(self._cloud, server, self._regions[place.slug])],
             "ssh_keys": [ssh_key(self._cloud.keys[each]) for each in server.order.ssh_keys],
-            "deployed_image": {"name": IMAGES.get(image, ""), "slug": image}, "traffic_used_bytes": 0,
-            "bmc": {"user": "example", "password": PASSWORD}, "vlan": {"id": 100, "name": "default"},
+            "deployed_image": {"name": IMAGES.get(image, ""), "slug": image},
+            "traffic_used_bytes": 0,
+            "bmc": {"user": "example", "password": PASSWORD},
+            "vlan": {"id": 100, "name": "default"},
             "backup_storage": None,
             **({"storage": _volume(server, self._regions[place.slug])} if server.volume else {}),
         }
@@ -133,37 +201,79 @@ def _address(number: int) -> str:
 
 def _assigned(server: Server) -> Json:
     """An AssignedTo."""
-    return {"id": server.id, "name": server.name, "href": f"/servers/{server.id}", "hostname": server.hostname,
-            "image": IMAGES.get(server.order.image, ""), "region": {"id": 1}, "state": server.state,
-            "pricing": {"price": 0.0, "currency": _CURRENCY, "unit": "Hourly"}}
+    return {
+        "id": server.id,
+        "name": server.name,
+        "href": f"/servers/{server.id}",
+        "hostname": server.hostname,
+        "image": IMAGES.get(server.order.image, ""),
+        "region": {"id": 1},
+        "state": server.state,
+        "pricing": {"price": 0.0, "currency": _CURRENCY, "unit": "Hourly"},
+    }
 
 
 def _address_whole(cloud: Cloud, server: Server, where: Json) -> Json:
     """An IPAddresses with all that may be in it."""
     address = _address(server.id)
-    same = {"id": f"{server.id:08x}", "address": address, "address_family": 4, "cidr": f"{address}/24",
-            "gateway": "10.168.0.1", "type": "private-ip", "region": where}
-    return {**same, "routed_to": same, "assigned_to": _assigned(server), "targeted_to": _assigned(server),
-            "project": project(cloud, server.project), "ptr_record": f"{server.hostname}.example.net.", "tags": {},
-            "a_record": f"{server.hostname}.example.net.", "href": f"/ips/{server.id:08x}", "ddos_scrubbing": False,
-            "vlan_id": "100"}
+    same = {
+        "id": f"{server.id:08x}",
+        "address": address,
+        "address_family": 4,
+        "cidr": f"{address}/24",
+        "gateway": "10.168.0.1",
+        "type": "private-ip",
+        "region": where,
+    }
+    return {
+        **same,
+        "routed_to": same,
+        "assigned_to": _assigned(server),
+        "targeted_to": _assigned(server),
+        "project": project(cloud, server.project),
+        "ptr_record": f"{server.hostname}.example.net.",
+        "tags": {},
+        "a_record": f"{server.hostname}.example.net.",
+        "href": f"/ips/{server.id:08x}",
+        "ddos_scrubbing": False,
+        "vlan_id": "100",
+    }
 
 
 def _bgp(server: Server) -> Json:
     """A ServerBGP."""
     routes = [{"subnet": "203.0.113.64/28", "active": True, "router": "br1", "age": "1d", "updated": stamp(0.0)}]
-    return {"enabled": server.bgp, "available": True, "status": "up" if server.bgp else "down", "routers": 2,
-            "connected": 2 * server.bgp, "limit": 10, "active": int(server.bgp), "routes": routes if server.bgp else [],
-            "updated": stamp(0.0)}
+    return {
+        "enabled": server.bgp,
+        "available": True,
+        "status": "up" if server.bgp else "down",
+        "routers": 2,
+        "connected": 2 * server.bgp,
+        "limit": 10,
+        "active": int(server.bgp),
+        "routes": routes if server.bgp else [],
+        "updated": stamp(0.0),
+    }
 
 
 def _volume(server: Server, where: Json) -> Json:
     """A BlockStorage that is attached to the server."""
     attached = {"href": f"/servers/{server.id}", "id": server.id, "hostname": server.hostname}
-    return {"id": server.id + 100_000, "name": "cs-volume-example", "href": f"/storages/{server.id + 100_000}",
-            "size": 100, "allow_edit_size": True, "unit": "GB", "description": "example", "attached_to": attached,
-            "vlan_id": "100", "vlan_ip": "10.168.0.9", "initiator": "iqn.2019-03.com.example:initiator",
-            "discovery_ip": "10.168.0.10", "region": where}
+    return {
+        "id": server.id + 100_000,
+        "name": "cs-volume-example",
+        "href": f"/storages/{server.id + 100_000}",
+        "size": 100,
+        "allow_edit_size": True,
+        "unit": "GB",
+        "description": "example",
+        "attached_to": attached,
+        "vlan_id": "100",
+        "vlan_ip": "10.168.0.9",
+        "initiator": "iqn.2019-03.com.example:initiator",
+        "discovery_ip": "10.168.0.10",
+        "region": where,
+    }
 
 
 def trimmed(rows: Iterable[Json], fields: str) -> list[Json]:

@@ -1,10 +1,10 @@
 """The emulated Cherry Servers API on a loopback port, over HTTP or TLS.
 
-    with CherryServer(Cloud(clock)) as server:
-        server.add_token("CHERRY-EXAMPLE-TOKEN")
-        server.cloud.add_server("workers")
-        ...                                             # a client with the root server.root
-        assert [call.line for call in server.log] == ["GET /projects/10001/servers", …]
+with CherryServer(Cloud(clock)) as server:
+    server.add_token("CHERRY-EXAMPLE-TOKEN")
+    server.cloud.add_server("workers")
+    ...                                             # a client with the root server.root
+    assert [call.line for call in server.log] == ["GET /projects/10001/servers", …]
 """
 
 from __future__ import annotations

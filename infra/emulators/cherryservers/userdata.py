@@ -50,8 +50,13 @@ def admitted(user_data: str, store: ObjectStore, now: float) -> bool:
 def _opens(held: KubeObject, token_id: str, secret: str, now: float) -> bool:
     data = _data(held)
     end = data.get("expiration", "")
-    return (held.get("type") == KIND and data.get("token-id") == token_id and data.get("token-secret") == secret
-            and data.get("usage-bootstrap-authentication") == "true" and (not end or now < parse_time(end)))
+    return (
+        held.get("type") == KIND
+        and data.get("token-id") == token_id
+        and data.get("token-secret") == secret
+        and data.get("usage-bootstrap-authentication") == "true"
+        and (not end or now < parse_time(end))
+    )
 
 
 def _data(held: KubeObject) -> Mapping[str, str]:

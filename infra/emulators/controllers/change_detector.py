@@ -23,7 +23,7 @@ class Changes:
         self._looked, found = version, False
         for index, (plural, group) in enumerate(self._watched):
             latest, since = self._store.latest(plural, group), self._seen[index]
-            if latest >= 0:     # it is served
+            if latest >= 0:  # it is served
                 self._seen[index] = version
                 found = found or since < latest or since < 0
         return found

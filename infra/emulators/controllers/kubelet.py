@@ -21,9 +21,12 @@ from infra.emulators.kube.store import ObjectStore
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
-RUN_SECONDS = "local.outscaler/run-seconds"     # annotation: a pod with it ends by itself, as a job's does
-_PRESSURE = (("MemoryPressure", "KubeletHasSufficientMemory"), ("DiskPressure", "KubeletHasNoDiskPressure"),
-             ("PIDPressure", "KubeletHasSufficientPID"))
+RUN_SECONDS = "local.outscaler/run-seconds"  # annotation: a pod with it ends by itself, as a job's does
+_PRESSURE = (
+    ("MemoryPressure", "KubeletHasSufficientMemory"),
+    ("DiskPressure", "KubeletHasNoDiskPressure"),
+    ("PIDPressure", "KubeletHasSufficientPID"),
+)
 
 
 class KubeletTimes(msgspec.Struct, frozen=True):
@@ -91,7 +94,7 @@ class Kubelets:
             where = pod["spec"].get("nodeName")
             if where and where not in known:
                 erase(self._store, "pods", pod, grace=0)
-            elif id(pod) in calm or _is_calm(pod):      # calm holds its pods, so the number is no other's
+            elif id(pod) in calm or _is_calm(pod):  # calm holds its pods, so the number is no other's
                 self._calm[id(pod)] = pod
             elif where and where not in self._silent:
                 self._tend_pod(pod, now, ready=where in ready)
@@ -130,9 +133,16 @@ class Kubelets:
 
     def _report(self, node: KubeObject, now: float, *, up: bool) -> None:
         """The kubelet's own conditions, and the taint that follows them."""
-        ready = (condition("Ready", value=True, reason="KubeletReady", message="kubelet is posting ready status") if up
-                 else condition("Ready", value=False, reason="KubeletNotReady",
-                                message="container runtime network not ready: cni plugin not initialized"))
+        ready = (
+            condition("Ready", value=True, reason="KubeletReady", message="kubelet is posting ready status")
+            if up
+            else condition(
+                "Ready",
+                value=False,
+                reason="KubeletNotReady",
+                message="container runtime network not ready: cni plugin not initialized",
+            )
+        )
         calm = [condition(type_, value=False, reason=reason) for type_, reason in _PRESSURE]
         wanted = [{**each, "lastHeartbeatTime": format_time(now)} for each in (*calm, ready)]
         reachable = with_taint(node["spec"].get("taints") or [], UNREACHABLE, present=False)
@@ -140,8 +150,9 @@ class Kubelets:
         self._write_node(node, taints, with_conditions(node, now, *wanted))
 
     def _lose(self, node: KubeObject, now: float) -> None:
-        lost = condition("Ready", value="Unknown", reason="NodeStatusUnknown",
-                         message="Kubelet stopped posting node status.")
+        lost = condition(
+            "Ready", value="Unknown", reason="NodeStatusUnknown", message="Kubelet stopped posting node status."
+        )
         taints = with_taint(node["spec"].get("taints") or [], UNREACHABLE, present=True)
         self._write_node(node, taints, with_conditions(node, now, lost))
 
@@ -149,8 +160,11 @@ class Kubelets:
         spec = {key: value for key, value in node["spec"].items() if key != "taints"}
         if taints:
             spec["taints"] = taints
-        write(self._store, "nodes",
-              {**node, "spec": spec, "status": {**(node.get("status") or {}), "conditions": conditions}})
+        write(
+            self._store,
+            "nodes",
+            {**node, "spec": spec, "status": {**(node.get("status") or {}), "conditions": conditions}},
+        )
 
     # -- pods
 
@@ -192,25 +206,43 @@ def _is_calm(pod: KubeObject) -> bool:
 def _container(container: KubeObject, now: float, uid: str, *, running: bool) -> KubeObject:
     at = format_time(now)
     ended: dict[str, Any] = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": at}}
-    return {"name": container["name"], "image": container.get("image", ""), "imageID": "", "ready": running,
-            "started": running, "restartCount": 0, "lastState": {}, "containerID": f"local://{uid}",
-            "state": {"running": {"startedAt": at}} if running else ended}
+    return {
+        "name": container["name"],
+        "image": container.get("image", ""),
+        "imageID": "",
+        "ready": running,
+        "started": running,
+        "restartCount": 0,
+        "lastState": {},
+        "containerID": f"local://{uid}",
+        "state": {"running": {"startedAt": at}} if running else ended,
+    }
 
 
 def _running(pod: KubeObject, now: float) -> KubeObject:
     """The status of a pod whose containers have all started."""
     uid = pod["metadata"]["uid"]
     address = _address(uid)
-    done = [condition(type_, value=True)
-            for type_ in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")]
-    return {"phase": "Running", "startTime": format_time(now), "podIP": address, "podIPs": [{"ip": address}],
-            "conditions": with_conditions(pod, now, *done),
-            "containerStatuses": [_container(c, now, uid, running=True) for c in pod["spec"].get("containers") or ()]}
+    done = [
+        condition(type_, value=True)
+        for type_ in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    ]
+    return {
+        "phase": "Running",
+        "startTime": format_time(now),
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": with_conditions(pod, now, *done),
+        "containerStatuses": [_container(c, now, uid, running=True) for c in pod["spec"].get("containers") or ()],
+    }
 
 
 def _succeeded(pod: KubeObject, now: float) -> KubeObject:
     """The status of a pod whose containers have all ended well."""
     uid = pod["metadata"]["uid"]
     over = [condition(type_, value=False, reason="PodCompleted") for type_ in ("Ready", "ContainersReady")]
-    return {"phase": "Succeeded", "conditions": with_conditions(pod, now, *over),
-            "containerStatuses": [_container(c, now, uid, running=False) for c in pod["spec"].get("containers") or ()]}
+    return {
+        "phase": "Succeeded",
+        "conditions": with_conditions(pod, now, *over),
+        "containerStatuses": [_container(c, now, uid, running=False) for c in pod["spec"].get("containers") or ()],
+    }

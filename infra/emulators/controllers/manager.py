@@ -29,8 +29,8 @@ from infra.emulators.kube.objects import dig
 from infra.emulators.kube.status import ApiError
 from infra.emulators.kube.store import ObjectStore
 
-_ROUNDS = 100                # far more than any chain of controllers is long
-_BUDGET_SECONDS = 10.0       # between looks at budgets when no pod changes
+_ROUNDS = 100  # far more than any chain of controllers is long
+_BUDGET_SECONDS = 10.0  # between looks at budgets when no pod changes
 _log = logging.getLogger(__name__)
 
 
@@ -55,8 +55,16 @@ class _Budgets:
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
         self._store, self._clock, self._last = store, clock, float("-inf")
-        self._changes = Changes(store, (("pods", ""), ("poddisruptionbudgets", "policy"), ("replicasets", "apps"),
-                                        ("deployments", "apps"), ("statefulsets", "apps")))
+        self._changes = Changes(
+            store,
+            (
+                ("pods", ""),
+                ("poddisruptionbudgets", "policy"),
+                ("replicasets", "apps"),
+                ("deployments", "apps"),
+                ("statefulsets", "apps"),
+            ),
+        )
 
     def step(self) -> None:
         now = self._clock()
@@ -66,16 +74,24 @@ class _Budgets:
 
     def _waits(self) -> bool:
         """Whether time alone can change a budget: an eviction was granted whose pod is not yet seen going."""
-        return any(dig(budget, "status", "disruptedPods")
-                   for budget in self._store.list("poddisruptionbudgets", group="policy"))
+        return any(
+            dig(budget, "status", "disruptedPods")
+            for budget in self._store.list("poddisruptionbudgets", group="policy")
+        )
 
 
 class ClusterSimulation:
     """The controllers of one store. workload: the store that Nodes join and pods live in, by default the same.
     more: further controllers, such as those of a vendor's account beside the cluster; they come before the kubelets."""
 
-    def __init__(self, store: ObjectStore, clock: Callable[[], float], pace: Pace | None = None,
-                 workload: ObjectStore | None = None, more: Sequence[Controller] = ()) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Callable[[], float],
+        pace: Pace | None = None,
+        workload: ObjectStore | None = None,
+        more: Sequence[Controller] = (),
+    ) -> None:
         pace = pace or Pace()
         cluster = workload or store
         self._stores = (store,) if workload is None else (store, workload)
@@ -84,12 +100,18 @@ class ClusterSimulation:
         self.scheduler = SchedulerLoop(cluster, clock, pick=pace.pick, retry_seconds=pace.retry_seconds)
         management = [Garbage(store, clock)] if workload is not None else []
         self._controllers: tuple[Controller, ...] = (
-            *management, Garbage(cluster, clock), self.capi, *more, self.kubelets,
+            *management,
+            Garbage(cluster, clock),
+            self.capi,
+            *more,
+            self.kubelets,
             Moved(Deployments(cluster, clock).step, cluster, (("deployments", "apps"), ("replicasets", "apps"))),
             Moved(ReplicaSets(cluster).step, cluster, (("replicasets", "apps"), ("pods", ""))),
             Moved(DaemonSets(cluster).step, cluster, (("daemonsets", "apps"), ("pods", ""), ("nodes", ""))),
             Moved(Jobs(cluster, clock).step, cluster, (("jobs", "batch"), ("pods", ""))),
-            _Budgets(cluster, clock), self.scheduler)
+            _Budgets(cluster, clock),
+            self.scheduler,
+        )
 
     def _versions(self) -> tuple[int, ...]:
         return tuple(store.version for store in self._stores)

@@ -15,7 +15,7 @@ from infra.emulators.kube.status import ApiError
 from infra.emulators.kube.store import ObjectStore
 
 Json = Mapping[str, Any]
-_KEPT = ("lastProbeTime", "lastHeartbeatTime", "lastUpdateTime")     # of a condition, by others
+_KEPT = ("lastProbeTime", "lastHeartbeatTime", "lastUpdateTime")  # of a condition, by others
 
 
 def listed(store: ObjectStore, plural: str, group: str = "", namespace: str | None = None) -> list[KubeObject]:
@@ -55,7 +55,7 @@ def erase(store: ObjectStore, plural: str, obj: KubeObject, group: str = "", gra
 
 def controller_of(obj: Json) -> KubeObject | None:
     """The owner reference that controls the object, or None."""
-    for ref in obj["metadata"].get("ownerReferences") or ():    # a loop: asked too often for a generator
+    for ref in obj["metadata"].get("ownerReferences") or ():  # a loop: asked too often for a generator
         if ref.get("controller"):
             found: KubeObject = ref
             return found
@@ -65,8 +65,16 @@ def controller_of(obj: Json) -> KubeObject | None:
 def owned_by(owner: Json) -> list[KubeObject]:
     """The ownerReferences of something that this object controls."""
     meta = owner["metadata"]
-    return [{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"],
-             "controller": True, "blockOwnerDeletion": True}]
+    return [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
 
 
 def by_controller(objects: Sequence[KubeObject]) -> dict[str, list[KubeObject]]:
@@ -81,7 +89,7 @@ def by_controller(objects: Sequence[KubeObject]) -> dict[str, list[KubeObject]]:
 
 def is_true(obj: Json, condition: str) -> bool:
     """Whether status.conditions has that type with status True."""
-    for each in conditions_of(obj):     # noqa: SIM110 - asked too often for a generator
+    for each in conditions_of(obj):  # noqa: SIM110 - asked too often for a generator
         if each.get("type") == condition and each.get("status") == "True":
             return True
     return False

@@ -21,14 +21,23 @@ _WORKLOAD = Path(__file__).resolve().parents[2] / "kubernetes" / "rbac-workload.
 
 # Kind -> (plural, group), of every kind that the controllers know.
 WHERE = {
-    "Namespace": ("namespaces", ""), "Node": ("nodes", ""), "Pod": ("pods", ""),
-    "PersistentVolumeClaim": ("persistentvolumeclaims", ""), "PersistentVolume": ("persistentvolumes", ""),
-    "StorageClass": ("storageclasses", "storage.k8s.io"), "CSINode": ("csinodes", "storage.k8s.io"),
-    "PriorityClass": ("priorityclasses", "scheduling.k8s.io"), "Deployment": ("deployments", "apps"),
-    "ReplicaSet": ("replicasets", "apps"), "DaemonSet": ("daemonsets", "apps"), "Job": ("jobs", "batch"),
+    "Namespace": ("namespaces", ""),
+    "Node": ("nodes", ""),
+    "Pod": ("pods", ""),
+    "PersistentVolumeClaim": ("persistentvolumeclaims", ""),
+    "PersistentVolume": ("persistentvolumes", ""),
+    "StorageClass": ("storageclasses", "storage.k8s.io"),
+    "CSINode": ("csinodes", "storage.k8s.io"),
+    "PriorityClass": ("priorityclasses", "scheduling.k8s.io"),
+    "Deployment": ("deployments", "apps"),
+    "ReplicaSet": ("replicasets", "apps"),
+    "DaemonSet": ("daemonsets", "apps"),
+    "Job": ("jobs", "batch"),
     "PodDisruptionBudget": ("poddisruptionbudgets", "policy"),
-    "MachineDeployment": ("machinedeployments", fields.GROUP), "MachineSet": ("machinesets", fields.GROUP),
-    "Machine": ("machines", fields.GROUP), "MachinePool": ("machinepools", fields.GROUP),
+    "MachineDeployment": ("machinedeployments", fields.GROUP),
+    "MachineSet": ("machinesets", fields.GROUP),
+    "Machine": ("machines", fields.GROUP),
+    "MachinePool": ("machinepools", fields.GROUP),
     "Cluster": ("clusters", fields.GROUP),
 }
 
@@ -64,49 +73,101 @@ def _pod_template(name: str, cpu: str, memory: str, spec: Mapping[str, Any]) -> 
     return {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **clone(dict(spec))}}
 
 
-def deployment(name: str, namespace: str = "default", replicas: int = 1, cpu: str = "100m", memory: str = "128Mi",
-               **spec: Any) -> KubeObject:
+def deployment(
+    name: str, namespace: str = "default", replicas: int = 1, cpu: str = "100m", memory: str = "128Mi", **spec: Any
+) -> KubeObject:
     """apps/v1 Deployment labelled app=name; spec: further fields of the pod's spec."""
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
-            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
-                     "template": _pod_template(name, cpu, memory, spec)}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": _pod_template(name, cpu, memory, spec),
+        },
+    }
 
 
-def daemonset(name: str, namespace: str = "kube-system", cpu: str = "50m", memory: str = "64Mi",
-              **spec: Any) -> KubeObject:
+def daemonset(
+    name: str, namespace: str = "kube-system", cpu: str = "50m", memory: str = "64Mi", **spec: Any
+) -> KubeObject:
     """apps/v1 DaemonSet labelled app=name; spec: further fields of the pod's spec."""
-    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": namespace},
-            "spec": {"selector": {"matchLabels": {"app": name}},
-                     "template": _pod_template(name, cpu, memory, spec)}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": _pod_template(name, cpu, memory, spec)},
+    }
 
 
-def pdb(name: str, namespace: str = "default", *, min_available: int | str | None = None,
-        max_unavailable: int | str | None = None) -> KubeObject:
+def pdb(
+    name: str,
+    namespace: str = "default",
+    *,
+    min_available: int | str | None = None,
+    max_unavailable: int | str | None = None,
+) -> KubeObject:
     """policy/v1 PodDisruptionBudget over app=name; give one of the two bounds."""
     bound = {"minAvailable": min_available} if min_available is not None else {"maxUnavailable": max_unavailable}
-    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {**bound, "selector": {"matchLabels": {"app": name}}}}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {**bound, "selector": {"matchLabels": {"app": name}}},
+    }
 
 
-def node(name: str, cpu: str = "4", memory: str = "16Gi", *, labels: Mapping[str, str] | None = None,
-         taints: Sequence[KubeObject] = (), ready: bool = True, **allocatable: str) -> KubeObject:
+def node(
+    name: str,
+    cpu: str = "4",
+    memory: str = "16Gi",
+    *,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[KubeObject] = (),
+    ready: bool = True,
+    **allocatable: str,
+) -> KubeObject:
     """core/v1 Node outside any group, ready at once unless told otherwise."""
     amounts = {"cpu": cpu, "memory": memory, "pods": "110", **allocatable}
     status: KubeObject = {"capacity": amounts, "allocatable": dict(amounts)}
     if ready:
-        status["conditions"] = [{"type": "Ready", "status": "True", "reason": "KubeletReady",
-                                 "message": "kubelet is posting ready status"}]
-    return {"apiVersion": "v1", "kind": "Node", "status": status,
-            "spec": {"taints": [dict(t) for t in taints]} if taints else {},
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
-                                                  "kubernetes.io/arch": "amd64", **(labels or {})}}}
+        status["conditions"] = [
+            {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+        ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "status": status,
+        "spec": {"taints": [dict(t) for t in taints]} if taints else {},
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/arch": "amd64",
+                **(labels or {}),
+            },
+        },
+    }
 
 
-def machine_deployment(name: str, replicas: int, min_size: int, max_size: int, cpu: str = "4", memory: str = "16Gi", *,
-                       labels: Mapping[str, str] | None = None, taints: Sequence[str] = (), zone: str = "",
-                       namespace: str = "default", cluster: str = "local", version: str = "v1beta2",
-                       capacity: Mapping[str, str] | None = None) -> KubeObject:
+def machine_deployment(
+    name: str,
+    replicas: int,
+    min_size: int,
+    max_size: int,
+    cpu: str = "4",
+    memory: str = "16Gi",
+    *,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[str] = (),
+    zone: str = "",
+    namespace: str = "default",
+    cluster: str = "local",
+    version: str = "v1beta2",
+    capacity: Mapping[str, str] | None = None,
+) -> KubeObject:
     """A node group: a MachineDeployment with size bounds and the capacity its Nodes will have.
 
     labels, taints: what its Nodes carry; a taint is `key=value:Effect`. capacity: further capacity annotations by
@@ -123,18 +184,37 @@ def machine_deployment(name: str, replicas: int, min_size: int, max_size: int, c
     ref = {"kind": "LocalMachineTemplate", "name": name}
     ref |= {"apiVersion": f"{infra}/v1beta1", "namespace": namespace} if version == "v1beta1" else {"apiGroup": infra}
     return {
-        "apiVersion": f"{fields.GROUP}/{version}", "kind": "MachineDeployment",
-        "metadata": {"name": name, "namespace": namespace, "labels": {fields.CLUSTER_NAME: cluster},
-                     "annotations": {fields.MIN_SIZE: str(min_size), fields.MAX_SIZE: str(max_size),
-                                     **{fields.CAPACITY + key: value for key, value in said.items()}}},
-        "spec": {"clusterName": cluster, "replicas": replicas, "selector": {"matchLabels": {}},
-                 "template": {"spec": {"clusterName": cluster, "bootstrap": {"dataSecretName": f"{name}-bootstrap"},
-                                       "infrastructureRef": ref, "version": "v1.36.3"}}},
+        "apiVersion": f"{fields.GROUP}/{version}",
+        "kind": "MachineDeployment",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {fields.CLUSTER_NAME: cluster},
+            "annotations": {
+                fields.MIN_SIZE: str(min_size),
+                fields.MAX_SIZE: str(max_size),
+                **{fields.CAPACITY + key: value for key, value in said.items()},
+            },
+        },
+        "spec": {
+            "clusterName": cluster,
+            "replicas": replicas,
+            "selector": {"matchLabels": {}},
+            "template": {
+                "spec": {
+                    "clusterName": cluster,
+                    "bootstrap": {"dataSecretName": f"{name}-bootstrap"},
+                    "infrastructureRef": ref,
+                    "version": "v1.36.3",
+                }
+            },
+        },
     }
 
 
-def machine_pool(name: str, replicas: int, min_size: int, max_size: int, *, machines: bool = False,
-                 **more: Any) -> KubeObject:
+def machine_pool(
+    name: str, replicas: int, min_size: int, max_size: int, *, machines: bool = False, **more: Any
+) -> KubeObject:
     """A node group: a MachinePool, with a Machine for every instance or with none; more: as for machine_deployment."""
     made = machine_deployment(name, replicas, min_size, max_size, **more)
     del made["spec"]["selector"]
@@ -143,12 +223,16 @@ def machine_pool(name: str, replicas: int, min_size: int, max_size: int, *, mach
     return {**made, "kind": "MachinePool"}
 
 
-def cluster(name: str = "local", namespace: str = "default", *, paused: bool = False,
-            version: str = "v1beta2") -> KubeObject:
+def cluster(
+    name: str = "local", namespace: str = "default", *, paused: bool = False, version: str = "v1beta2"
+) -> KubeObject:
     """The Cluster that the groups belong to; paused: none of them is reconciled."""
     infra = "infrastructure.cluster.x-k8s.io"
     ref = {"kind": "LocalCluster", "name": name}
     ref |= {"apiVersion": f"{infra}/v1beta1", "namespace": namespace} if version == "v1beta1" else {"apiGroup": infra}
-    return {"apiVersion": f"{fields.GROUP}/{version}", "kind": "Cluster",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"infrastructureRef": ref, **({"paused": True} if paused else {})}}
+    return {
+        "apiVersion": f"{fields.GROUP}/{version}",
+        "kind": "Cluster",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"infrastructureRef": ref, **({"paused": True} if paused else {})},
+    }

@@ -118,8 +118,11 @@ def _check(operation: OperationModel, request: Json) -> None:
 
 def _as_botocore(operation: str, refusal: Refusal) -> ClientError:
     status = 500 if refusal.code == "InternalServerError" else 400
-    answer: Any = {"Error": {"Code": refusal.code, "Message": refusal.message},
-                   "ResponseMetadata": {"HTTPStatusCode": status}, **refusal.more}
+    answer: Any = {
+        "Error": {"Code": refusal.code, "Message": refusal.message},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+        **refusal.more,
+    }
     if "CancellationReasons" not in refusal.more:
         answer["message"] = refusal.message
     return ClientError(answer, operation)

@@ -93,7 +93,7 @@ def _comparison(reader: Reader) -> Test:
         low = reader.operand()
         reader.want("AND")
         high = reader.operand()
-        return lambda scope: (_ordered(left, low, scope, ">=") and _ordered(left, high, scope, "<="))
+        return lambda scope: _ordered(left, low, scope, ">=") and _ordered(left, high, scope, "<=")
     if reader.has("IN"):
         reader.want("(")
         among = [reader.operand()]
@@ -135,8 +135,10 @@ def _ordered(left: Operand, right: Operand, scope: Scope, sign: str) -> bool:
 
 
 def _wrong_operand(what: str, value: Value) -> Exception:
-    return invalid(f"Invalid {WHAT}: Incorrect operand type for operator or function; operator or function: {what}, "
-                   f"operand type: {word(value)}")
+    return invalid(
+        f"Invalid {WHAT}: Incorrect operand type for operator or function; operator or function: {what}, "
+        f"operand type: {word(value)}"
+    )
 
 
 # --- functions
@@ -165,8 +167,12 @@ def _begins(reader: Reader) -> Test:
         one, other = at(scope), start(scope)
         if other is not None and kind(other) not in ("S", "B"):
             raise _wrong_operand("begins_with", other)
-        return one is not None and other is not None and kind(one) == kind(other) and bool(
-            one[kind(one)].startswith(other[kind(other)]))
+        return (
+            one is not None
+            and other is not None
+            and kind(one) == kind(other)
+            and bool(one[kind(one)].startswith(other[kind(other)]))
+        )
 
     return holds
 
@@ -199,7 +205,10 @@ def _is_type(reader: Reader) -> Test:
 
 
 _FUNCTIONS: Mapping[str, Callable[[Reader], Test]] = {
-    "attribute_exists": _exists, "attribute_not_exists": _not_exists, "begins_with": _begins, "contains": _contains,
+    "attribute_exists": _exists,
+    "attribute_not_exists": _not_exists,
+    "begins_with": _begins,
+    "contains": _contains,
     "attribute_type": _is_type,
 }
 
@@ -231,7 +240,7 @@ def key_condition(text: str) -> KeyCondition:
     if reader.has("AND"):
         terms.append(_key_term(reader))
     reader.end()
-    terms.sort(key=lambda term: term[1] != "=")      # the partition's comes first, whichever way they stand
+    terms.sort(key=lambda term: term[1] != "=")  # the partition's comes first, whichever way they stand
     (name, how, of), (sort, sort_how, bounds) = terms[0], (terms[1:] or [("", "", ())])[0]
     if how != "=":
         raise invalid("Query key condition not supported")

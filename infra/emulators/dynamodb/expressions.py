@@ -185,22 +185,29 @@ def _measured(inner: Operand) -> Operand:
 
 
 def check_placeholders(
-    used_names: Iterable[str], used_values: Iterable[str], names: Mapping[str, str] | None,
-    values: Mapping[str, Value] | None, what: str,
+    used_names: Iterable[str],
+    used_values: Iterable[str],
+    names: Mapping[str, str] | None,
+    values: Mapping[str, Value] | None,
+    what: str,
 ) -> None:
     """Every placeholder is defined and every definition is used; ValidationException."""
     used_names, used_values = set(used_names), set(used_values)
     for name in sorted(used_names - (names or {}).keys()):
-        raise invalid(f"Invalid {what}: An expression attribute name used in the document path is not defined; "
-                      f"attribute name: {name}")
+        raise invalid(
+            f"Invalid {what}: An expression attribute name used in the document path is not defined; "
+            f"attribute name: {name}"
+        )
     for value in sorted(used_values - (values or {}).keys()):
-        raise invalid(f"Invalid {what}: An expression attribute value used in expression is not defined; "
-                      f"attribute value: {value}")
+        raise invalid(
+            f"Invalid {what}: An expression attribute value used in expression is not defined; attribute value: {value}"
+        )
     for given, used, member_name in ((names, used_names, "Names"), (values, used_values, "Values")):
         if given is None:
             continue
         if not given:
             raise invalid(f"ExpressionAttribute{member_name} must not be empty")
         if left := sorted(given.keys() - used):
-            raise invalid(f"Value provided in ExpressionAttribute{member_name} unused in expressions: "
-                          f"keys: {{{', '.join(left)}}}")
+            raise invalid(
+                f"Value provided in ExpressionAttribute{member_name} unused in expressions: keys: {{{', '.join(left)}}}"
+            )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from infra.emulators.dynamodb.errors import bad_value, invalid
 from infra.emulators.dynamodb.values import Item, Value, item_size
 
-LARGEST_PAGE = 1024 * 1024       # bytes that one Query or Scan reads
+LARGEST_PAGE = 1024 * 1024  # bytes that one Query or Scan reads
 _LAST = chr(0x10FFFF)
 
 
@@ -90,7 +90,7 @@ class Partitions:
         """Sort keys from low to high."""
         order = self._order.get(partition, [])
         end = bisect_right(order, high) if with_high else bisect_left(order, high)
-        return order[bisect_left(order, low):end]
+        return order[bisect_left(order, low) : end]
 
     def beginning(self, partition: str, prefix: str) -> list[str]:
         """Sort keys with that beginning."""

@@ -16,8 +16,8 @@ from infra.emulators.dynamodb.transactions import transact
 from infra.emulators.dynamodb.values import Item, comparable, shown_item, stored
 from infra.emulators.dynamodb.writes import carry_out, keep, prepare
 
-MOST_KEYS = 100                       # of one BatchGetItem
-LARGEST_BATCH = 16 * 1024 * 1024      # bytes of its answer
+MOST_KEYS = 100  # of one BatchGetItem
+LARGEST_BATCH = 16 * 1024 * 1024  # bytes of its answer
 _READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan", "DescribeTable", "DescribeTimeToLive"})
 _LAST = chr(0x10FFFF)
 
@@ -38,21 +38,30 @@ class Tables:
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}
         self._lock = threading.RLock()
-        self.changes = 0        # requests so far that may have changed something
+        self.changes = 0  # requests so far that may have changed something
         self._operations: Mapping[str, Callable[[Json], Json]] = {
-            "GetItem": self._get, "BatchGetItem": self._batch_get, "Query": self._query, "Scan": self._scan,
+            "GetItem": self._get,
+            "BatchGetItem": self._batch_get,
+            "Query": self._query,
+            "Scan": self._scan,
             "PutItem": lambda request: self._write("Put", request),
             "UpdateItem": lambda request: self._write("Update", request),
-            "DeleteItem": lambda request: self._write("Delete", request), "TransactWriteItems": self._transact,
-            "CreateTable": self._create, "DeleteTable": self._delete, "DescribeTable": self._describe,
-            "UpdateTimeToLive": self._set_time_to_live, "DescribeTimeToLive": self._describe_time_to_live,
+            "DeleteItem": lambda request: self._write("Delete", request),
+            "TransactWriteItems": self._transact,
+            "CreateTable": self._create,
+            "DeleteTable": self._delete,
+            "DescribeTable": self._describe,
+            "UpdateTimeToLive": self._set_time_to_live,
+            "DescribeTimeToLive": self._describe_time_to_live,
         }
 
     def operate(self, operation: str, request: Json) -> Json:
         """Answer one request. Raises Refusal; NotImplementedError for what this emulation does not know."""
         left = request.keys() - KNOWN[operation]
         if left:
-            raise NotImplementedError(f"{operation}: {', '.join(sorted(left))} is not emulated (infra/emulators/dynamodb)")
+            raise NotImplementedError(
+                f"{operation}: {', '.join(sorted(left))} is not emulated (infra/emulators/dynamodb)"
+            )
         with self._lock:
             if operation not in _READS:
                 self.changes += 1
@@ -68,8 +77,12 @@ class Tables:
         """Time to live: take away every row whose time was up by now (epoch seconds); how many."""
         with self._lock:
             self.changes += 1
-            gone = [(table, key) for table in self._tables.values() for key, item in table.rows.all()
-                    if "N" in (until := item.get(table.time_to_live, {})) and float(until["N"]) <= now]
+            gone = [
+                (table, key)
+                for table in self._tables.values()
+                for key, item in table.rows.all()
+                if "N" in (until := item.get(table.time_to_live, {})) and float(until["N"]) <= now
+            ]
             for table, key in gone:
                 table.rows.drop(key)
             return len(gone)
@@ -130,8 +143,11 @@ class Tables:
     def _batch_get(self, request: Json) -> Json:
         wanted = [(table, key) for table, asked in request["RequestItems"].items() for key in asked["Keys"]]
         if not 1 <= len(wanted) <= MOST_KEYS:
-            raise invalid("Too many items requested for the BatchGetItem call" if wanted else
-                          "The list of keys in RequestItems for BatchGetItem is required")
+            raise invalid(
+                "Too many items requested for the BatchGetItem call"
+                if wanted
+                else "The list of keys in RequestItems for BatchGetItem is required"
+            )
         known = {(table, self._named(table).key(key)) for table, key in wanted}
         if len(known) < len(wanted):
             raise invalid("Provided list of item keys contains duplicates")
@@ -213,8 +229,10 @@ def _in_range(rows: Partitions, partition: str, wanted: KeyCondition, given: Ite
     if wanted.how == "BETWEEN":
         low, high = bounds
         if low > high:
-            raise invalid("Invalid KeyConditionExpression: The BETWEEN operator requires upper bound to be greater "
-                          "than or equal to lower bound")
+            raise invalid(
+                "Invalid KeyConditionExpression: The BETWEEN operator requires upper bound to be greater "
+                "than or equal to lower bound"
+            )
         return rows.range(partition, low, high)
     (bound,) = bounds
     if wanted.how == "begins_with":
@@ -229,27 +247,51 @@ def _in_range(rows: Partitions, partition: str, wanted: KeyCondition, given: Ite
 def _limit(request: Json) -> int | None:
     limit: int | None = request.get("Limit")
     if limit is not None and limit < 1:
-        raise invalid("1 validation error detected: Value at 'limit' failed to satisfy constraint: "
-                      "Member must have value greater than or equal to 1")
+        raise invalid(
+            "1 validation error detected: Value at 'limit' failed to satisfy constraint: "
+            "Member must have value greater than or equal to 1"
+        )
     return limit
 
 
 def _answer(rows: Partitions, page: Page) -> Json:
-    made: Json = {"Items": [shown_item(item) for item in page.items], "Count": len(page.items),
-                  "ScannedCount": len(page.items)}
+    made: Json = {
+        "Items": [shown_item(item) for item in page.items],
+        "Count": len(page.items),
+        "ScannedCount": len(page.items),
+    }
     if page.more:
         made["LastEvaluatedKey"] = {key: dict(page.items[-1][key]) for key in (rows.partition_key, rows.sort_key)}
     return made
 
 
-_WRITE = frozenset({"TableName", "ConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues",
-                    "ReturnValues", "ReturnValuesOnConditionCheckFailure", "ReturnConsumedCapacity"})
+_WRITE = frozenset(
+    {
+        "TableName",
+        "ConditionExpression",
+        "ExpressionAttributeNames",
+        "ExpressionAttributeValues",
+        "ReturnValues",
+        "ReturnValuesOnConditionCheckFailure",
+        "ReturnConsumedCapacity",
+    }
+)
 #: What each operation understands of its request; reads are consistent whether they ask for it or not.
 KNOWN: Mapping[str, frozenset[str]] = {
     "GetItem": frozenset({"TableName", "Key", "ConsistentRead"}),
     "BatchGetItem": frozenset({"RequestItems"}),
-    "Query": frozenset({"TableName", "KeyConditionExpression", "ExpressionAttributeNames", "Limit", "ConsistentRead",
-                        "ExpressionAttributeValues", "ScanIndexForward", "ExclusiveStartKey"}),
+    "Query": frozenset(
+        {
+            "TableName",
+            "KeyConditionExpression",
+            "ExpressionAttributeNames",
+            "Limit",
+            "ConsistentRead",
+            "ExpressionAttributeValues",
+            "ScanIndexForward",
+            "ExclusiveStartKey",
+        }
+    ),
     "Scan": frozenset({"TableName", "ConsistentRead", "ExclusiveStartKey", "Limit", "Select"}),
     "PutItem": _WRITE | {"Item"},
     "UpdateItem": _WRITE | {"Key", "UpdateExpression"},

@@ -15,7 +15,7 @@ from infra.emulators.dynamodb.values import item_size
 from infra.emulators.dynamodb.writes import Outcome, Prepared, carry_out, keep, prepare
 
 MOST_ACTIONS = 100
-LARGEST = 4 * 1024 * 1024        # bytes of all rows together
+LARGEST = 4 * 1024 * 1024  # bytes of all rows together
 
 Named = Callable[[str], Partitions]
 
@@ -23,9 +23,11 @@ Named = Callable[[str], Partitions]
 def transact(actions: Sequence[dict[str, Any]], named: Named) -> None:
     """All of them or none. TransactionCanceledException, ValidationException."""
     if not 1 <= len(actions) <= MOST_ACTIONS:
-        bound = (f"less than or equal to {MOST_ACTIONS}" if actions else "greater than or equal to 1")
-        raise invalid("1 validation error detected: Value at 'transactItems' failed to satisfy constraint: "
-                      f"Member must have length {bound}")
+        bound = f"less than or equal to {MOST_ACTIONS}" if actions else "greater than or equal to 1"
+        raise invalid(
+            "1 validation error detected: Value at 'transactItems' failed to satisfy constraint: "
+            f"Member must have length {bound}"
+        )
     todo = [_prepared(action, named) for action in actions]
     keys = [(prepared.arguments["TableName"], *prepared.key) for prepared, _ in todo]
     if len(set(keys)) < len(keys):
@@ -40,9 +42,11 @@ def transact(actions: Sequence[dict[str, Any]], named: Named) -> None:
             reasons.append(_reason(refusal))
     if len(outcomes) < len(todo):
         codes = ", ".join(reason["Code"] for reason in reasons)
-        raise Refusal("TransactionCanceledException",
-                      f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]",
-                      CancellationReasons=reasons)
+        raise Refusal(
+            "TransactionCanceledException",
+            f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]",
+            CancellationReasons=reasons,
+        )
     if sum(_written(prepared, outcome) for (prepared, _), outcome in zip(todo, outcomes, strict=True)) > LARGEST:
         raise invalid("Transaction request size has exceeded the maximum allowed size of 4 MB")
     for (prepared, rows), outcome in zip(todo, outcomes, strict=True):

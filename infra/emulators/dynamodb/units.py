@@ -16,7 +16,7 @@ from infra.emulators.dynamodb.client import MemoryClient
 from infra.emulators.dynamodb.tables import Json
 from infra.emulators.dynamodb.values import item_size
 
-_READ, _WRITE = 4096, 1024      # bytes of a unit
+_READ, _WRITE = 4096, 1024  # bytes of a unit
 _SINGLE = frozenset({"put_item", "update_item", "delete_item"})
 _TRANSACTION = "transact_write_items"
 
@@ -82,10 +82,14 @@ def _units_read(method: str, arguments: Json, answer: Json) -> float:
     if method == "query":
         return _read(sum(item_size(item) for item in answer["Items"]), arguments)
     if method == "batch_get_item":
-        return sum(_read(item_size(item), asked) for table, asked in arguments["RequestItems"].items()
-                   for item in answer["Responses"].get(table, ())) + sum(
-            len(asked["Keys"]) - len(answer["Responses"].get(table, ())) for table, asked in
-            arguments["RequestItems"].items())      # a row that is not there is charged as the smallest
+        return sum(
+            _read(item_size(item), asked)
+            for table, asked in arguments["RequestItems"].items()
+            for item in answer["Responses"].get(table, ())
+        ) + sum(
+            len(asked["Keys"]) - len(answer["Responses"].get(table, ()))
+            for table, asked in arguments["RequestItems"].items()
+        )  # a row that is not there is charged as the smallest
     return 0.0
 
 

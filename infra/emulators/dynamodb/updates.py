@@ -18,7 +18,7 @@ from infra.emulators.dynamodb.values import Item, Value, kind, number, same, sho
 
 WHAT = "UpdateExpression"
 
-Change = Callable[[Scope], Value | None]     # the value for the path; None takes it away
+Change = Callable[[Scope], Value | None]  # the value for the path; None takes it away
 
 
 class Update(NamedTuple):
@@ -73,8 +73,10 @@ def _check_paths(paths: list[Parts], keys: frozenset[str]) -> None:
     ordered = sorted(paths, key=lambda path: [str(part) for part in path])
     for one, other in itertools.pairwise(ordered):
         if other[: len(one)] == one:
-            raise invalid(f"Invalid {WHAT}: Two document paths overlap with each other; must remove or rewrite one of "
-                          f"these paths; path one: {list(one)}, path two: {list(other)}".replace("'", ""))
+            raise invalid(
+                f"Invalid {WHAT}: Two document paths overlap with each other; must remove or rewrite one of "
+                f"these paths; path one: {list(one)}, path two: {list(other)}".replace("'", "")
+            )
 
 
 def _holder(item: Item, path: Parts) -> Value | None:
@@ -210,10 +212,15 @@ def _delete(reader: Reader) -> tuple[Parts, Change]:
 
 
 def _wrong_operand(operator: str, value: Value) -> Exception:
-    return invalid(f"Invalid {WHAT}: Incorrect operand type for operator or function; operator: {operator}, "
-                   f"operand type: {word(value)}, typeSet: ALLOWED_FOR_{operator}_OPERAND")
+    return invalid(
+        f"Invalid {WHAT}: Incorrect operand type for operator or function; operator: {operator}, "
+        f"operand type: {word(value)}, typeSet: ALLOWED_FOR_{operator}_OPERAND"
+    )
 
 
 _CLAUSES: Mapping[str, Callable[[Reader], tuple[Parts, Change]]] = {
-    "SET": _set, "REMOVE": _remove, "ADD": _add, "DELETE": _delete,
+    "SET": _set,
+    "REMOVE": _remove,
+    "ADD": _add,
+    "DELETE": _delete,
 }

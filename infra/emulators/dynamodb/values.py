@@ -19,11 +19,21 @@ Item = dict[str, Value]
 
 MOST_DIGITS = 38
 LARGEST, SMALLEST = Decimal("9.9999999999999999999999999999999999999E+125"), Decimal("1E-130")
-LARGEST_ITEM = 400 * 1024        # bytes
+LARGEST_ITEM = 400 * 1024  # bytes
 DEEPEST = 32
 
-_WORDS = {"S": "STRING", "N": "NUMBER", "B": "BINARY", "SS": "STRING_SET", "NS": "NUMBER_SET", "BS": "BINARY_SET",
-          "BOOL": "BOOLEAN", "NULL": "NULL", "L": "LIST", "M": "MAP"}
+_WORDS = {
+    "S": "STRING",
+    "N": "NUMBER",
+    "B": "BINARY",
+    "SS": "STRING_SET",
+    "NS": "NUMBER_SET",
+    "BS": "BINARY_SET",
+    "BOOL": "BOOLEAN",
+    "NULL": "NULL",
+    "L": "LIST",
+    "M": "MAP",
+}
 ORDERED = frozenset({"S", "N", "B"})
 
 
@@ -74,8 +84,10 @@ def _trimmed(found: Decimal) -> Decimal:
 def stored(value: Value, depth: int = 0) -> Value:
     """A copy as it is kept; ValidationException where DynamoDB would not keep it."""
     if not isinstance(value, dict) or len(value) != 1:
-        raise invalid("Supplied AttributeValue has more than one datatypes set, "
-                      "must contain exactly one of the supported datatypes")
+        raise invalid(
+            "Supplied AttributeValue has more than one datatypes set, "
+            "must contain exactly one of the supported datatypes"
+        )
     if depth > DEEPEST:
         raise invalid("Nesting Levels have exceeded supported limits")
     ((name, content),) = value.items()
@@ -129,8 +141,16 @@ def _null(content: Any, depth: int) -> bool:
 
 
 _KEPT: Mapping[str, Callable[[Any, int], Any]] = {
-    "S": _text, "N": _number, "B": _bytes, "BOOL": lambda content, _: bool(content), "NULL": _null,
-    "SS": _set(_text), "NS": _set(_number), "BS": _set(_bytes), "L": _list, "M": _map,
+    "S": _text,
+    "N": _number,
+    "B": _bytes,
+    "BOOL": lambda content, _: bool(content),
+    "NULL": _null,
+    "SS": _set(_text),
+    "NS": _set(_number),
+    "BS": _set(_bytes),
+    "L": _list,
+    "M": _map,
 }
 _PLAIN = frozenset({"S", "N", "B", "BOOL", "NULL"})
 
@@ -170,8 +190,14 @@ def _many(one: Callable[[Any], int]) -> Callable[[Any], int]:
 
 
 _SIZES: Mapping[str, Callable[[Any], int]] = {
-    "S": _text_size, "N": _number_size, "B": len, "BOOL": lambda _: 1, "NULL": lambda _: 1,
-    "SS": _many(_text_size), "NS": _many(_number_size), "BS": _many(len),
+    "S": _text_size,
+    "N": _number_size,
+    "B": len,
+    "BOOL": lambda _: 1,
+    "NULL": lambda _: 1,
+    "SS": _many(_text_size),
+    "NS": _many(_number_size),
+    "BS": _many(len),
     "L": lambda content: 3 + sum(1 + size(each) for each in content),
     "M": lambda content: 3 + sum(1 + _text_size(key) + size(each) for key, each in content.items()),
 }
@@ -200,8 +226,9 @@ def _plainly(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-_SAME: Mapping[str, Callable[[Any, Any], bool]] = {       # numbers are kept in one way of writing each
-    "SS": lambda left, right: set(left) == set(right), "NS": lambda left, right: set(left) == set(right),
+_SAME: Mapping[str, Callable[[Any, Any], bool]] = {  # numbers are kept in one way of writing each
+    "SS": lambda left, right: set(left) == set(right),
+    "NS": lambda left, right: set(left) == set(right),
     "BS": lambda left, right: set(left) == set(right),
     "L": lambda left, right: len(left) == len(right) and all(map(same, left, right)),
     "M": lambda left, right: left.keys() == right.keys() and all(same(left[key], right[key]) for key in left),

@@ -15,7 +15,7 @@ from infra.emulators.dynamodb.partitions import Partitions
 from infra.emulators.dynamodb.updates import apply, update
 from infra.emulators.dynamodb.values import LARGEST_ITEM, Item, item_size, shown_item, stored
 
-LONGEST_PARTITION_KEY, LONGEST_SORT_KEY = 2048, 1024     # bytes
+LONGEST_PARTITION_KEY, LONGEST_SORT_KEY = 2048, 1024  # bytes
 _NONE: dict[str, Any] = {}
 
 
@@ -53,8 +53,11 @@ def prepare(kind: str, arguments: dict[str, Any], rows: Partitions) -> Prepared:
 def _check_expressions(arguments: dict[str, Any]) -> None:
     names: set[str] = set()
     values: set[str] = set()
-    used = [read(arguments[what]) for what, read in (("ConditionExpression", condition), ("UpdateExpression", update))
-            if what in arguments]
+    used = [
+        read(arguments[what])
+        for what, read in (("ConditionExpression", condition), ("UpdateExpression", update))
+        if what in arguments
+    ]
     for each in used:
         names |= each.names
         values |= each.values
@@ -62,8 +65,13 @@ def _check_expressions(arguments: dict[str, Any]) -> None:
     if not used and any(each is not None for each in given.values()):
         what = "Names" if given["ExpressionAttributeNames"] is not None else "Values"
         raise invalid(f"ExpressionAttribute{what} can only be specified when using expressions")
-    check_placeholders(names, values, given["ExpressionAttributeNames"], given["ExpressionAttributeValues"],
-                       WHAT if "UpdateExpression" not in arguments else "UpdateExpression")
+    check_placeholders(
+        names,
+        values,
+        given["ExpressionAttributeNames"],
+        given["ExpressionAttributeValues"],
+        WHAT if "UpdateExpression" not in arguments else "UpdateExpression",
+    )
 
 
 def carry_out(prepared: Prepared, rows: Partitions) -> Outcome:

@@ -30,7 +30,7 @@ from infra.emulators.exoscale.models import (
 ZONE = "ch-gva-2"
 Play = Callable[["Zone", str, float], None]
 _GIB = 2**30
-_NUMBERS = {"kind": 0xa1, "pool": 0xb2, "nodepool": 0xc3, "cluster": 0xd4, "vm": 0xe5, "work": 0xf6, "template": 0x17}
+_NUMBERS = {"kind": 0xA1, "pool": 0xB2, "nodepool": 0xC3, "cluster": 0xD4, "vm": 0xE5, "work": 0xF6, "template": 0x17}
 
 
 def example_id(kind: str, number: int) -> str:
@@ -38,12 +38,23 @@ def example_id(kind: str, number: int) -> str:
     return f"{_NUMBERS[kind]:02x}000000-0000-4000-8000-{number:012d}"
 
 
-KINDS = tuple(Kind(example_id("kind", number), family, size, cpus, memory * _GIB, gpus, authorized)
-              for number, (family, size, cpus, memory, gpus, authorized) in enumerate((
-    ("standard", "small", 2, 2, 0, True), ("standard", "medium", 2, 4, 0, True), ("standard", "large", 4, 8, 0, True),
-    ("standard", "extra-large", 4, 16, 0, True), ("standard", "huge", 8, 32, 0, True),
-    ("cpu", "extra-large", 8, 16, 0, True), ("memory", "extra-large", 4, 32, 0, True),
-    ("gpu3", "small", 12, 56, 1, True), ("gpua5000", "small", 12, 56, 1, False)), start=1))
+KINDS = tuple(
+    Kind(example_id("kind", number), family, size, cpus, memory * _GIB, gpus, authorized)
+    for number, (family, size, cpus, memory, gpus, authorized) in enumerate(
+        (
+            ("standard", "small", 2, 2, 0, True),
+            ("standard", "medium", 2, 4, 0, True),
+            ("standard", "large", 4, 8, 0, True),
+            ("standard", "extra-large", 4, 16, 0, True),
+            ("standard", "huge", 8, 32, 0, True),
+            ("cpu", "extra-large", 8, 16, 0, True),
+            ("memory", "extra-large", 4, 32, 0, True),
+            ("gpu3", "small", 12, 56, 1, True),
+            ("gpua5000", "small", 12, 56, 1, False),
+        ),
+        start=1,
+    )
+)
 
 
 class Zone:
@@ -74,12 +85,26 @@ class Zone:
 
     # -- the scene
 
-    def add_pool(self, name: str, *, size: int = 0, type: str = "standard.medium",  # noqa: A002  # the vendor's word
-                 disk: int = 50, labels: Mapping[str, str] | None = None) -> Pool:
+    def add_pool(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        type: str = "standard.medium",  # noqa: A002  # the vendor's word
+        disk: int = 50,
+        labels: Mapping[str, str] | None = None,
+    ) -> Pool:
         """A standalone Instance Pool with `size` running instances."""
         with self.lock:
-            pool = Pool(self.number("pool"), name, self.kind(type), size, disk, example_id("template", 1),
-                        labels=dict(labels or {}))
+            pool = Pool(
+                self.number("pool"),
+                name,
+                self.kind(type),
+                size,
+                disk,
+                example_id("template", 1),
+                labels=dict(labels or {}),
+            )
             self.pools[pool.id] = pool
             self.add_members(pool.id, size)
             return pool
@@ -91,10 +116,18 @@ class Zone:
             self.clusters[cluster.id] = cluster
             return cluster
 
-    def add_nodepool(self, cluster: str, name: str, *, size: int = 0,
-                     type: str = "standard.medium",  # noqa: A002  # the vendor's word
-                     disk: int = 50, labels: Mapping[str, str] | None = None,
-                     taints: Mapping[str, tuple[str, str]] | None = None, max_pods: int = 0) -> Nodepool:
+    def add_nodepool(
+        self,
+        cluster: str,
+        name: str,
+        *,
+        size: int = 0,
+        type: str = "standard.medium",  # noqa: A002  # the vendor's word
+        disk: int = 50,
+        labels: Mapping[str, str] | None = None,
+        taints: Mapping[str, tuple[str, str]] | None = None,
+        max_pods: int = 0,
+    ) -> Nodepool:
         """A Nodepool with its hidden pool. taints: key -> (value, effect)."""
         with self.lock:
             id_ = self.number("nodepool")
@@ -116,8 +149,17 @@ class Zone:
         """An instance that no pool manages; its id."""
         with self.lock:
             number = next(self._counts["vm"])
-            vm = Vm(example_id("vm", number), f"lonely-{number}", "", self.kind("standard.medium"), 50, state,
-                    self.clock(), number, float("-inf"))
+            vm = Vm(
+                example_id("vm", number),
+                f"lonely-{number}",
+                "",
+                self.kind("standard.medium"),
+                50,
+                state,
+                self.clock(),
+                number,
+                float("-inf"),
+            )
             self.vms[vm.id] = vm
             return vm.id
 
@@ -166,8 +208,17 @@ class Zone:
     def make(self, pool: Pool, state: str, at: float, fate: Fate | None) -> Vm:
         """One more member."""
         number = next(self._counts["vm"])
-        vm = Vm(example_id("vm", number), f"pool-{pool.id[-4:]}-{number:05d}", pool.id, pool.kind, pool.disk, state, at,
-                number, fate=fate)
+        vm = Vm(
+            example_id("vm", number),
+            f"pool-{pool.id[-4:]}-{number:05d}",
+            pool.id,
+            pool.kind,
+            pool.disk,
+            state,
+            at,
+            number,
+            fate=fate,
+        )
         self.vms[vm.id] = pool.members[vm.id] = vm
         return vm
 

@@ -1,10 +1,10 @@
 """An emulated Exoscale zone beside a simulated cluster: what LocalWorld and a bench plug in.
 
-    account = ExoscaleAccount()
-    with LocalWorld(clouds=(account,)) as world:
-        cluster = account.zone.add_cluster("prod")
-        web = account.zone.add_nodepool(cluster.id, "web")
-        world.apply_policy(… providers: exoscale: <account.settings()> … nodeGroups: {provider: exoscale, id: web.id})
+account = ExoscaleAccount()
+with LocalWorld(clouds=(account,)) as world:
+    cluster = account.zone.add_cluster("prod")
+    web = account.zone.add_nodepool(cluster.id, "web")
+    world.apply_policy(… providers: exoscale: <account.settings()> … nodeGroups: {provider: exoscale, id: web.id})
 """
 
 from __future__ import annotations
@@ -30,8 +30,14 @@ class ExoscaleAccount:
     zone and server are there as soon as the account is attached to a clock.
     """
 
-    def __init__(self, *, times: Times | None = None, ways: Ways | None = None, tls: Pair | None = None,
-                 operations: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        times: Times | None = None,
+        ways: Ways | None = None,
+        tls: Pair | None = None,
+        operations: frozenset[str] | None = None,
+    ) -> None:
         self._times, self._ways, self._tls, self._operations = times, ways, tls, operations
         self._zone: Zone | None = None
         self._server: ExoscaleServer | None = None

@@ -93,7 +93,7 @@ class Front:
             self._gate.admit(incoming, route.operation)
         self.throttle.count(route.operation)
         if lost and route.operation in WRITES:
-            return Answer(500, b"", _JSON)      # never seen by anybody: the wire loses it
+            return Answer(500, b"", _JSON)  # never seen by anybody: the wire loses it
         asked = Asked(route.ids, dict(incoming.query()), incoming.body, incoming.headers.get("content-type", ""))
         return Answer(200, json.dumps(self._actions.do(route.operation, asked)).encode(), _JSON)
 
@@ -108,6 +108,15 @@ class Front:
         claimed = claim(incoming)
         if claimed is not None:
             self.seen.add(claimed.signature)
-        self.log.append(Logged(incoming.method, route.operation, incoming.target,
-                               incoming.body.decode("utf-8", "replace"), claimed.key if claimed else "", status,
-                               self.zone.clock(), message))
+        self.log.append(
+            Logged(
+                incoming.method,
+                route.operation,
+                incoming.target,
+                incoming.body.decode("utf-8", "replace"),
+                claimed.key if claimed else "",
+                status,
+                self.zone.clock(),
+                message,
+            )
+        )

@@ -17,7 +17,13 @@ class Refused(Exception):
         if form == "text":
             return self.message.encode()
         bodies: dict[str, object] = {
-            "message": {"message": self.message}, "error": {"error": self.message},
-            "problem": {"type": "about:blank", "title": "The request was refused", "detail": self.message,
-                        "errors": [self.message]}}
+            "message": {"message": self.message},
+            "error": {"error": self.message},
+            "problem": {
+                "type": "about:blank",
+                "title": "The request was refused",
+                "detail": self.message,
+                "errors": [self.message],
+            },
+        }
         return json.dumps(bodies[form]).encode()

@@ -10,8 +10,12 @@ from infra.emulators.vendor_common.fault_injection import Fault
 
 RETRY_SECONDS = 7
 _REFUSALS = {
-    Fault.UNAUTHORIZED: (401, None), Fault.FORBIDDEN: (403, None), Fault.NOT_FOUND: (404, None),
-    Fault.CONFLICT: (409, None), Fault.THROTTLED: (429, None), Fault.THROTTLED_FOR: (429, RETRY_SECONDS),
+    Fault.UNAUTHORIZED: (401, None),
+    Fault.FORBIDDEN: (403, None),
+    Fault.NOT_FOUND: (404, None),
+    Fault.CONFLICT: (409, None),
+    Fault.THROTTLED: (429, None),
+    Fault.THROTTLED_FOR: (429, RETRY_SECONDS),
     Fault.SERVER_ERROR: (500, None),
 }
 

@@ -41,16 +41,21 @@ class Actions:
     def __init__(self, zone: Zone) -> None:
         self._zone, self._orders = zone, Orders(zone)
         self._table: Mapping[str, Callable[[Asked], Json]] = {
-            "list-zones": self._zones, "list-instances": self._instances, "get-instance": self._instance,
+            "list-zones": self._zones,
+            "list-instances": self._instances,
+            "get-instance": self._instance,
             "list-instance-pools": self._pools,
             "get-instance-pool": lambda asked: serializers.pool(self._pool(asked), zone),
             "scale-instance-pool": lambda asked: self._scale(self._own(asked), asked),
             "evict-instance-pool-members": lambda asked: self._evict(self._own(asked), asked),
-            "list-sks-clusters": self._clusters, "get-sks-cluster": self._cluster,
+            "list-sks-clusters": self._clusters,
+            "get-sks-cluster": self._cluster,
             "get-sks-nodepool": lambda asked: serializers.nodepool(self._nodepool(asked)),
             "scale-sks-nodepool": lambda asked: self._scale(self._nodepool(asked).pool, asked),
             "evict-sks-nodepool-members": lambda asked: self._evict(self._nodepool(asked).pool, asked),
-            "get-quota": self._quota, "list-instance-types": self._types, "get-instance-type": self._type,
+            "get-quota": self._quota,
+            "list-instance-types": self._types,
+            "get-instance-type": self._type,
             "get-operation": self._work,
         }
 
@@ -78,8 +83,9 @@ class Actions:
         return serializers.instance(vm)
 
     def _pools(self, _: Asked) -> Json:
-        return serializers.without_empty({"instance-pools": [serializers.pool(each, self._zone)
-                                                        for each in self._zone.pools.values()]})
+        return serializers.without_empty(
+            {"instance-pools": [serializers.pool(each, self._zone) for each in self._zone.pools.values()]}
+        )
 
     def _pool(self, asked: Asked) -> Pool:
         pool = self._zone.pools.get(asked.ids["id"])
@@ -94,7 +100,9 @@ class Actions:
         return pool
 
     def _clusters(self, _: Asked) -> Json:
-        return serializers.without_empty({"sks-clusters": [serializers.cluster(each) for each in self._zone.clusters.values()]})
+        return serializers.without_empty(
+            {"sks-clusters": [serializers.cluster(each) for each in self._zone.clusters.values()]}
+        )
 
     def _cluster(self, asked: Asked) -> Json:
         cluster = self._zone.clusters.get(asked.ids["id"])

@@ -28,9 +28,10 @@ class Orders:
         missing = size - len(pool.staying)
         free = self._zone.free()
         if missing > 0 and free is not None and missing > free and self._zone.refuses_quota:
-            raise Refused(412, f"Quota exceeded for resource instance: usage {self._zone.usage()}, "
-                               f"limit {self._zone.limit}")
-        return self._carry_out(pool, size, missing, pool.staying[:max(0, -missing)])
+            raise Refused(
+                412, f"Quota exceeded for resource instance: usage {self._zone.usage()}, limit {self._zone.limit}"
+            )
+        return self._carry_out(pool, size, missing, pool.staying[: max(0, -missing)])
 
     def evict(self, pool: Pool, ids: Sequence[str]) -> Work:
         """These members, and the size goes down by their number."""
@@ -69,7 +70,25 @@ class Orders:
 
     def _new(self, pool: Pool, size: int, now: float, *, grows: bool, ending: Ending | None) -> Work:
         if pool.nodepool:
-            return Work(self._zone.number("work"), pool.id, "get-sks-nodepool", pool.nodepool,
-                        f"/v2/sks-cluster/{pool.cluster}/nodepool/{pool.nodepool}", now, size, grows, ending=ending)
-        return Work(self._zone.number("work"), pool.id, "get-instance-pool", pool.id, f"/v2/instance-pool/{pool.id}",
-                    now, size, grows, ending=ending)
+            return Work(
+                self._zone.number("work"),
+                pool.id,
+                "get-sks-nodepool",
+                pool.nodepool,
+                f"/v2/sks-cluster/{pool.cluster}/nodepool/{pool.nodepool}",
+                now,
+                size,
+                grows,
+                ending=ending,
+            )
+        return Work(
+            self._zone.number("work"),
+            pool.id,
+            "get-instance-pool",
+            pool.id,
+            f"/v2/instance-pool/{pool.id}",
+            now,
+            size,
+            grows,
+            ending=ending,
+        )

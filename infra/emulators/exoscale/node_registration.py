@@ -48,28 +48,44 @@ class Joining(VendorJoining):
 
 def joined(zone: Zone, now: float, ways: Ways) -> list[Vm]:
     """The instances that are Nodes at this time: those that run for long enough, also on their way out."""
-    return [vm for vm in zone.vms.values()
-            if vm.pool and vm.pool not in ways.never and vm.state in _THERE and now - vm.served >= ways.boot]
+    return [
+        vm
+        for vm in zone.vms.values()
+        if vm.pool and vm.pool not in ways.never and vm.state in _THERE and now - vm.served >= ways.boot
+    ]
 
 
 def node_object(zone: Zone, vm: Vm, ways: Ways) -> KubeObject:
     """The Node as its kubelet registers it and the cloud controller completes it."""
     pool = zone.nodepool(zone.pools[vm.pool])
-    capacity = {"cpu": str(vm.kind.cpus), "memory": f"{vm.kind.memory // 1024}Ki", "ephemeral-storage": f"{vm.disk}Gi",
-                "pods": str((pool.max_pods if pool else 0) or 110)}
+    capacity = {
+        "cpu": str(vm.kind.cpus),
+        "memory": f"{vm.kind.memory // 1024}Ki",
+        "ephemeral-storage": f"{vm.disk}Gi",
+        "pods": str((pool.max_pods if pool else 0) or 110),
+    }
     if vm.kind.gpus:
         capacity["nvidia.com/gpu"] = str(vm.kind.gpus)
     labels = {
-        "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": vm.name,
-        "node.kubernetes.io/instance-type": vm.kind.name, "topology.kubernetes.io/region": zone.name,
-        "topology.kubernetes.io/zone": zone.name, **_labels(pool)}
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/hostname": vm.name,
+        "node.kubernetes.io/instance-type": vm.kind.name,
+        "topology.kubernetes.io/region": zone.name,
+        "topology.kubernetes.io/zone": zone.name,
+        **_labels(pool),
+    }
     return {
-        "apiVersion": "v1", "kind": "Node",
+        "apiVersion": "v1",
+        "kind": "Node",
         "metadata": {"name": vm.name, "labels": labels},
         "spec": {"providerID": f"exoscale://{vm.id}", "taints": [dict(NOT_READY), *_taints(pool)]},
-        "status": {"capacity": capacity, "allocatable": left(capacity, ways.reserve),
-                   "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux", "systemUUID": vm.id},
-                   "addresses": [{"type": "Hostname", "address": vm.name}]},
+        "status": {
+            "capacity": capacity,
+            "allocatable": left(capacity, ways.reserve),
+            "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux", "systemUUID": vm.id},
+            "addresses": [{"type": "Hostname", "address": vm.name}],
+        },
     }
 
 

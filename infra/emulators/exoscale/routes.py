@@ -9,8 +9,9 @@ import msgspec
 
 ROOT = "/v2"
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-WRITES = frozenset({"scale-instance-pool", "evict-instance-pool-members", "scale-sks-nodepool",
-                    "evict-sks-nodepool-members"})
+WRITES = frozenset(
+    {"scale-instance-pool", "evict-instance-pool-members", "scale-sks-nodepool", "evict-sks-nodepool-members"}
+)
 _NODEPOOL = "/sks-cluster/{id}/nodepool/{sks-nodepool-id}"
 _PATHS = (
     ("GET", "/zone", "list-zones"),
@@ -41,8 +42,9 @@ class Route(msgspec.Struct, frozen=True):
 
 def _pattern(path: str) -> re.Pattern[str]:
     parts = re.split(r"\{([a-z-]+)\}", ROOT + path)
-    return re.compile("".join(f"(?P<{part.replace('-', '_')}>[^/:]*)" if at % 2 else re.escape(part)
-                              for at, part in enumerate(parts)))
+    return re.compile(
+        "".join(f"(?P<{part.replace('-', '_')}>[^/:]*)" if at % 2 else re.escape(part) for at, part in enumerate(parts))
+    )
 
 
 _TABLE = tuple((method, _pattern(path), operation) for method, path, operation in _PATHS)

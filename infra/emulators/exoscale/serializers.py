@@ -22,11 +22,19 @@ def without_empty(found: Json) -> Json:
 
 def listed(vm: Vm) -> Json:
     """An instance of a list, which knows no disk."""
-    return without_empty({
-        "id": vm.id, "name": vm.name, "state": vm.state, "created-at": _time(vm.created),
-        "instance-type": {"id": vm.kind.id}, "template": {"id": "17000000-0000-4000-8000-000000000001"},
-        "public-ip": f"192.0.2.{vm.number % 250 + 1}", "public-ip-assignment": "inet4",
-        "manager": {"id": vm.pool, "type": "instance-pool"} if vm.pool else None})
+    return without_empty(
+        {
+            "id": vm.id,
+            "name": vm.name,
+            "state": vm.state,
+            "created-at": _time(vm.created),
+            "instance-type": {"id": vm.kind.id},
+            "template": {"id": "17000000-0000-4000-8000-000000000001"},
+            "public-ip": f"192.0.2.{vm.number % 250 + 1}",
+            "public-ip-assignment": "inet4",
+            "manager": {"id": vm.pool, "type": "instance-pool"} if vm.pool else None,
+        }
+    )
 
 
 def instance(vm: Vm) -> Json:
@@ -37,44 +45,90 @@ def instance(vm: Vm) -> Json:
 def pool(held: Pool, zone: Zone) -> Json:
     """An Instance Pool."""
     members = held.members.values() if zone.shows_leaving else held.staying
-    return without_empty({
-        "id": held.id, "name": held.name, "state": held.state_now, "size": held.size, "min-available": 0,
-        "disk-size": held.disk, "instance-prefix": "pool", "instance-type": {"id": held.kind.id},
-        "template": {"id": held.template}, "labels": held.labels, "public-ip-assignment": "inet4",
-        "instances": [{"id": vm.id} for vm in members],
-        "manager": {"id": held.nodepool, "type": "sks-nodepool"} if held.nodepool else None})
+    return without_empty(
+        {
+            "id": held.id,
+            "name": held.name,
+            "state": held.state_now,
+            "size": held.size,
+            "min-available": 0,
+            "disk-size": held.disk,
+            "instance-prefix": "pool",
+            "instance-type": {"id": held.kind.id},
+            "template": {"id": held.template},
+            "labels": held.labels,
+            "public-ip-assignment": "inet4",
+            "instances": [{"id": vm.id} for vm in members],
+            "manager": {"id": held.nodepool, "type": "sks-nodepool"} if held.nodepool else None,
+        }
+    )
 
 
 def nodepool(held: Nodepool) -> Json:
     """A Nodepool."""
-    return without_empty({
-        "id": held.id, "name": held.name, "state": held.state_now, "size": held.pool.size,
-        "created-at": _time(held.created), "instance-pool": {"id": held.pool.id},
-        "instance-type": {"id": held.pool.kind.id}, "template": {"id": held.pool.template},
-        "disk-size": held.pool.disk, "instance-prefix": "pool", "version": "1.34.2",
-        "kubelet-max-pods": held.max_pods or None, "labels": held.labels,
-        "taints": {key: {"value": value, "effect": effect} for key, (value, effect) in held.taints.items()}})
+    return without_empty(
+        {
+            "id": held.id,
+            "name": held.name,
+            "state": held.state_now,
+            "size": held.pool.size,
+            "created-at": _time(held.created),
+            "instance-pool": {"id": held.pool.id},
+            "instance-type": {"id": held.pool.kind.id},
+            "template": {"id": held.pool.template},
+            "disk-size": held.pool.disk,
+            "instance-prefix": "pool",
+            "version": "1.34.2",
+            "kubelet-max-pods": held.max_pods or None,
+            "labels": held.labels,
+            "taints": {key: {"value": value, "effect": effect} for key, (value, effect) in held.taints.items()},
+        }
+    )
 
 
 def cluster(held: Cluster) -> Json:
     """A cluster with its Nodepools."""
-    return without_empty({
-        "id": held.id, "name": held.name, "state": "running", "version": "1.34.2", "level": "pro", "cni": "calico",
-        "created-at": _time(held.created), "nodepools": [nodepool(each) for each in held.nodepools.values()]})
+    return without_empty(
+        {
+            "id": held.id,
+            "name": held.name,
+            "state": "running",
+            "version": "1.34.2",
+            "level": "pro",
+            "cni": "calico",
+            "created-at": _time(held.created),
+            "nodepools": [nodepool(each) for each in held.nodepools.values()],
+        }
+    )
 
 
 def kind(held: Kind, zone: Zone) -> Json:
     """An instance type."""
-    return without_empty({
-        "id": held.id, "family": held.family, "size": held.size, "cpus": held.cpus, "gpus": held.gpus or None,
-        "memory": held.memory, "authorized": held.authorized, "zones": [zone.name]})
+    return without_empty(
+        {
+            "id": held.id,
+            "family": held.family,
+            "size": held.size,
+            "cpus": held.cpus,
+            "gpus": held.gpus or None,
+            "memory": held.memory,
+            "authorized": held.authorized,
+            "zones": [zone.name],
+        }
+    )
 
 
 def work(held: Work) -> Json:
     """An operation."""
-    return without_empty({
-        "id": held.id, "state": held.state, "reason": held.reason, "message": held.message,
-        "reference": {"id": held.subject, "link": held.link, "command": held.command}})
+    return without_empty(
+        {
+            "id": held.id,
+            "state": held.state,
+            "reason": held.reason,
+            "message": held.message,
+            "reference": {"id": held.subject, "link": held.link, "command": held.command},
+        }
+    )
 
 
 def quota(zone: Zone) -> Json:

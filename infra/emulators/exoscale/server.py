@@ -1,10 +1,10 @@
 """The emulated Exoscale zone on a loopback port.
 
-    with ExoscaleServer(Zone(clock)) as server:
-        server.ring.add("EXO-EXAMPLE-1", "secret")
-        pool = server.zone.add_pool("workers", size=3)
-        ...                                             # a client with endpoint f"{server.url}/v2"
-        assert [call.operation for call in server.log] == ["list-instance-pools", …]
+with ExoscaleServer(Zone(clock)) as server:
+    server.ring.add("EXO-EXAMPLE-1", "secret")
+    pool = server.zone.add_pool("workers", size=3)
+    ...                                             # a client with endpoint f"{server.url}/v2"
+    assert [call.operation for call in server.log] == ["list-instance-pools", …]
 """
 
 from __future__ import annotations

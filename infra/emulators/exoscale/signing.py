@@ -43,8 +43,9 @@ def message(incoming: Incoming, expires: str) -> bytes:
     pairs = incoming.query()
     once = {name for name, times in Counter(name for name, _ in pairs).items() if times == 1}
     values = "".join(value for _, value in sorted(pair for pair in pairs if pair[0] in once))
-    return b"\n".join((f"{incoming.method} {incoming.path}".encode(), incoming.body, values.encode(), b"",
-                       expires.encode()))
+    return b"\n".join(
+        (f"{incoming.method} {incoming.path}".encode(), incoming.body, values.encode(), b"", expires.encode())
+    )
 
 
 def signature(incoming: Incoming, expires: str, secret: str) -> str:

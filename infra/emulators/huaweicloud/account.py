@@ -33,11 +33,15 @@ from infra.emulators.huaweicloud.models import (
 REGION = "cn-north-4"
 PROJECT = "0123456789abcdef0123456789abcdef"
 Play = Callable[["Cloud", str, float], None]
-_KINDS = {"cluster": 0xc1, "pool": 0xb2, "group": 0xa3, "node": 0xd4, "server": 0xe5, "job": 0xf6, "addon": 0x17}
+_KINDS = {"cluster": 0xC1, "pool": 0xB2, "group": 0xA3, "node": 0xD4, "server": 0xE5, "job": 0xF6, "addon": 0x17}
 FLAVORS = (
-    Flavor("c7.large.2", 2, 4096), Flavor("c7.xlarge.2", 4, 8192), Flavor("c7.2xlarge.2", 8, 16384),
-    Flavor("m7.xlarge.8", 4, 32768), Flavor("kc1.xlarge.2", 4, 8192, {"ecs:instance_architecture": "arm64"}),
-    Flavor("pi2.2xlarge.4", 8, 32768, {"pci_passthrough:alias": "nvidia-t4:1", "info:gpu:name": "nvidia-t4"}))
+    Flavor("c7.large.2", 2, 4096),
+    Flavor("c7.xlarge.2", 4, 8192),
+    Flavor("c7.2xlarge.2", 8, 16384),
+    Flavor("m7.xlarge.8", 4, 32768),
+    Flavor("kc1.xlarge.2", 4, 8192, {"ecs:instance_architecture": "arm64"}),
+    Flavor("pi2.2xlarge.4", 8, 32768, {"pci_passthrough:alias": "nvidia-t4:1", "info:gpu:name": "nvidia-t4"}),
+)
 
 
 def example_id(kind: str, number: int) -> str:
@@ -57,8 +61,15 @@ class Cloud:
     until a scale group's status follows an order that the pool's size shows at once.
     """
 
-    def __init__(self, clock: Callable[[], float], *, region: str = REGION, project: str = PROJECT,
-                 times: Times | None = None, seed: int = 0) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        region: str = REGION,
+        project: str = PROJECT,
+        times: Times | None = None,
+        seed: int = 0,
+    ) -> None:
         self.clock, self.region, self.project, self.times = clock, region, project, times or Times()
         self.lock = threading.RLock()
         self.random = random.Random(seed)
@@ -90,8 +101,18 @@ class Cloud:
             self.clusters[made.uid] = made
             return made
 
-    def add_pool(self, cluster: str, name: str, *, size: int = 0, flavor: str = "c7.xlarge.2", az: str = "",
-                 least: int = 0, most: int = 10, **more: Any) -> Pool:
+    def add_pool(
+        self,
+        cluster: str,
+        name: str,
+        *,
+        size: int = 0,
+        flavor: str = "c7.xlarge.2",
+        az: str = "",
+        least: int = 0,
+        most: int = 10,
+        **more: Any,
+    ) -> Pool:
         """A pool whose own scale group has `size` active nodes. more: fields of Pool."""
         with self.lock:
             pool = Pool(self.number("pool"), name, cluster, self.clock(), least=least, most=most, **more)
@@ -100,8 +121,9 @@ class Cloud:
             self.add_nodes(pool.uid, size)
             return pool
 
-    def add_group(self, pool: str, name: str, *, size: int = 0, flavor: str = "c7.xlarge.2", az: str = "",
-                  **more: Any) -> ScaleGroup:
+    def add_group(
+        self, pool: str, name: str, *, size: int = 0, flavor: str = "c7.xlarge.2", az: str = "", **more: Any
+    ) -> ScaleGroup:
         """One more scale group with `size` active nodes. more: fields of ScaleGroup."""
         with self.lock:
             made = ScaleGroup(name, self.number("group"), flavor, az or self.zone("b"), size, **more)
@@ -188,8 +210,20 @@ class Cloud:
 
     def _node(self, pool: str, name: str, cluster: str, flavor: str, az: str, phase: str, at: float) -> Node:
         number = next(self._counts["node"])
-        return Node(example_id("node", number), f"{name.lower()}-{number:05x}", cluster, pool, DEFAULT, flavor, az,
-                    self.number("server"), f"192.168.{number // 250}.{number % 250 + 2}", phase, at, number)
+        return Node(
+            example_id("node", number),
+            f"{name.lower()}-{number:05x}",
+            cluster,
+            pool,
+            DEFAULT,
+            flavor,
+            az,
+            self.number("server"),
+            f"192.168.{number // 250}.{number % 250 + 2}",
+            phase,
+            at,
+            number,
+        )
 
     def forget(self, uid: str) -> None:
         """A node is no more."""

@@ -1,10 +1,10 @@
 """An emulated Huawei Cloud project beside a simulated cluster: what LocalWorld and a bench plug in.
 
-    account = HuaweiAccount()
-    with LocalWorld(clouds=(account,)) as world:
-        web = account.cloud.add_pool(account.cluster.uid, "web")
-        world.apply_policy(… providers: huaweicloud: <account.settings()> …
-                             nodeGroups: {provider: huaweicloud, id: web.uid})
+account = HuaweiAccount()
+with LocalWorld(clouds=(account,)) as world:
+    web = account.cloud.add_pool(account.cluster.uid, "web")
+    world.apply_policy(… providers: huaweicloud: <account.settings()> …
+                         nodeGroups: {provider: huaweicloud, id: web.uid})
 """
 
 from __future__ import annotations
@@ -32,8 +32,14 @@ class HuaweiAccount:
     cloud, cluster and server are there as soon as the account is attached to a clock.
     """
 
-    def __init__(self, *, times: Times | None = None, ways: Ways | None = None, tls: Pair | None = None,
-                 actions: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        times: Times | None = None,
+        ways: Ways | None = None,
+        tls: Pair | None = None,
+        actions: frozenset[str] | None = None,
+    ) -> None:
         self._times, self._ways, self._tls, self._actions = times, ways, tls, actions
         self._cloud: Cloud | None = None
         self._server: HuaweiServer | None = None
@@ -82,6 +88,12 @@ class HuaweiAccount:
 
     def settings(self) -> dict[str, str]:
         """The policy's section `providers.huaweicloud` for this project."""
-        return {"region": REGION, "projectId": self.cloud.project, "clusterId": self.cluster.uid,
-                "credentialsSecret": SECRET_NAME, "cceEndpoint": self.server.url, "ecsEndpoint": self.server.url,
-                "iamEndpoint": self.server.url}
+        return {
+            "region": REGION,
+            "projectId": self.cloud.project,
+            "clusterId": self.cluster.uid,
+            "credentialsSecret": SECRET_NAME,
+            "cceEndpoint": self.server.url,
+            "ecsEndpoint": self.server.url,
+            "iamEndpoint": self.server.url,
+        }

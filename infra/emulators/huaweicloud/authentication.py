@@ -69,8 +69,13 @@ class Ring:
         """Temporary keys."""
         self.sessions += 1
         number = f"{self.sessions:06d}"
-        made = Key(f"HSTEXAMPLE{number}", f"example-session-secret-{number}", agency.actions,
-                   f"ggpjbi1leGFtcGxlLXRva2Vu-{number}==", expires)
+        made = Key(
+            f"HSTEXAMPLE{number}",
+            f"example-session-secret-{number}",
+            agency.actions,
+            f"ggpjbi1leGFtcGxlLXRva2Vu-{number}==",
+            expires,
+        )
         self.keys[made.id] = made
         return made
 
@@ -118,8 +123,11 @@ class Gate:
     def _check_time(self, told: str) -> None:
         at = dt.datetime.strptime(told, "%Y%m%dT%H%M%SZ").replace(tzinfo=dt.UTC).timestamp()
         if abs(at - self._clock()) > SKEW:
-            raise Refused(401, "APIGW.0303", "Incorrect app authentication information: the request time is more than "
-                                             "15 minutes from the server's")
+            raise Refused(
+                401,
+                "APIGW.0303",
+                "Incorrect app authentication information: the request time is more than 15 minutes from the server's",
+            )
 
 
 def _check_form(incoming: Incoming, claimed: Claim, key: Key) -> None:

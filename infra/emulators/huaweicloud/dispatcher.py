@@ -88,7 +88,7 @@ class Front:
             for watch in self.watches:
                 watch(incoming, answer)
             if fault is Fault.CUT_OFF and not answer.body:
-                answer = Answer(answer.status, b"{}", answer.headers)   # of nothing, nothing can be cut off
+                answer = Answer(answer.status, b"{}", answer.headers)  # of nothing, nothing can be cut off
             return spoilt(answer, fault)
 
     def _do(self, incoming: Incoming, route: Route, *, lost: bool) -> Answer:
@@ -97,7 +97,7 @@ class Front:
         key = self._gate.admit(incoming, route.action)
         self.throttle.count(route.operation)
         if lost and route.operation in WRITES:
-            return Answer(500, b"", _JSON)      # never seen by anybody: the wire loses it
+            return Answer(500, b"", _JSON)  # never seen by anybody: the wire loses it
         asked = Asked(route.ids, key, dict(incoming.query()), incoming.body)
         status, found = self._actions.do(route.operation, asked)
         return Answer(status, b"" if found is None else json.dumps(found).encode(), _JSON)
@@ -114,6 +114,17 @@ class Front:
         if claimed is not None:
             self.seen.add(claimed.signature)
         code, message = (problem.code, problem.message) if problem is not None else ("", "")
-        self.log.append(Logged(incoming.method, route.operation, incoming.target,
-                               incoming.body.decode("utf-8", "replace"), claimed.key if claimed else "", status,
-                               self.cloud.clock(), route.action, code, message))
+        self.log.append(
+            Logged(
+                incoming.method,
+                route.operation,
+                incoming.target,
+                incoming.body.decode("utf-8", "replace"),
+                claimed.key if claimed else "",
+                status,
+                self.cloud.clock(),
+                route.action,
+                code,
+                message,
+            )
+        )

@@ -21,7 +21,8 @@ class Refused(Exception):
         bodies: dict[str, dict[str, str]] = {
             "cce": {"errorCode": self.code, "errorMessage": self.message},
             "gateway": {"error_code": self.code, "error_msg": self.message, "request_id": request},
-            "plain": {"code": self.code, "message": self.message}}
+            "plain": {"code": self.code, "message": self.message},
+        }
         return json.dumps(bodies[form or own]).encode()
 
 

@@ -10,10 +10,14 @@ from infra.emulators.vendor_common.fault_injection import Fault
 
 RETRY_SECONDS = 7
 _REFUSALS = {
-    Fault.UNAUTHORIZED: (401, "CCE.01401001", None), Fault.FORBIDDEN: (403, "CCE.01403001", None),
-    Fault.NOT_FOUND: (404, "CCE.01404001", None), Fault.CONFLICT: (409, "CCE.01409002", None),
-    Fault.THROTTLED: (429, "CCE.02429001", None), Fault.THROTTLED_FOR: (429, "CCE.02429001", RETRY_SECONDS),
-    Fault.SERVER_ERROR: (500, "CCE.01500001", None), Fault.EXPIRED_TOKEN: (401, "APIGW.0301", None),
+    Fault.UNAUTHORIZED: (401, "CCE.01401001", None),
+    Fault.FORBIDDEN: (403, "CCE.01403001", None),
+    Fault.NOT_FOUND: (404, "CCE.01404001", None),
+    Fault.CONFLICT: (409, "CCE.01409002", None),
+    Fault.THROTTLED: (429, "CCE.02429001", None),
+    Fault.THROTTLED_FOR: (429, "CCE.02429001", RETRY_SECONDS),
+    Fault.SERVER_ERROR: (500, "CCE.01500001", None),
+    Fault.EXPIRED_TOKEN: (401, "APIGW.0301", None),
     Fault.OLD_TIME: (401, "APIGW.0303", None),
 }
 
@@ -44,6 +48,7 @@ class Throttle:
         recent = [at for at in self._calls.get(operation, []) if now - at < window]
         if len(recent) >= most:
             wait = max(1, math.ceil(recent[-most] + window - now))
-            raise Refused(429, "APIGW.0308", "The throttling threshold has been reached",
-                          retry_after=wait if self.tells else None)
+            raise Refused(
+                429, "APIGW.0308", "The throttling threshold has been reached", retry_after=wait if self.tells else None
+            )
         self._calls[operation] = [*recent, now]

@@ -49,12 +49,18 @@ class Actions:
         self._cloud, self._ring, self._orders = cloud, ring, Orders(cloud)
         self._table: Mapping[str, Callable[[Asked], tuple[int, Json | None]]] = {
             "show-cluster": lambda asked: (200, serializers.cluster(self._cluster(asked))),
-            "list-pools": self._pools, "show-pool": lambda asked: (200, self._shown(self._pool(asked))),
-            "update-pool": self._update, "scale-pool": self._scale, "list-nodes": self._nodes,
-            "show-node": lambda asked: (200, serializers.node(self._node(asked), cloud)), "delete-node": self._delete,
+            "list-pools": self._pools,
+            "show-pool": lambda asked: (200, self._shown(self._pool(asked))),
+            "update-pool": self._update,
+            "scale-pool": self._scale,
+            "list-nodes": self._nodes,
+            "show-node": lambda asked: (200, serializers.node(self._node(asked), cloud)),
+            "delete-node": self._delete,
             "lock-nodes": lambda asked: self._protect(asked, protected=True),
             "unlock-nodes": lambda asked: self._protect(asked, protected=False),
-            "show-job": self._job, "list-addons": self._addons, "list-flavors": self._flavors,
+            "show-job": self._job,
+            "list-addons": self._addons,
+            "list-flavors": self._flavors,
             "list-projects": lambda asked: (200, iam.projects(cloud.projects, asked.query.get("name"))),
             "assume-agency": lambda asked: (201, iam.assume(self._ring, asked.key, asked.json(), cloud.clock())),
         }
@@ -141,14 +147,16 @@ class Actions:
 
     def _flavors(self, asked: Asked) -> tuple[int, Json]:
         zone = asked.query.get("availability_zone")
-        found = [each for each in self._cloud.flavors.values()
-                 if zone is None or zone in self._cloud.flavor_zones(each.name)]
+        found = [
+            each for each in self._cloud.flavors.values() if zone is None or zone in self._cloud.flavor_zones(each.name)
+        ]
         page, _ = _page(asked.query, found, lambda flavor: flavor.name, _MOST_FLAVORS)
         return 200, {"flavors": [serializers.flavor(each, self._cloud) for each in page]}
 
 
-def _page(query: Mapping[str, str], found: Sequence[Any], name: Callable[[Any], str], most: int
-          ) -> tuple[Sequence[Any], str]:
+def _page(
+    query: Mapping[str, str], found: Sequence[Any], name: Callable[[Any], str], most: int
+) -> tuple[Sequence[Any], str]:
     """The page after the marker, and the marker of the next one, "" behind the last."""
     limit, marker = query.get("limit", str(most)), query.get("marker", "")
     if not limit.isdigit() or not 1 <= int(limit) <= most:

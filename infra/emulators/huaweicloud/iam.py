@@ -15,8 +15,12 @@ _SHORTEST, _LONGEST, _USUAL = 900, 86400, 900
 
 def projects(held: Mapping[str, str], name: str | None) -> Json:
     """held: project id -> region. name: None for all."""
-    return {"links": {}, "projects": [{"id": id_, "name": region, "enabled": True} for id_, region in held.items()
-                                      if name in (None, region)]}
+    return {
+        "links": {},
+        "projects": [
+            {"id": id_, "name": region, "enabled": True} for id_, region in held.items() if name in (None, region)
+        ],
+    }
 
 
 def assume(ring: Ring, caller: Key, body: Mapping[str, Any], now: float) -> Json:
@@ -36,8 +40,14 @@ def assume(ring: Ring, caller: Key, body: Mapping[str, Any], now: float) -> Json
     if caller.id not in agency.trusts:
         raise Refused(403, "IAM.0003", "Policy doesn't allow iam:tokens:assume to be performed")
     made = ring.session(agency, now + seconds)
-    return {"credential": {"access": made.id, "secret": made.secret, "securitytoken": made.token,
-                           "expires_at": _time(made.expires)}}
+    return {
+        "credential": {
+            "access": made.id,
+            "secret": made.secret,
+            "securitytoken": made.token,
+            "expires_at": _time(made.expires),
+        }
+    }
 
 
 def _time(at: float) -> str:

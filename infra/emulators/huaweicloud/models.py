@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-DEFAULT = "default"         # the scale group of a pool's own flavour and zone
+DEFAULT = "default"  # the scale group of a pool's own flavour and zone
 DEFAULT_POOL = "DefaultPool"
 BUILD, INSTALLING, ACTIVE, DELETING, ERROR = "Build", "Installing", "Active", "Deleting", "Error"
 #: Node phases before a node is one.

@@ -31,8 +31,11 @@ class Orders:
         if not isinstance(names, list):
             raise bad("scaleGroups must be a list")
         groups = list({group.name: group for group in (_group(pool, name) for name in names)}.values())
-        if options.get("scalableChecking", "instant") not in _CHECKS or \
-                options.get("scalePolicy", "Random") not in _POLICIES or "billingConfigOverride" in options:
+        if (
+            options.get("scalableChecking", "instant") not in _CHECKS
+            or options.get("scalePolicy", "Random") not in _POLICIES
+            or "billingConfigOverride" in options
+        ):
             raise bad("options are invalid")
         self._take(cluster, pool)
         if total >= pool.desired:
@@ -132,8 +135,9 @@ class Orders:
         for each in told:
             meta, spec = _part(each, "metadata"), _part(each, "spec")
             scaling, name = _part(spec, "autoscaling"), meta.get("name", "")
-            group = held.get(name) or ScaleGroup(name, self._cloud.number("group"), spec.get("flavor", ""),
-                                                 spec.get("az", ""))
+            group = held.get(name) or ScaleGroup(
+                name, self._cloud.number("group"), spec.get("flavor", ""), spec.get("az", "")
+            )
             group.enabled, group.priority = scaling.get("enable", False), scaling.get("extensionPriority", 0)
             group.least, group.most = scaling.get("minNodeCount"), scaling.get("maxNodeCount")
             pool.groups[name] = group

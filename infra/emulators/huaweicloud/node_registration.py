@@ -24,7 +24,7 @@ UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value
 POOL_LABEL = "cce.cloud.com/cce-nodepool"
 _THERE = frozenset({ACTIVE, DELETING, "Upgrading", "Abnormal", "Repairing", "RepairFailed"})
 _MIB = 1024
-_PODS = ((64, 110), (32, 80), (16, 60), (8, 40), (0, 20))      # from so many GiB on, so many pods
+_PODS = ((64, 110), (32, 80), (16, 60), (8, 40), (0, 20))  # from so many GiB on, so many pods
 
 
 class Ways(msgspec.Struct, frozen=True):
@@ -43,8 +43,15 @@ class Joining(VendorJoining):
     """Makes and removes the Nodes of one CCE cluster in one simulated cluster; step() does what is due now. cluster:
     uid, "" for all of the project."""
 
-    def __init__(self, cloud: Cloud, store: ObjectStore, clock: Callable[[], float], ways: Ways | None = None, *,
-                 cluster: str = "") -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        store: ObjectStore,
+        clock: Callable[[], float],
+        ways: Ways | None = None,
+        *,
+        cluster: str = "",
+    ) -> None:
         self._cloud, self._cluster, self._nodes, self._clock = cloud, cluster, store, clock
         self._ways = ways or Ways()
         self._tainted: dict[str, float] = {}
@@ -81,9 +88,14 @@ class Joining(VendorJoining):
 def joined(cloud: Cloud, now: float, ways: Ways, *, cluster: str = "") -> list[Node]:
     """The nodes that are Nodes at this time: those that are Active for long enough, also on their way out."""
     held = [cloud.clusters[cluster]] if cluster else list(cloud.clusters.values())
-    return [node for each in held for node in each.nodes()
-            if node.phase in _THERE and now - node.since >= ways.boot
-            and not ways.never & {node.pool, f"{node.pool}/{node.group}", node.uid}]
+    return [
+        node
+        for each in held
+        for node in each.nodes()
+        if node.phase in _THERE
+        and now - node.since >= ways.boot
+        and not ways.never & {node.pool, f"{node.pool}/{node.group}", node.uid}
+    ]
 
 
 def node_object(cloud: Cloud, node: Node, ways: Ways) -> KubeObject:
@@ -92,24 +104,41 @@ def node_object(cloud: Cloud, node: Node, ways: Ways) -> KubeObject:
     flavor = cloud.flavors[node.flavor]
     capacity, reserve = _sizes(flavor, pool)
     arch = "arm64" if flavor.specs.get("ecs:instance_architecture") == "arm64" else "amd64"
-    zones = {"topology.kubernetes.io/region": cloud.region, "topology.kubernetes.io/zone": node.az,
-             "failure-domain.beta.kubernetes.io/region": cloud.region,
-             "failure-domain.beta.kubernetes.io/zone": node.az}
+    zones = {
+        "topology.kubernetes.io/region": cloud.region,
+        "topology.kubernetes.io/zone": node.az,
+        "failure-domain.beta.kubernetes.io/region": cloud.region,
+        "failure-domain.beta.kubernetes.io/zone": node.az,
+    }
     labels = {
-        "kubernetes.io/arch": arch, "kubernetes.io/os": "linux", "kubernetes.io/hostname": node.ip,
-        "node.kubernetes.io/instance-type": node.flavor, "node.kubernetes.io/baremetal": "false",
-        "node.kubernetes.io/container-engine": pool.runtime if pool else "containerd", "os.architecture": arch,
-        "os.name": "Huawei_Cloud_EulerOS_2.0", "os.version": "5.10.0", "node.kubernetes.io/subnetid":
-        "3f000000-0000-11ee-8b5e-000000000001", **zones, **_labels(flavor, pool)}
+        "kubernetes.io/arch": arch,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/hostname": node.ip,
+        "node.kubernetes.io/instance-type": node.flavor,
+        "node.kubernetes.io/baremetal": "false",
+        "node.kubernetes.io/container-engine": pool.runtime if pool else "containerd",
+        "os.architecture": arch,
+        "os.name": "Huawei_Cloud_EulerOS_2.0",
+        "os.version": "5.10.0",
+        "node.kubernetes.io/subnetid": "3f000000-0000-11ee-8b5e-000000000001",
+        **zones,
+        **_labels(flavor, pool),
+    }
     id_ = node.server if ways.by_server else node.uid
     return {
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": node.ip, "labels": labels},
-        "spec": {"providerID": f"{ways.scheme}{id_}",
-                 "taints": [dict(NOT_READY), *(dict(taint) for taint in (pool.taints if pool else ()))]},
-        "status": {"capacity": capacity, "allocatable": left(capacity, reserve),
-                   "nodeInfo": {"architecture": arch, "operatingSystem": "linux", "systemUUID": node.server},
-                   "addresses": [{"type": "InternalIP", "address": node.ip},
-                                 {"type": "Hostname", "address": node.ip}]},
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node.ip, "labels": labels},
+        "spec": {
+            "providerID": f"{ways.scheme}{id_}",
+            "taints": [dict(NOT_READY), *(dict(taint) for taint in (pool.taints if pool else ()))],
+        },
+        "status": {
+            "capacity": capacity,
+            "allocatable": left(capacity, reserve),
+            "nodeInfo": {"architecture": arch, "operatingSystem": "linux", "systemUUID": node.server},
+            "addresses": [{"type": "InternalIP", "address": node.ip}, {"type": "Hostname", "address": node.ip}],
+        },
     }
 
 
@@ -126,8 +155,12 @@ def _sizes(flavor: Flavor, pool: Pool | None) -> tuple[dict[str, str], Mapping[s
     pods = int((pool.extend if pool else {}).get("maxPods", usual))
     cpu = 60 + sum(10 if core == 1 else 5 if core < 4 else 2.5 for core in range(1, flavor.cpus))
     memory = 400 + 25 * gib + 500 + 5 * pods + 100
-    capacity = {"cpu": str(flavor.cpus), "memory": f"{flavor.memory * _MIB}Ki", "ephemeral-storage": "100Gi",
-                "pods": str(pods)}
+    capacity = {
+        "cpu": str(flavor.cpus),
+        "memory": f"{flavor.memory * _MIB}Ki",
+        "ephemeral-storage": "100Gi",
+        "pods": str(pods),
+    }
     model, _, count = flavor.specs.get("pci_passthrough:alias", "").partition(":")
     if model.startswith("nvidia"):
         capacity["nvidia.com/gpu"] = count

@@ -43,33 +43,61 @@ def _object(kind: str, **parts: Any) -> Json:
 
 def pool(held: Pool, cloud: Cloud, *, whole: bool) -> Json:
     """A node pool. whole: its conditions speak for all of its scale groups, else only for the default one."""
-    return _object("NodePool", metadata={
-        "name": held.name, "uid": held.uid, "creationTimestamp": stamp(held.created),
-        "updateTimestamp": stamp(held.created)}, spec=_spec(held), status=_status(held, cloud, whole=whole))
+    return _object(
+        "NodePool",
+        metadata={
+            "name": held.name,
+            "uid": held.uid,
+            "creationTimestamp": stamp(held.created),
+            "updateTimestamp": stamp(held.created),
+        },
+        spec=_spec(held),
+        status=_status(held, cloud, whole=whole),
+    )
 
 
 def _spec(held: Pool) -> Json:
     own, *others = held.groups.values()
-    scaling: Json = {"enable": held.enabled, "minNodeCount": held.least, "maxNodeCount": held.most,
-                     "scaleDownCooldownTime": held.cooldown, "priority": held.priority}
+    scaling: Json = {
+        "enable": held.enabled,
+        "minNodeCount": held.least,
+        "maxNodeCount": held.most,
+        "scaleDownCooldownTime": held.cooldown,
+        "priority": held.priority,
+    }
     if held.unneeded >= 0:
         scaling["scaleDownUnneededTime"] = held.unneeded
     if held.utilization >= 0:
         scaling["scaleDownUtilizationThreshold"] = held.utilization
-    template = {"flavor": own.flavor, "az": own.az, "os": "Huawei Cloud EulerOS 2.0", "billingMode": held.billing,
-                "rootVolume": {"size": 50, "volumetype": "SSD"}, "dataVolumes": [{"size": 100, "volumetype": "SSD"}],
-                "k8sTags": {"cce.cloud.com/cce-nodepool": held.name, **held.labels}, "taints": list(held.taints),
-                "runtime": {"name": held.runtime}, "extendParam": dict(held.extend)}
-    return {"type": "vm", "initialNodeCount": held.desired, "autoscaling": scaling, "nodeTemplate": template,
-            "extensionScaleGroups": [_extension(each) for each in others]}
+    template = {
+        "flavor": own.flavor,
+        "az": own.az,
+        "os": "Huawei Cloud EulerOS 2.0",
+        "billingMode": held.billing,
+        "rootVolume": {"size": 50, "volumetype": "SSD"},
+        "dataVolumes": [{"size": 100, "volumetype": "SSD"}],
+        "k8sTags": {"cce.cloud.com/cce-nodepool": held.name, **held.labels},
+        "taints": list(held.taints),
+        "runtime": {"name": held.runtime},
+        "extendParam": dict(held.extend),
+    }
+    return {
+        "type": "vm",
+        "initialNodeCount": held.desired,
+        "autoscaling": scaling,
+        "nodeTemplate": template,
+        "extensionScaleGroups": [_extension(each) for each in others],
+    }
 
 
 def _extension(group: ScaleGroup) -> Json:
     scaling: Json = {"enable": group.enabled, "extensionPriority": group.priority}
     bounds = {"minNodeCount": group.least, "maxNodeCount": group.most}
     scaling.update({name: bound for name, bound in bounds.items() if bound is not None})
-    return {"metadata": {"uid": group.uid, "name": group.name},
-            "spec": {"flavor": group.flavor, "az": group.az, "autoscaling": scaling}}
+    return {
+        "metadata": {"uid": group.uid, "name": group.name},
+        "spec": {"flavor": group.flavor, "az": group.az, "autoscaling": scaling},
+    }
 
 
 def _status(held: Pool, cloud: Cloud, *, whole: bool) -> Json:
@@ -77,10 +105,14 @@ def _status(held: Pool, cloud: Cloud, *, whole: bool) -> Json:
     spoken = groups if whole else groups[:1]
     counts = [_existing(group, cloud) for group in groups]
     found: Json = {
-        "currentNode": sum(counts), "creatingNode": sum(group.count(*COMING) for group in groups),
+        "currentNode": sum(counts),
+        "creatingNode": sum(group.count(*COMING) for group in groups),
         "deletingNode": sum(group.count(DELETING) for group in groups),
-        "activeNode": sum(group.count(ACTIVE) for group in groups), "phase": _phase(held, cloud), "jobId": "",
-        "conditions": [_condition(each) for each in _merged([simulation.shown(cloud, group) for group in spoken])]}
+        "activeNode": sum(group.count(ACTIVE) for group in groups),
+        "phase": _phase(held, cloud),
+        "jobId": "",
+        "conditions": [_condition(each) for each in _merged([simulation.shown(cloud, group) for group in spoken])],
+    }
     if cloud.tells_groups or len(groups) > 1:
         found["scaleGroupStatuses"] = [_group_status(group, cloud) for group in groups]
     return found
@@ -109,25 +141,43 @@ def _phase(held: Pool, cloud: Cloud) -> str:
 
 def _group_status(group: ScaleGroup, cloud: Cloud) -> Json:
     existing, coming = _existing(group, cloud), max(0, group.shown - _existing(group, cloud))
-    return {"name": group.name, "uid": group.uid, "phase": "", "desiredNodeCount": group.shown,
-            "activeNodeCount": group.count(ACTIVE),
-            "existingNodeCount": {"total": existing, "postPaid": existing, "prePaid": 0},
-            "upcomingNodeCount": {"total": coming, "postPaid": coming, "prePaid": 0},
-            "scaleDownDisabledNodeCount": sum(node.protected for node in group.staying), "unpaidScaleNodeCount": 0,
-            "conditions": [_condition(each) for each in simulation.shown(cloud, group)]}
+    return {
+        "name": group.name,
+        "uid": group.uid,
+        "phase": "",
+        "desiredNodeCount": group.shown,
+        "activeNodeCount": group.count(ACTIVE),
+        "existingNodeCount": {"total": existing, "postPaid": existing, "prePaid": 0},
+        "upcomingNodeCount": {"total": coming, "postPaid": coming, "prePaid": 0},
+        "scaleDownDisabledNodeCount": sum(node.protected for node in group.staying),
+        "unpaidScaleNodeCount": 0,
+        "conditions": [_condition(each) for each in simulation.shown(cloud, group)],
+    }
 
 
 def _condition(held: Condition) -> Json:
-    return {"type": held.type, "status": held.status, "reason": held.reason, "message": held.message,
-            "lastProbeTime": stamp(held.since), "lastTransitTime": stamp(held.since)}
+    return {
+        "type": held.type,
+        "status": held.status,
+        "reason": held.reason,
+        "message": held.message,
+        "lastProbeTime": stamp(held.since),
+        "lastTransitTime": stamp(held.since),
+    }
 
 
 def default_pool() -> Json:
     """What stands for the nodes of no pool."""
-    return _object("NodePool", metadata={"name": DEFAULT_POOL, "uid": DEFAULT_POOL},
-                   spec={"initialNodeCount": 0, "autoscaling": {"enable": False},
-                         "nodeTemplate": {"flavor": "", "az": "", "billingMode": 0}},
-                   status={"currentNode": 0, "phase": "", "conditions": []})
+    return _object(
+        "NodePool",
+        metadata={"name": DEFAULT_POOL, "uid": DEFAULT_POOL},
+        spec={
+            "initialNodeCount": 0,
+            "autoscaling": {"enable": False},
+            "nodeTemplate": {"flavor": "", "az": "", "billingMode": 0},
+        },
+        status={"currentNode": 0, "phase": "", "conditions": []},
+    )
 
 
 def node(held: Node, cloud: Cloud) -> Json:
@@ -142,36 +192,64 @@ def node(held: Node, cloud: Cloud) -> Json:
     status: Json = {"phase": held.phase, "jobID": held.job, "lastProbeTime": stamp(cloud.clock())}
     if held.phase != BUILD:
         status.update(serverId=held.server, privateIP=held.ip)
-    return _object("Node", metadata=meta, spec={"flavor": held.flavor, "az": held.az, "billingMode": held.billing,
-                                                "os": "Huawei Cloud EulerOS 2.0"}, status=status)
+    return _object(
+        "Node",
+        metadata=meta,
+        spec={"flavor": held.flavor, "az": held.az, "billingMode": held.billing, "os": "Huawei Cloud EulerOS 2.0"},
+        status=status,
+    )
 
 
 def job(held: Job) -> Json:
     """A job."""
-    return _object("Job", metadata={"uid": held.uid, "creationTimestamp": stamp(held.started)},
-                   spec={"type": held.type, "clusterUID": held.cluster, "resourceID": held.resource,
-                         "resourceName": held.name, "subJobs": []},
-                   status={"phase": held.phase, "reason": held.reason})
+    return _object(
+        "Job",
+        metadata={"uid": held.uid, "creationTimestamp": stamp(held.started)},
+        spec={
+            "type": held.type,
+            "clusterUID": held.cluster,
+            "resourceID": held.resource,
+            "resourceName": held.name,
+            "subJobs": [],
+        },
+        status={"phase": held.phase, "reason": held.reason},
+    )
 
 
 def cluster(held: Cluster) -> Json:
     """A cluster."""
-    return _object("Cluster", metadata={"name": held.name, "uid": held.uid, "creationTimestamp": stamp(held.created)},
-                   spec={"type": "VirtualMachine", "flavor": "cce.s2.small", "version": "v1.31"},
-                   status={"phase": held.phase})
+    return _object(
+        "Cluster",
+        metadata={"name": held.name, "uid": held.uid, "creationTimestamp": stamp(held.created)},
+        spec={"type": "VirtualMachine", "flavor": "cce.s2.small", "version": "v1.31"},
+        status={"phase": held.phase},
+    )
 
 
 def addon(held: Addon) -> Json:
     """An add-on of a cluster."""
-    return _object("Addon", metadata={"uid": held.uid, "name": held.template},
-                   spec={"clusterID": held.cluster, "version": "1.31.10", "addonTemplateName": held.template,
-                         "addonTemplateType": "helm", "values": {"basic": {}, "custom": dict(held.custom)}},
-                   status={"status": held.status, "reason": "", "message": ""})
+    return _object(
+        "Addon",
+        metadata={"uid": held.uid, "name": held.template},
+        spec={
+            "clusterID": held.cluster,
+            "version": "1.31.10",
+            "addonTemplateName": held.template,
+            "addonTemplateType": "helm",
+            "values": {"basic": {}, "custom": dict(held.custom)},
+        },
+        status={"status": held.status, "reason": "", "message": ""},
+    )
 
 
 def flavor(held: Flavor, cloud: Cloud) -> Json:
     """A flavour of the compute service."""
     zones = ", ".join(f"{zone}({state})" for zone, state in cloud.flavor_zones(held.name).items())
-    return {"id": held.name, "name": held.name, "vcpus": str(held.cpus), "ram": held.memory, "disk": "0",
-            "os_extra_specs": {**held.specs, "cond:operation:status": "normal", "cond:operation:az": zones}}
-
+    return {
+        "id": held.name,
+        "name": held.name,
+        "vcpus": str(held.cpus),
+        "ram": held.memory,
+        "disk": "0",
+        "os_extra_specs": {**held.specs, "cond:operation:status": "normal", "cond:operation:az": zones},
+    }

@@ -1,11 +1,11 @@
 """The emulated project on a loopback port: one address for CCE, the compute service and the identity service.
 
-    with HuaweiServer(Cloud(clock)) as server:
-        server.ring.add("AKIDEXAMPLE00000TEST", "secret")
-        cluster = server.cloud.add_cluster("prod")
-        pool = server.cloud.add_pool(cluster.uid, "pool-a", size=3)
-        ...                                             # a client whose three endpoints are server.url
-        assert [call.operation for call in server.log] == ["list-pools", …]
+with HuaweiServer(Cloud(clock)) as server:
+    server.ring.add("AKIDEXAMPLE00000TEST", "secret")
+    cluster = server.cloud.add_cluster("prod")
+    pool = server.cloud.add_pool(cluster.uid, "pool-a", size=3)
+    ...                                             # a client whose three endpoints are server.url
+    assert [call.operation for call in server.log] == ["list-pools", …]
 """
 
 from __future__ import annotations

@@ -42,9 +42,16 @@ def canonical(incoming: Incoming, signed: Sequence[str]) -> str:
     path = "/".join(_encoded(unquote(part)) for part in split.path.split("/"))
     pairs = sorted((_encoded(name), _encoded(value)) for name, value in parse_qsl(split.query, keep_blank_values=True))
     headers = "".join(f"{name}:{incoming.headers.get(name, '').strip()}\n" for name in signed)
-    return "\n".join((incoming.method, path if path.endswith("/") else f"{path}/",
-                      "&".join(f"{name}={value}" for name, value in pairs), headers, ";".join(signed),
-                      hashlib.sha256(incoming.body).hexdigest()))
+    return "\n".join(
+        (
+            incoming.method,
+            path if path.endswith("/") else f"{path}/",
+            "&".join(f"{name}={value}" for name, value in pairs),
+            headers,
+            ";".join(signed),
+            hashlib.sha256(incoming.body).hexdigest(),
+        )
+    )
 
 
 def signature(incoming: Incoming, signed: Sequence[str], secret: str) -> str:

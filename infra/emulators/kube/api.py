@@ -48,8 +48,13 @@ class Api:
     """
 
     def __init__(
-        self, store: ObjectStore, users: Iterable[User], rbac: Mapping[str, Iterable[Rule]],
-        crd_directory: Path | None, *, bookmark_interval: float = 60.0,
+        self,
+        store: ObjectStore,
+        users: Iterable[User],
+        rbac: Mapping[str, Iterable[Rule]],
+        crd_directory: Path | None,
+        *,
+        bookmark_interval: float = 60.0,
     ) -> None:
         self.store, self.faults = store, Faults()
         self.requests: deque[Logged] = deque(maxlen=100_000)
@@ -63,7 +68,11 @@ class Api:
                 store.create("namespaces", {"metadata": {"name": name}})
 
     def handle(
-        self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"",
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
         certificate: User | None = None,
     ) -> Response:
         """Answers a request. target: path and query; certificate: whom a verified client certificate names."""
@@ -145,8 +154,15 @@ class Api:
         resource, version, namespace = target.resource, target.version, target.route.namespace
         if not request.watching:
             return answer(200, list_objects(self.store, resource, version, namespace, request.query))
-        watch = Watch(self.store, resource, version, namespace, request.query, stopped=self.stopping.is_set,
-                      bookmark_interval=self._bookmark_interval)
+        watch = Watch(
+            self.store,
+            resource,
+            version,
+            namespace,
+            request.query,
+            stopped=self.stopping.is_set,
+            bookmark_interval=self._bookmark_interval,
+        )
         return Response(200, {"Content-Type": "application/json"}, stream=watch.lines())
 
     def _deleted_all(self, request: Request, target: Target) -> Response:
@@ -159,27 +175,45 @@ class Api:
             route = msgspec.structs.replace(target.route, name=meta["name"], namespace=meta.get("namespace", ""))
             one = Target(self.store, target.resource, target.version, route)
             self._writer.delete(one, options, dry_run=_dry(request))
-        return answer(200, {
-            "kind": target.resource.list_kind, "apiVersion": target.resource.at(target.version.name),
-            "metadata": {"resourceVersion": str(self.store.version)},
-            "items": [item(target.resource, target.version, obj) for obj in found],
-        })
+        return answer(
+            200,
+            {
+                "kind": target.resource.list_kind,
+                "apiVersion": target.resource.at(target.version.name),
+                "metadata": {"resourceVersion": str(self.store.version)},
+                "items": [item(target.resource, target.version, obj) for obj in found],
+            },
+        )
 
     def _subresource(self, request: Request, target: Target) -> Response:
         route, pods = target.route, (target.group, target.plural) == ("", "pods")
         served = {"status": target.version.status, "scale": target.version.scale is not None}
         if served.get(route.subresource):
-            return _chosen({
-                "GET": lambda: answer(200, target.show(target.stored())),
-                "PUT": lambda: self._writer.update(request, target),
-                "PATCH": lambda: self._writer.patch(request, target),
-            }, request.method)
+            return _chosen(
+                {
+                    "GET": lambda: answer(200, target.show(target.stored())),
+                    "PUT": lambda: self._writer.update(request, target),
+                    "PATCH": lambda: self._writer.patch(request, target),
+                },
+                request.method,
+            )
         if pods and route.subresource == "eviction":
-            return _chosen({"POST": lambda: answer(201, eviction.evict(
-                self.store, route.namespace, route.name, request.object(), dry_run=request.dry_run))}, request.method)
+            return _chosen(
+                {
+                    "POST": lambda: answer(
+                        201,
+                        eviction.evict(
+                            self.store, route.namespace, route.name, request.object(), dry_run=request.dry_run
+                        ),
+                    )
+                },
+                request.method,
+            )
         if pods and route.subresource == "binding":
-            return _chosen({"POST": lambda: answer(201, eviction.bind(
-                self.store, route.namespace, route.name, request.object()))}, request.method)
+            return _chosen(
+                {"POST": lambda: answer(201, eviction.bind(self.store, route.namespace, route.name, request.object()))},
+                request.method,
+            )
         raise status.no_such_path()
 
     def _review(self, request: Request, resource: Resource) -> Response:

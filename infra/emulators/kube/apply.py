@@ -16,8 +16,20 @@ from infra.emulators.kube import status
 from infra.emulators.kube.objects import KubeObject, clone, dig
 
 Path = tuple[str, ...]
-_IDENTITY = frozenset({"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "generation", "generateName",
-                       "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds"})
+_IDENTITY = frozenset(
+    {
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "generateName",
+        "managedFields",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    }
+)
 
 
 def decode(body: bytes) -> KubeObject:
@@ -101,7 +113,8 @@ class FieldOwners:
             owners = dict(self._owners.get(uid, {}))
             before = set(self._applied.get((uid, manager), ()))
         taken = [
-            (owners[path], "." + ".".join(path)) for path, value in wanted.items()
+            (owners[path], "." + ".".join(path))
+            for path, value in wanted.items()
             if path in owners and owners[path][0] != manager and dig(current, *path) != value
         ]
         if taken and not force:
@@ -125,8 +138,11 @@ def _conflict(taken: list[tuple[tuple[str, str], str]]) -> status.ApiError:
     ]
     if len(causes) == 1:
         return status.ApiError(
-            409, "Conflict", f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}",
-            {"causes": causes})
+            409,
+            "Conflict",
+            f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}",
+            {"causes": causes},
+        )
     lines: list[str] = []
     for manager, version in dict.fromkeys(owner for owner, _ in taken):
         lines.append(f'conflicts with "{manager}" using {version}:')

@@ -79,15 +79,39 @@ ADMIN = Rule(verbs=("*",), groups=("*",), resources=("*",), urls=("*",))
 # what every cluster grants, as the recorded SelfSubjectRulesReview lists it
 _INFO = Rule(verbs=("get",), urls=("/healthz", "/livez", "/readyz", "/version", "/version/"))
 _BASIC: tuple[Rule, ...] = (
-    Rule(verbs=("create",), groups=("authorization.k8s.io",),
-         resources=("selfsubjectaccessreviews", "selfsubjectrulesreviews")),
+    Rule(
+        verbs=("create",),
+        groups=("authorization.k8s.io",),
+        resources=("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+    ),
     Rule(verbs=("create",), groups=("authentication.k8s.io",), resources=("selfsubjectreviews",)),
     _INFO,
     Rule(verbs=("get",), urls=("/.well-known", "/.well-known/*")),
-    Rule(verbs=("get",), urls=("/.well-known/openid-configuration", "/.well-known/openid-configuration/",
-                               "/openid/v1/jwks", "/openid/v1/jwks/")),
-    Rule(verbs=("get",), urls=("/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*",
-                               "/readyz", "/version", "/version/")),
+    Rule(
+        verbs=("get",),
+        urls=(
+            "/.well-known/openid-configuration",
+            "/.well-known/openid-configuration/",
+            "/openid/v1/jwks",
+            "/openid/v1/jwks/",
+        ),
+    ),
+    Rule(
+        verbs=("get",),
+        urls=(
+            "/api",
+            "/api/*",
+            "/apis",
+            "/apis/*",
+            "/healthz",
+            "/livez",
+            "/openapi",
+            "/openapi/*",
+            "/readyz",
+            "/version",
+            "/version/",
+        ),
+    ),
 )
 
 
@@ -100,7 +124,7 @@ class Authority:
     def __init__(self, users: Iterable[User], rbac: Mapping[str, Iterable[Rule]]) -> None:
         self._users = {user.name: user for user in users}
         self._rules = {name: tuple(rules) for name, rules in rbac.items()}
-        self._known: dict[str, User] = {}       # header -> user; the users stay as they are
+        self._known: dict[str, User] = {}  # header -> user; the users stay as they are
 
     def admit(self, user: User, rules: Iterable[Rule]) -> None:
         """One more user, with these rules."""

@@ -36,17 +36,25 @@ def resource(crd: KubeObject) -> Resource:
         served = [each for each in spec["versions"] if each.get("served", True)]
         versions = [
             Version(
-                name=each["name"], schema=dig(each, "schema", "openAPIV3Schema"),
-                scale=dig(each, "subresources", "scale"), status=dig(each, "subresources", "status") is not None,
+                name=each["name"],
+                schema=dig(each, "schema", "openAPIV3Schema"),
+                scale=dig(each, "subresources", "scale"),
+                status=dig(each, "subresources", "status") is not None,
             )
             for each in served
         ]
         return Resource(
-            group=spec["group"], plural=names["plural"], kind=names["kind"],
+            group=spec["group"],
+            plural=names["plural"],
+            kind=names["kind"],
             versions=tuple(sorted(versions, key=lambda version: _priority(version.name))),
             storage=next(each["name"] for each in spec["versions"] if each.get("storage")),
-            namespaced=spec["scope"] == "Namespaced", short_names=tuple(names.get("shortNames", ())),
-            categories=tuple(names.get("categories", ())), verbs=CUSTOM, generation=True, native=False,
+            namespaced=spec["scope"] == "Namespaced",
+            short_names=tuple(names.get("shortNames", ())),
+            categories=tuple(names.get("categories", ())),
+            verbs=CUSTOM,
+            generation=True,
+            native=False,
             singular=names.get("singular", names["kind"].lower()),
             list_kind=names.get("listKind", f"{names['kind']}List"),
         )
@@ -84,7 +92,7 @@ def retire(store: ObjectStore, crd: KubeObject) -> None:
     store.resources.drop(plural, group)
 
 
-@functools.lru_cache(maxsize=64)      # every server loads the same
+@functools.lru_cache(maxsize=64)  # every server loads the same
 def _documents(text: str) -> tuple[Any, ...]:
     """READ ONLY. Raises yaml.YAMLError."""
     return tuple(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))

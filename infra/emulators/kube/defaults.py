@@ -12,8 +12,18 @@ from infra.emulators.kube.objects import KubeObject, clone, dig
 from infra.emulators.kube.resources import Resource
 
 Lookup = Callable[..., KubeObject | None]
-_INFO = ("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion",
-         "kubeProxyVersion", "operatingSystem", "architecture")
+_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
 _NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 

@@ -8,9 +8,19 @@ from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.resources import Registry, Resource, Version
 
 VERSION: KubeObject = {
-    "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35", "gitVersion": "v1.36.3", "gitCommit": "0" * 40, "gitTreeState": "clean",
-    "buildDate": "2026-08-21T00:00:00Z", "goVersion": "go1.26.6", "compiler": "gc", "platform": "linux/amd64",
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.3",
+    "gitCommit": "0" * 40,
+    "gitTreeState": "clean",
+    "buildDate": "2026-08-21T00:00:00Z",
+    "goVersion": "go1.26.6",
+    "compiler": "gc",
+    "platform": "linux/amd64",
 }
 _EDIT = ["get", "patch", "update"]
 # subresources besides status and scale: resource -> (name, kind, group, version)
@@ -41,8 +51,11 @@ def group(registry: Registry, name: str) -> KubeObject | None:
 
 def _entries(resource: Resource, version: Version) -> list[KubeObject]:
     main: dict[str, Any] = {
-        "name": resource.plural, "singularName": resource.singular, "namespaced": resource.namespaced,
-        "kind": resource.kind, "verbs": list(resource.verbs),
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(resource.verbs),
     }
     if resource.short_names:
         main["shortNames"] = list(resource.short_names)
@@ -71,7 +84,10 @@ def resource_list(registry: Registry, group_name: str, version: str) -> KubeObje
     if not resources:
         return None
     entries = [
-        entry for resource in resources for served in resource.versions if served.name == version
+        entry
+        for resource in resources
+        for served in resource.versions
+        if served.name == version
         for entry in _entries(resource, served)
     ]
     document: KubeObject = {"kind": "APIResourceList"}

@@ -42,19 +42,24 @@ def _reconcile(store: ObjectStore, budget: KubeObject) -> bool:
     now, meta = store.clock(), budget["metadata"]
     wanted = selectors.from_object(dig(budget, "spec", "selector"))
     pods = [
-        pod for pod in store.list("pods", meta["namespace"])
+        pod
+        for pod in store.list("pods", meta["namespace"])
         if selectors.holds(wanted, pod["metadata"].get("labels") or {})
     ]
     disrupted = _disrupted(budget, pods, now)
     expected, desired = _expected(store, budget, pods)
     healthy = sum(
-        1 for pod in pods
+        1
+        for pod in pods
         if is_ready(pod) and "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted
     )
     allowed = max(0, healthy - desired) if expected > 0 else 0
     status: dict[str, Any] = {
         "observedGeneration": meta.get("generation", 1),
-        "disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": desired, "expectedPods": expected,
+        "disruptionsAllowed": allowed,
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
         "conditions": [_allowed_condition(budget, allowed, now)],
     }
     if disrupted:
@@ -70,8 +75,12 @@ def _allowed_condition(budget: KubeObject, allowed: int, now: float) -> KubeObje
     old = condition(budget, "DisruptionAllowed")
     since = old["lastTransitionTime"] if old and old.get("status") == verdict else format_time(now)
     return {
-        "type": "DisruptionAllowed", "status": verdict, "observedGeneration": budget["metadata"].get("generation", 1),
-        "lastTransitionTime": since, "reason": "SufficientPods" if allowed else "InsufficientPods", "message": "",
+        "type": "DisruptionAllowed",
+        "status": verdict,
+        "observedGeneration": budget["metadata"].get("generation", 1),
+        "lastTransitionTime": since,
+        "reason": "SufficientPods" if allowed else "InsufficientPods",
+        "message": "",
     }
 
 
@@ -79,9 +88,7 @@ def _disrupted(budget: KubeObject, pods: list[KubeObject], now: float) -> dict[s
     """Evictions granted whose pods are not yet seen going."""
     staying = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
     granted = dig(budget, "status", "disruptedPods") or {}
-    return {
-        name: at for name, at in granted.items() if name in staying and now < parse_time(at) + _EVICTED_FOR
-    }
+    return {name: at for name, at in granted.items() if name in staying and now < parse_time(at) + _EVICTED_FOR}
 
 
 def _expected(store: ObjectStore, budget: KubeObject, pods: list[KubeObject]) -> tuple[int, int]:

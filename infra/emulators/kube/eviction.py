@@ -40,7 +40,8 @@ def _check_uid(pod: KubeObject, uid: str | None) -> None:
     have, name = pod["metadata"]["uid"], pod["metadata"]["name"]
     if uid is not None and uid != have:
         raise status.ApiError(
-            409, "Conflict",
+            409,
+            "Conflict",
             f'Operation cannot be fulfilled on Pod "{name}": the UID in the precondition ({uid}) does not match the '
             f"UID in record ({have}). The object might have been deleted and then recreated",
             status.about(name, "", "Pod"),
@@ -95,11 +96,17 @@ def _mark(store: ObjectStore, pod: KubeObject) -> None:
     marked = clone(pod)
     state = marked.setdefault("status", {})
     conditions = [each for each in state.get("conditions", ()) if each.get("type") != "DisruptionTarget"]
-    state["conditions"] = [*conditions, {
-        "type": "DisruptionTarget", "status": "True", "lastProbeTime": None,
-        "lastTransitionTime": format_time(store.clock()),
-        "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
-    }]
+    state["conditions"] = [
+        *conditions,
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": format_time(store.clock()),
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        },
+    ]
     store.update("pods", marked)
 
 
@@ -114,7 +121,7 @@ def bind(store: ObjectStore, namespace: str, name: str, binding: KubeObject) -> 
         if pod is None:
             raise status.not_found("pods", "", name)
         if pod["spec"].get("nodeName"):
-            why_not = f"pod {name} is already assigned to node \"{pod['spec']['nodeName']}\""
+            why_not = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
             message = f'Operation cannot be fulfilled on pods/binding "{name}": {why_not}'
             raise status.ApiError(409, "Conflict", message, status.about(name, "", "pods/binding"))
         if "deletionTimestamp" in pod["metadata"]:
@@ -122,8 +129,14 @@ def bind(store: ObjectStore, namespace: str, name: str, binding: KubeObject) -> 
         pod["spec"]["nodeName"] = target
         conditions = [c for c in pod.setdefault("status", {}).get("conditions", ()) if c["type"] != "PodScheduled"]
         now = format_time(store.clock())
-        pod["status"]["conditions"] = [*conditions, {
-            "type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now,
-        }]
+        pod["status"]["conditions"] = [
+            *conditions,
+            {
+                "type": "PodScheduled",
+                "status": "True",
+                "lastProbeTime": None,
+                "lastTransitionTime": now,
+            },
+        ]
         store.update("pods", pod)
     return status.success(201)

@@ -52,7 +52,7 @@ class Collection:
     def __init__(self, history: int) -> None:
         self.objects: dict[Key, KubeObject] = {}
         self._keys: list[Key] = []
-        self._all: list[KubeObject] | None = None       # in key order, until the next write
+        self._all: list[KubeObject] | None = None  # in key order, until the next write
         self._log: list[Event] = []
         self._history = history
         self._floor = 0  # events up to this version may have been forgotten
@@ -75,7 +75,7 @@ class Collection:
     @property
     def latest(self) -> int:
         """The version of the last write, or up to which there may have been some that are no longer kept."""
-        log = self._log     # looked at without the store's lock
+        log = self._log  # looked at without the store's lock
         return max(self._floor, log[-1].version) if log else self._floor
 
     def put(self, version: int, key: Key, obj: KubeObject) -> None:
@@ -116,7 +116,11 @@ class Collection:
         return self._log[bisect_right(self._log, version, key=lambda event: event.version) :]
 
     def page(
-        self, namespace: str | None, after: Key | None, limit: int, version: int,
+        self,
+        namespace: str | None,
+        after: Key | None,
+        limit: int,
+        version: int,
         wanted: Callable[[KubeObject], bool] | None,
     ) -> Page:
         """Up to `limit` (0: all) wanted objects after `after` as they were at `version`; 410 when that is forgotten."""

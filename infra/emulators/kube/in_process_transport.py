@@ -98,7 +98,7 @@ class _Session(requests.Session):
     """The one method that kube/transport.py calls, and close."""
 
     def __init__(self, line: DirectLine) -> None:
-        self._direct = line     # and nothing of the base's, whose pools of connections cost more than the exchanges
+        self._direct = line  # and nothing of the base's, whose pools of connections cost more than the exchanges
 
     def close(self) -> None:
         """Nothing is open."""
@@ -106,8 +106,9 @@ class _Session(requests.Session):
     def request(self, method: str | bytes, url: str | bytes, *_: Any, **given: Any) -> requests.Response:
         """See requests.Session."""
         target = str(url).removeprefix(self._direct.server.url) + _query(tuple((given.get("params") or {}).items()))
-        made = self._direct.exchange(str(method), target, given["headers"], given.get("data") or b"",
-                                     given["timeout"][1])
+        made = self._direct.exchange(
+            str(method), target, given["headers"], given.get("data") or b"", given["timeout"][1]
+        )
         if made.close:
             raise _closed()
         if 0 <= made.truncate < len(made.body):

@@ -57,18 +57,27 @@ def _number(query: Mapping[str, str], name: str) -> int:
         return int(text)
     except ValueError:
         if name == "resourceVersion":
-            raise status.invalid("ListOptions", "meta.k8s.io", "", [
-                status.cause("FieldValueInvalid", f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": '
-                             "invalid syntax", "resourceVersion"),
-            ]) from None
+            raise status.invalid(
+                "ListOptions",
+                "meta.k8s.io",
+                "",
+                [
+                    status.cause(
+                        "FieldValueInvalid",
+                        f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax',
+                        "resourceVersion",
+                    ),
+                ],
+            ) from None
         raise status.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
 def _too_large(asked: int, current: int) -> status.ApiError:
     message = f"Too large resource version: {asked}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-    return status.ApiError(504, "Timeout", f"Timeout: {message}", {"causes": causes, "retryAfterSeconds": 1},
-                           {"Retry-After": "1"})
+    return status.ApiError(
+        504, "Timeout", f"Timeout: {message}", {"causes": causes, "retryAfterSeconds": 1}, {"Retry-After": "1"}
+    )
 
 
 def _page(
@@ -83,8 +92,15 @@ def _page(
             raise status.bad_request("specifying resource version is not allowed when using continue")
         version, after = _continued(query["continue"])
         try:
-            page = store.page(plural, group, namespace, after=after, limit=limit, wanted=wanted,
-                              version=version if version > 0 else None)
+            page = store.page(
+                plural,
+                group,
+                namespace,
+                after=after,
+                limit=limit,
+                wanted=wanted,
+                version=version if version > 0 else None,
+            )
         except status.ApiError as error:
             error.meta = {"continue": _token(-1, after, namespaced=resource.namespaced)}
             raise
@@ -117,6 +133,8 @@ def list_objects(
         if not chosen:
             meta["remainingItemCount"] = page.remaining
     return {
-        "kind": resource.list_kind, "apiVersion": resource.at(version.name), "metadata": meta,
+        "kind": resource.list_kind,
+        "apiVersion": resource.at(version.name),
+        "metadata": meta,
         "items": [item(resource, version, obj) for obj in page.items],
     }

@@ -15,11 +15,24 @@ from infra.emulators.kube.objects import clone
 
 # field name -> merge key of its list, for built-in types (names are unambiguous among them)
 _MERGE_KEYS = {
-    "conditions": "type", "containers": "name", "initContainers": "name", "ephemeralContainers": "name",
-    "volumes": "name", "env": "name", "volumeMounts": "mountPath", "volumeDevices": "devicePath",
-    "imagePullSecrets": "name", "hostAliases": "ip", "topologySpreadConstraints": "topologyKey",
-    "schedulingGates": "name", "resourceClaims": "name", "addresses": "type", "ownerReferences": "uid",
-    "podIPs": "ip", "hostIPs": "ip", "secrets": "name",
+    "conditions": "type",
+    "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
+    "volumes": "name",
+    "env": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "imagePullSecrets": "name",
+    "hostAliases": "ip",
+    "topologySpreadConstraints": "topologyKey",
+    "schedulingGates": "name",
+    "resourceClaims": "name",
+    "addresses": "type",
+    "ownerReferences": "uid",
+    "podIPs": "ip",
+    "hostIPs": "ip",
+    "secrets": "name",
 }
 _PRIMITIVE = frozenset({"finalizers", "podCIDRs"})
 
@@ -31,8 +44,11 @@ def decode(body: bytes) -> Any:
     except ValueError as error:
         at = getattr(error, "pos", len(body))
         rest = body[at:].strip()
-        why = f"invalid character '{chr(rest[0])}' looking for beginning of value" if rest[1:] else (
-            "unexpected end of JSON input")
+        why = (
+            f"invalid character '{chr(rest[0])}' looking for beginning of value"
+            if rest[1:]
+            else ("unexpected end of JSON input")
+        )
         raise status.bad_request(f"error decoding patch: {why}") from None
 
 
@@ -94,9 +110,7 @@ def _strategic_list(field: str, target: Any, patch: list[Any]) -> list[Any]:
         return [clone(each) for each in patch]
     for each in objects:
         if key not in each:
-            raise status.ApiError(
-                500, "", f"map: {json.dumps(each)} does not contain declared merge key: {key}"
-            )
+            raise status.ApiError(500, "", f"map: {json.dumps(each)} does not contain declared merge key: {key}")
         at = next((index for index, old in enumerate(current) if old.get(key) == each[key]), None)
         if each.get("$patch") == "delete":
             current = [old for old in current if old.get(key) != each[key]]
@@ -110,8 +124,9 @@ def _strategic_list(field: str, target: Any, patch: list[Any]) -> list[Any]:
 def json_patch(target: Any, operations: Any) -> Any:
     """RFC 6902; ApiError 422 when an operation cannot be carried out, 400 when it is not one."""
     if not isinstance(operations, list):
-        raise status.bad_request("error decoding patch: json: cannot unmarshal object into Go value of type "
-                                 "jsonpatch.Patch")
+        raise status.bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+        )
     document = {"": clone(target)}
     for operation in operations:
         try:

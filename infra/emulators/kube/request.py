@@ -108,8 +108,12 @@ class Request(msgspec.Struct, frozen=True):
             verb = {"get": "watch" if self.watching else "list", "delete": "deletecollection"}.get(verb, verb)
         namespace = route.name if route.plural == "namespaces" and not route.group else route.namespace
         return Attributes(
-            verb=verb, group=route.group, resource=route.plural, subresource=route.subresource,
-            namespace=namespace, name=route.name,
+            verb=verb,
+            group=route.group,
+            resource=route.plural,
+            subresource=route.subresource,
+            namespace=namespace,
+            name=route.name,
         )
 
 
@@ -119,7 +123,7 @@ def split(target: str) -> tuple[str, dict[str, str]]:
     return path, dict(query)
 
 
-@functools.lru_cache(maxsize=1024)      # clients ask for the same lists again and again
+@functools.lru_cache(maxsize=1024)  # clients ask for the same lists again and again
 def _split(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     parts = urlsplit(target)
     return parts.path, tuple(parse_qsl(parts.query, keep_blank_values=True))

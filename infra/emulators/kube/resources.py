@@ -110,10 +110,24 @@ _TABLE: tuple[tuple[str, str, str, str, str, str, str], ...] = (
     ("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", "N", "", ""),
     ("storage.k8s.io", "v1", "storageclasses", "StorageClass", "", "sc", ""),
     ("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", "S", "", ""),
-    ("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "G",
-     "", "api-extensions"),
-    ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "SG", "crd,crds",
-     "api-extensions"),
+    (
+        "admissionregistration.k8s.io",
+        "v1",
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        "G",
+        "",
+        "api-extensions",
+    ),
+    (
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        "SG",
+        "crd,crds",
+        "api-extensions",
+    ),
     ("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "G", "pc", ""),
     ("coordination.k8s.io", "v1", "leases", "Lease", "N", "", ""),
     ("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", "", "", ""),
@@ -143,12 +157,18 @@ def _rows() -> Iterator[Resource]:
         scale = _SCALE if "C" in flags else None
         versions = tuple(Version(name, scale=scale, status="S" in flags) for name in names.split(","))
         yield Resource(
-            group=group, plural=plural, kind=kind, versions=versions, storage=versions[0].name,
-            namespaced="N" in flags, generation="G" in flags,
+            group=group,
+            plural=plural,
+            kind=kind,
+            versions=versions,
+            storage=versions[0].name,
+            namespaced="N" in flags,
+            generation="G" in flags,
             short_names=tuple(short.split(",")) if short else (),
             categories=(categories,) if categories else (),
             verbs=_VERBS.get((group, plural), FULL),
-            singular=kind.lower(), list_kind=f"{kind}List",
+            singular=kind.lower(),
+            list_kind=f"{kind}List",
             alias=("", "events") if group == "events.k8s.io" else None,
         )
 
@@ -180,8 +200,9 @@ class Registry:
         self._count()
 
     def _count(self) -> None:
-        self._served = frozenset((resource.group, version.name) for resource in list(self._by_name.values())
-                                 for version in resource.versions)
+        self._served = frozenset(
+            (resource.group, version.name) for resource in list(self._by_name.values()) for version in resource.versions
+        )
         found: dict[str, dict[str, None]] = {}
         for resource in list(self._by_name.values()):
             if resource.group:

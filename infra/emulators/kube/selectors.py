@@ -160,7 +160,7 @@ def _checked_value(key: str, value: str) -> str:
     return value
 
 
-@functools.lru_cache(maxsize=1024)      # clients ask for the same again and again
+@functools.lru_cache(maxsize=1024)  # clients ask for the same again and again
 def parse_labels(text: str) -> tuple[Requirement, ...]:
     """`a=b,c in (d,e),!f` as requirements; ApiError 400 in the real server's words."""
     return _Parser(text).parse()
@@ -189,15 +189,27 @@ _EVENT_FIELDS = {
     for name in ("involvedObject", "regarding")
     for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 } | {
-    "reason": "reason", "type": "type", "source": "source.component", "reportingComponent": "reportingComponent",
+    "reason": "reason",
+    "type": "type",
+    "source": "source.component",
+    "reportingComponent": "reportingComponent",
     "reportingController": "reportingComponent",
 }
 # resource -> selectable field -> where it is in the object
 _FIELDS: dict[tuple[str, str], dict[str, str]] = {
-    ("", "pods"): {field: field for field in (
-        "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
-        "status.phase", "status.podIP", "status.nominatedNodeName",
-    )},
+    ("", "pods"): {
+        field: field
+        for field in (
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        )
+    },
     ("", "nodes"): {"spec.unschedulable": "spec.unschedulable"},
     ("", "events"): _EVENT_FIELDS,
     ("events.k8s.io", "events"): _EVENT_FIELDS,

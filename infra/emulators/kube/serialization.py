@@ -11,9 +11,13 @@ from infra.emulators.kube.resources import Resource, Version
 from infra.emulators.kube.schema import prune
 
 _EVENT_NAMES = {
-    "involvedObject": "regarding", "message": "note", "source": "deprecatedSource",
-    "firstTimestamp": "deprecatedFirstTimestamp", "lastTimestamp": "deprecatedLastTimestamp",
-    "count": "deprecatedCount", "reportingComponent": "reportingController",
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
 }
 _CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
 

@@ -181,9 +181,16 @@ class ApiServer:
     """
 
     def __init__(
-        self, store: ObjectStore, *, users: Iterable[User] | None = None,
-        rbac: Mapping[str, Iterable[Rule]] | None = None, crd_directory: Path | None = crds.OWN, tls: bool = False,
-        bookmark_interval: float = 60.0, seed: int = 0, address: str = "127.0.0.1",
+        self,
+        store: ObjectStore,
+        *,
+        users: Iterable[User] | None = None,
+        rbac: Mapping[str, Iterable[Rule]] | None = None,
+        crd_directory: Path | None = crds.OWN,
+        tls: bool = False,
+        bookmark_interval: float = 60.0,
+        seed: int = 0,
+        address: str = "127.0.0.1",
     ) -> None:
         token = f"local-{random.Random(seed).getrandbits(64):016x}"
         known = tuple(users) if users is not None else (User("admin", token, (MASTERS,)),)
@@ -210,21 +217,21 @@ class ApiServer:
         """Bytes of the bodies that were sent since the start, watches aside."""
         return self._server.sent if self._server is not None else 0
 
-    def handle(
-        self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> Response:
+    def handle(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Response:
         """A request without a network; see Api.handle."""
         return self.api.handle(method, target, headers, body)
 
     def start(self, port: int = 0) -> str:
         """Serves on the address and returns the URL; port 0: any free one."""
-        self._server = _HttpServer((self._address, port), self.api,
-                                   self._tls.server_context(self._address) if self._tls else None)
+        self._server = _HttpServer(
+            (self._address, port), self.api, self._tls.server_context(self._address) if self._tls else None
+        )
         self.api.stopping.clear()
         scheme = "https" if self._tls else "http"
         self.url = f"{scheme}://{self._address}:{self._server.server_address[1]}"
         self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="kube-api", daemon=True)
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="kube-api", daemon=True
+        )
         self._thread.start()
         return self.url
 
@@ -269,12 +276,16 @@ class ApiServer:
                 issued, key = self._tls.issue(known.name, known.groups)
                 credentials = {"client-certificate-data": _base64(issued), "client-key-data": _base64(key)}
         context = {"cluster": "simulated", "user": user, "namespace": namespace}
-        return yaml.safe_dump({
-            "apiVersion": "v1", "kind": "Config", "current-context": "simulated",
-            "clusters": [{"name": "simulated", "cluster": cluster}],
-            "users": [{"name": user, "user": credentials}],
-            "contexts": [{"name": "simulated", "context": context}],
-        })
+        return yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "simulated",
+                "clusters": [{"name": "simulated", "cluster": cluster}],
+                "users": [{"name": user, "user": credentials}],
+                "contexts": [{"name": "simulated", "context": context}],
+            }
+        )
 
 
 def _base64(data: bytes) -> str:

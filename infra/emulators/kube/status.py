@@ -38,7 +38,11 @@ class ApiError(OutscalerError):
     def body(self) -> dict[str, Any]:
         """The metav1.Status object of the answer."""
         status: dict[str, Any] = {
-            "kind": "Status", "apiVersion": "v1", "metadata": self.meta, "status": "Failure", "message": self.message,
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.meta,
+            "status": "Failure",
+            "message": self.message,
         }
         if self.reason:
             status["reason"] = self.reason

@@ -80,7 +80,7 @@ class ObjectStore:
     @property
     def version(self) -> int:
         """The resourceVersion of the last write."""
-        return self._version    # without the lock: one number, and asked for more often than anything else
+        return self._version  # without the lock: one number, and asked for more often than anything else
 
     def list(self, plural: str, namespace: str | None = None, group: str = "") -> Objects:
         """All objects, in key order. READ ONLY: the stored objects themselves. None or "": all namespaces."""
@@ -136,7 +136,7 @@ class ObjectStore:
         """The version of the last write to a resource, 0 when there was none, -1 when it is not served."""
         if self.resources.find(plural, group) is None:
             return -1
-        held = self._collections.get((group, plural))   # without the lock, as in `version`
+        held = self._collections.get((group, plural))  # without the lock, as in `version`
         return held.latest if held is not None else 0
 
     def subscribe(self, plural: str, group: str = "", *, since: int | None = None) -> Subscription:

@@ -36,10 +36,20 @@ class Authority:
         self._certificate = (
             self._builder(self._subject, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(x509.KeyUsage(
-                digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False,
-                key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
-                decipher_only=False), critical=True)
+            .add_extension(
+                x509.KeyUsage(
+                    digital_signature=True,
+                    key_cert_sign=True,
+                    crl_sign=True,
+                    content_commitment=False,
+                    key_encipherment=False,
+                    data_encipherment=False,
+                    key_agreement=False,
+                    encipher_only=False,
+                    decipher_only=False,
+                ),
+                critical=True,
+            )
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
@@ -47,9 +57,13 @@ class Authority:
     def _builder(self, subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         today = dt.datetime.now(dt.UTC)  # certificates are checked against the wall clock, not the cluster's
         return (
-            x509.CertificateBuilder().subject_name(subject).issuer_name(self._subject).public_key(public)
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._subject)
+            .public_key(public)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(today - dt.timedelta(hours=1)).not_valid_after(today + _YEAR)
+            .not_valid_before(today - dt.timedelta(hours=1))
+            .not_valid_after(today + _YEAR)
         )
 
     @property
@@ -57,8 +71,9 @@ class Authority:
         """The authority's certificate."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
-    def issue(self, common: str, groups: tuple[str, ...] = (), *, server: bool = False,
-              address: str = "127.0.0.1") -> tuple[bytes, bytes]:
+    def issue(
+        self, common: str, groups: tuple[str, ...] = (), *, server: bool = False, address: str = "127.0.0.1"
+    ) -> tuple[bytes, bytes]:
         """(certificate, key) as PEM: for the server on `localhost` and its address, or for a user and its groups."""
         key = ec.generate_private_key(ec.SECP256R1())
         usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -66,12 +81,10 @@ class Authority:
             self._builder(_name(common, groups), key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
         if server:
-            names: list[x509.GeneralName] = [
-                x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(address))]
+            names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(address))]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM), _pem(key)

@@ -37,8 +37,15 @@ class Watch:
     """
 
     def __init__(
-        self, store: ObjectStore, resource: Resource, version: Version, namespace: str, query: Mapping[str, str],
-        *, stopped: Callable[[], bool] = lambda: False, bookmark_interval: float = 60.0,
+        self,
+        store: ObjectStore,
+        resource: Resource,
+        version: Version,
+        namespace: str,
+        query: Mapping[str, str],
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+        bookmark_interval: float = 60.0,
     ) -> None:
         self._store, self._resource, self._version, self._namespace = store, resource, version, namespace
         self._group, self._plural = resource.alias or (resource.group, resource.plural)
@@ -46,8 +53,9 @@ class Watch:
         self._asked = query.get("resourceVersion", "")
         if self._asked and not self._asked.isdigit():
             why = f'Invalid value: "{self._asked}": strconv.ParseUint: parsing "{self._asked}": invalid syntax'
-            raise status.invalid("ListOptions", "meta.k8s.io", "", [
-                status.cause("FieldValueInvalid", why, "resourceVersion")])
+            raise status.invalid(
+                "ListOptions", "meta.k8s.io", "", [status.cause("FieldValueInvalid", why, "resourceVersion")]
+            )
         self._initial_end = query.get("sendInitialEvents") in _TRUE
         self._bookmarks = query.get("allowWatchBookmarks") in _TRUE
         self._timeout = float(query.get("timeoutSeconds") or _DEFAULT_TIMEOUT)
@@ -106,7 +114,9 @@ class Watch:
         if annotations:
             meta["annotations"] = annotations
         obj: KubeObject = {
-            "kind": self._resource.kind, "apiVersion": self._resource.at(self._version.name), "metadata": meta,
+            "kind": self._resource.kind,
+            "apiVersion": self._resource.at(self._version.name),
+            "metadata": meta,
         }
         if self._resource.plural == "nodes":
             fill(self._store.peek, self._resource, obj)  # the real one is an empty Node, zero values and all

@@ -149,8 +149,12 @@ class Writer:
         if kind not in allowed:
             if target.resource.native:
                 raise status.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-            raise status.ApiError(415, "UnsupportedMediaType", "the body of the request was in an unknown format - "
-                                  f"accepted media types include: {', '.join(_CUSTOM_PATCHES)}")
+            raise status.ApiError(
+                415,
+                "UnsupportedMediaType",
+                "the body of the request was in an unknown format - "
+                f"accepted media types include: {', '.join(_CUSTOM_PATCHES)}",
+            )
         if kind == _APPLY:
             return self._applied(request, target)
         patch = patches.decode(request.body)
@@ -194,7 +198,8 @@ class Writer:
             meta = sent.setdefault("metadata", {})
             if meta.setdefault("name", route.name) != route.name:
                 raise status.bad_request(
-                    f"the name of the object ({meta['name']}) does not match the name on the URL ({route.name})")
+                    f"the name of the object ({meta['name']}) does not match the name on the URL ({route.name})"
+                )
             if resource.namespaced:
                 meta["namespace"] = route.namespace
             self._check_version(target, old, meta)
@@ -215,8 +220,12 @@ class Writer:
             raise status.conflict(target.resource.plural, target.resource.group, target.route.name)
         if not given and (target.group, target.plural) in _ALWAYS_VERSIONED:
             text = 'Invalid value: "": must be specified for an update'
-            raise status.invalid(target.resource.kind, target.group, target.route.name, [
-                status.cause("FieldValueInvalid", text, "metadata.resourceVersion")])
+            raise status.invalid(
+                target.resource.kind,
+                target.group,
+                target.route.name,
+                [status.cause("FieldValueInvalid", text, "metadata.resourceVersion")],
+            )
 
     def _touched(self, target: Target, old: KubeObject, sent: KubeObject) -> KubeObject:
         """What this path may change: everything but the status, or nothing but the status."""
@@ -241,13 +250,18 @@ class Writer:
             meta, wanted = old["metadata"], options.get("preconditions") or {}
             for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
                 if wanted.get(field) not in {None, meta[field]}:
-                    why = (f"Precondition failed: {words} in precondition: {wanted[field]}, {words} in object meta: "
-                           f"{meta[field]}")
+                    why = (
+                        f"Precondition failed: {words} in precondition: {wanted[field]}, {words} in object meta: "
+                        f"{meta[field]}"
+                    )
                     raise status.conflict(target.resource.plural, target.resource.group, meta["name"], why)
             left: KubeObject | None = None
             if not dry_run:
                 left = self._store.delete(
-                    target.plural, meta["name"], meta.get("namespace", ""), target.group,
+                    target.plural,
+                    meta["name"],
+                    meta.get("namespace", ""),
+                    target.group,
                     grace=options.get("gracePeriodSeconds"),
                 )
             if left is None and not dry_run:

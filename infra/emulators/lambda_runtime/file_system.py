@@ -51,10 +51,12 @@ class Folders:
     def command(self, handler: str) -> list[str]:
         """What starts the runtime client for this handler, with no site-packages and no rights over the task's
         folder."""
-        boot = ("import pathlib, runpy, sys, shifted_clock; "
-                f"shifted_clock.install(pathlib.Path({str(self._clock)!r})); "
-                "sys.argv[:] = ['awslambdaric', sys.argv[1]]; "
-                "runpy.run_module('awslambdaric', run_name='__main__')")
+        boot = (
+            "import pathlib, runpy, sys, shifted_clock; "
+            f"shifted_clock.install(pathlib.Path({str(self._clock)!r})); "
+            "sys.argv[:] = ['awslambdaric', sys.argv[1]]; "
+            "runpy.run_module('awslambdaric', run_name='__main__')"
+        )
         return [*without_rights(), sys.executable, "-S", "-s", "-c", boot, handler]
 
     def remove(self) -> None:

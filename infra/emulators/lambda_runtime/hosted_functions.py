@@ -24,7 +24,7 @@ from infra.emulators.lambda_runtime.process import Configuration, Made, Process
 from infra.emulators.moto_gaps.queue_clock import queues_on
 
 _REPORTS = ["ReportBatchItemFailures"]
-_ROUNDS = 60        # batches that one look at the queues takes at most
+_ROUNDS = 60  # batches that one look at the queues takes at most
 
 
 class Ahead:
@@ -50,10 +50,13 @@ class Hosted:
         self.configurations = {one.name: one for one in _configurations(aws.client("lambda"))}
         self.folders = Folders(place, archive, authority)
         self.door = Door(aws.endpoint, self.account)
-        self.door.judge.roles = {one.name: _statements(aws.client("iam"), one.role)
-                                 for one in self.configurations.values()}
-        self.processes = {name: Process(one, self.folders, self._access(name), self.clock, place / f"{name}.log")
-                          for name, one in self.configurations.items()}
+        self.door.judge.roles = {
+            one.name: _statements(aws.client("iam"), one.role) for one in self.configurations.values()
+        }
+        self.processes = {
+            name: Process(one, self.folders, self._access(name), self.clock, place / f"{name}.log")
+            for name, one in self.configurations.items()
+        }
         self.made: dict[str, list[Made]] = {name: [] for name in self.configurations}
         self._clients: dict[tuple[str, str], Any] = {}
         self._logged: set[str] = set()
@@ -111,17 +114,25 @@ class Hosted:
 
     def _batch(self, mapping: Mapping[str, Any]) -> int:
         name, queue = (mapping[key].rpartition(":")[2] for key in ("FunctionArn", "EventSourceArn"))
-        if not self.waiting(queue):     # what Lambda polls for is seen from outside, so that only batches are judged
+        if not self.waiting(queue):  # what Lambda polls for is seen from outside, so that only batches are judged
             return 0
         sqs = self._client("sqs", name)
         url = f"{self._aws.endpoint}/{self.account}/{queue}"
         sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout"])
-        batch = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=min(mapping["BatchSize"], 10),
-                                    AttributeNames=["All"]).get("Messages", [])
+        batch = sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=min(mapping["BatchSize"], 10), AttributeNames=["All"]
+        ).get("Messages", [])
         if not batch:
             return 0
-        made = self.invoke(name, sqs_event(*(sqs_record(
-            queue, one["MessageId"], one["ReceiptHandle"], one["Body"], one["Attributes"]) for one in batch)))
+        made = self.invoke(
+            name,
+            sqs_event(
+                *(
+                    sqs_record(queue, one["MessageId"], one["ReceiptHandle"], one["Body"], one["Attributes"])
+                    for one in batch
+                )
+            ),
+        )
         reports = mapping.get("FunctionResponseTypes") == _REPORTS
         failed = failed_messages(made.answer) if reports else ()
         for one in batch if not made.error else ():
@@ -133,22 +144,32 @@ class Hosted:
         """Messages of a queue that can be received now."""
         name = "ApproximateNumberOfMessages"
         found = self._aws.client("sqs").get_queue_attributes(
-            QueueUrl=f"{self._aws.endpoint}/{self.account}/{queue}", AttributeNames=[name])
+            QueueUrl=f"{self._aws.endpoint}/{self.account}/{queue}", AttributeNames=[name]
+        )
         return int(found["Attributes"][name])
 
     # -- the account
 
     def _access(self, name: str) -> dict[str, str]:
         """The credentials of a function's role; by the key the judge knows the function."""
-        return {"AWS_ACCESS_KEY_ID": name, "AWS_SECRET_ACCESS_KEY": "local", "AWS_SESSION_TOKEN": "local",
-                "AWS_REGION": REGION, "AWS_ENDPOINT_URL": self.door.url}
+        return {
+            "AWS_ACCESS_KEY_ID": name,
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_SESSION_TOKEN": "local",
+            "AWS_REGION": REGION,
+            "AWS_ENDPOINT_URL": self.door.url,
+        }
 
     def _client(self, service: str, name: str) -> Any:
         """For what Lambda does with the function's role."""
         if (service, name) not in self._clients:
             self._clients[service, name] = get_session().create_client(
-                service, region_name=REGION, endpoint_url=self.door.url, aws_access_key_id=name,
-                aws_secret_access_key="local")
+                service,
+                region_name=REGION,
+                endpoint_url=self.door.url,
+                aws_access_key_id=name,
+                aws_secret_access_key="local",
+            )
         return self._clients[service, name]
 
     def _log(self, name: str, made: Made) -> None:
@@ -169,13 +190,22 @@ class Hosted:
 def _configurations(functions: Any) -> Iterator[Configuration]:
     for listed in functions.list_functions()["Functions"]:
         one = functions.get_function_configuration(FunctionName=listed["FunctionName"])
-        yield Configuration(one["FunctionName"], one["FunctionArn"], one["Role"].rpartition("/")[2], one["Handler"],
-                            one["Timeout"], one["MemorySize"], one.get("Environment", {}).get("Variables", {}))
+        yield Configuration(
+            one["FunctionName"],
+            one["FunctionArn"],
+            one["Role"].rpartition("/")[2],
+            one["Handler"],
+            one["Timeout"],
+            one["MemorySize"],
+            one.get("Environment", {}).get("Variables", {}),
+        )
 
 
 def _statements(iam: Any, role: str) -> tuple[Statement, ...]:
     """All that a role may do. Managed policies would be more than is read here, so there must be none."""
     assert not iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"], role
-    read = (iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
-            for name in iam.list_role_policies(RoleName=role)["PolicyNames"])
+    read = (
+        iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+        for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
+    )
     return tuple(statement for document in read for statement in literal_statements(document))

@@ -57,7 +57,10 @@ def _parameter(method: str, action: str, arguments: Mapping[str, Any], account: 
 
 
 _NEEDS: Mapping[str, Needs] = {
-    "DynamoDB_20120810": _table, "secretsmanager": _secret, "AmazonSQS": _queue, "Logs_20140328": _log,
+    "DynamoDB_20120810": _table,
+    "secretsmanager": _secret,
+    "AmazonSQS": _queue,
+    "Logs_20140328": _log,
     "AmazonSSM": _parameter,
 }
 
@@ -147,8 +150,9 @@ class Door:
             return 503, b'{"__type": "ServiceUnavailable", "message": "try again"}'
         return 403, json.dumps({"__type": "AccessDeniedException", "message": message}).encode()
 
-    def forward(self, method: str, path: str, headers: Message,
-                body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    def forward(
+        self, method: str, path: str, headers: Message, body: bytes
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
         """What the emulated AWS answers."""
         connection = http.client.HTTPConnection(self._behind, timeout=30)
         try:

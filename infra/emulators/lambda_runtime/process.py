@@ -54,8 +54,14 @@ class Process:
     init_seconds: what the start took; of the newest process.
     """
 
-    def __init__(self, configuration: Configuration, folders: Folders, access: Mapping[str, str],
-                 clock: Callable[[], float], log: Path) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        folders: Folders,
+        access: Mapping[str, str],
+        clock: Callable[[], float],
+        log: Path,
+    ) -> None:
         self.configuration, self._folders, self._access = configuration, folders, dict(access)
         self._clock, self._log = clock, log
         self._log.touch()
@@ -67,14 +73,24 @@ class Process:
         """What Lambda gives, what the function is configured with, and the way to the emulated AWS."""
         made, region = self.configuration, self._access["AWS_REGION"]
         return {
-            **made.variables, **self._access, "AWS_DEFAULT_REGION": region,
-            "AWS_LAMBDA_FUNCTION_NAME": made.name, "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
-            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(made.memory), "AWS_LAMBDA_RUNTIME_API": address,
-            "AWS_LAMBDA_LOG_GROUP_NAME": made.log_group, "AWS_LAMBDA_LOG_STREAM_NAME": "local",
-            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand", "AWS_EXECUTION_ENV": "AWS_Lambda_python3.11",
-            "_HANDLER": made.handler, "LAMBDA_TASK_ROOT": str(self._folders.task),
-            "LAMBDA_RUNTIME_DIR": str(self._folders.runtime), "PYTHONPATH": str(self._folders.runtime),
-            "PATH": _PATH, "LANG": "en_US.UTF-8", "TZ": ":UTC",
+            **made.variables,
+            **self._access,
+            "AWS_DEFAULT_REGION": region,
+            "AWS_LAMBDA_FUNCTION_NAME": made.name,
+            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(made.memory),
+            "AWS_LAMBDA_RUNTIME_API": address,
+            "AWS_LAMBDA_LOG_GROUP_NAME": made.log_group,
+            "AWS_LAMBDA_LOG_STREAM_NAME": "local",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_EXECUTION_ENV": "AWS_Lambda_python3.11",
+            "_HANDLER": made.handler,
+            "LAMBDA_TASK_ROOT": str(self._folders.task),
+            "LAMBDA_RUNTIME_DIR": str(self._folders.runtime),
+            "PYTHONPATH": str(self._folders.runtime),
+            "PATH": _PATH,
+            "LANG": "en_US.UTF-8",
+            "TZ": ":UTC",
         }
 
     def start(self) -> str:
@@ -83,9 +99,14 @@ class Process:
         self._api, began = RuntimeApi(), time.monotonic()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._folders.command(self.configuration.handler), env=self.environment(self._api.address),
-                cwd=self._folders.task, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        said = self._wait(4 * INIT)     # the machine may be busy; what it took is told
+                self._folders.command(self.configuration.handler),
+                env=self.environment(self._api.address),
+                cwd=self._folders.task,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        said = self._wait(4 * INIT)  # the machine may be busy; what it took is told
         self.init_seconds = time.monotonic() - began
         if said is None or said.kind != "ready":
             self.stop()
@@ -99,17 +120,26 @@ class Process:
             return Made(None, failed, self._read(began), cold)
         assert self._api is not None
         timeout = self.configuration.timeout
-        self._api.hand_out(Event(str(uuid.uuid4()), json.dumps(event).encode(), self.configuration.arn,
-                                 int((self._clock() + timeout) * 1000)))
+        self._api.hand_out(
+            Event(
+                str(uuid.uuid4()),
+                json.dumps(event).encode(),
+                self.configuration.arn,
+                int((self._clock() + timeout) * 1000),
+            )
+        )
         said = self._wait(timeout)
         if said is None:
             status = self._process.poll() if self._process else None
             self.stop()
-            error = f"Task timed out after {timeout}.00 seconds" if status is None else (
-                f"Runtime exited with error: exit status {status}")
+            error = (
+                f"Task timed out after {timeout}.00 seconds"
+                if status is None
+                else (f"Runtime exited with error: exit status {status}")
+            )
             return Made(None, error, self._read(began), cold)
         if said.kind == "response":
-            self._wait(timeout)         # it asks for the next event: whatever it writes at the end is written
+            self._wait(timeout)  # it asks for the next event: whatever it writes at the end is written
             return Made(said.body, "", self._read(began), cold)
         if said.kind == "error":
             self._wait(timeout)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 _ROOT = "/2018-06-01/runtime"
-_MOST = 6 * 2**20       # bytes of an answer that Lambda takes
+_MOST = 6 * 2**20  # bytes of an answer that Lambda takes
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -47,10 +47,16 @@ class _Handler(BaseHTTPRequestHandler):
         if event is None:
             self.close_connection = True
             return
-        self._send(200, event.body, {
-            "Lambda-Runtime-Aws-Request-Id": event.request, "Lambda-Runtime-Deadline-Ms": str(event.deadline),
-            "Lambda-Runtime-Invoked-Function-Arn": event.arn,
-            "Lambda-Runtime-Trace-Id": f"Root=1-00000000-{event.request.replace('-', '')[:24]};Sampled=0"})
+        self._send(
+            200,
+            event.body,
+            {
+                "Lambda-Runtime-Aws-Request-Id": event.request,
+                "Lambda-Runtime-Deadline-Ms": str(event.deadline),
+                "Lambda-Runtime-Invoked-Function-Arn": event.arn,
+                "Lambda-Runtime-Trace-Id": f"Root=1-00000000-{event.request.replace('-', '')[:24]};Sampled=0",
+            },
+        )
 
     def do_POST(self) -> None:
         """A response or an error. The client of the runtime sends both in chunks or with a length."""

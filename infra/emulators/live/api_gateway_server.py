@@ -77,8 +77,9 @@ class Front:
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.front = self
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = Worker(self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="front",
-                              ended=self._ended)
+        self._thread = Worker(
+            self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="front", ended=self._ended
+        )
         self._thread.start()
         return self.url
 

@@ -25,8 +25,13 @@ class Worker(threading.Thread):
     """A daemon thread that reports its end. target, args, kwargs: as of threading.Thread."""
 
     def __init__(
-        self, target: Callable[..., object], *, name: str, args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None, ended: Ended = logged,
+        self,
+        target: Callable[..., object],
+        *,
+        name: str,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        ended: Ended = logged,
     ) -> None:
         super().__init__(target=target, args=args, kwargs=dict(kwargs or {}), name=name, daemon=True)
         self._reported = ended

@@ -48,7 +48,7 @@ from infra.emulators.policy_permissions import permitted
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = "outscaler"
 API = "api_handler"
-CONTROLLERS_EVERY = 0.1     # seconds of the wall
+CONTROLLERS_EVERY = 0.1  # seconds of the wall
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -71,16 +71,22 @@ class Emulation:
     for each thread that has ended by an exception; what it would have done is missing since.
     """
 
-    def __init__(self, setting: Setting, on_result: Callable[[Result, Json], None], wall: Callable[[], float],
-                 clouds: Sequence[CloudBeside] = ()) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        on_result: Callable[[Result, Json], None],
+        wall: Callable[[], float],
+        clouds: Sequence[CloudBeside] = (),
+    ) -> None:
         self.setting, self._clouds = setting, tuple(clouds)
         self._pact = Pact(setting.start, wall(), setting.speed)
         self.clock = self._pact.clock(wall)
         self.kube = ObjectStore(self.clock)
         apply_shipped(self.kube)
         self.server = ApiServer(self.kube, tls=True)
-        self.cluster = ClusterSimulation(self.kube, self.clock, setting.pace,
-                                         more=[cloud.attach(self.clock, self.kube) for cloud in self._clouds])
+        self.cluster = ClusterSimulation(
+            self.kube, self.clock, setting.pace, more=[cloud.attach(self.clock, self.kube) for cloud in self._clouds]
+        )
         self.aws = LocalAws()
         self._on_result = on_result
         self._stopping = threading.Event()
@@ -140,13 +146,20 @@ class Emulation:
         """Queues, processes, and what starts them."""
         self._behaviour = deployed_functions.queues() | deployed_functions.invocations()
         self.queue_urls = self.aws.create_queues(
-            {name: Queue(KEPT, queue.max_receives) for name, queue in deployed_functions.queues().items()})
+            {name: Queue(KEPT, queue.max_receives) for name, queue in deployed_functions.queues().items()}
+        )
         self._event_urls = self.aws.create_queues(
-            {name: Queue(KEPT, queue.max_receives) for name, queue in deployed_functions.invocations().items()})
+            {name: Queue(KEPT, queue.max_receives) for name, queue in deployed_functions.invocations().items()}
+        )
         made = deployed_functions.functions()
         handlers = {function.name: function.handler for function in made} | {API: "app.app"}
-        self.functions = Functions(handlers, self._environment(), self.clock, self._on_result,
-                                   {function.name: function.memory for function in made})
+        self.functions = Functions(
+            handlers,
+            self._environment(),
+            self.clock,
+            self._on_result,
+            {function.name: function.memory for function in made},
+        )
         self._cleanup.append(self.functions.stop)
         self.functions.warm(*self.setting.warm)
         self.front = Front(self._through_app, secrets.token_urlsafe(24), self._end)
@@ -157,18 +170,36 @@ class Emulation:
     def _environment(self) -> dict[str, str]:
         urls = {f"OUTSCALER_QUEUE_{name.upper()}": url for name, url in self.queue_urls.items()}
         events = {f"{EVENTS}{name.upper()}": url for name, url in self._event_urls.items()}
-        return {**os.environ, **self.aws.env, **urls, **events, "OUTSCALER_TABLE": TABLE,
-                "OUTSCALER_READ_AUTH": "api-key",
-                SHARED_SECRETS: ",".join(sorted(self.deployment.shared_secrets)),
-                BATCH_FAILURES: REPORTED,
-                "POWERTOOLS_SERVICE_NAME": "outscaler", "POWERTOOLS_LOG_LEVEL": "INFO", CLOCK: self._pact.text(),
-                LOG: str(self.log_path), "PYTHONPATH": str(ROOT)}
+        return {
+            **os.environ,
+            **self.aws.env,
+            **urls,
+            **events,
+            "OUTSCALER_TABLE": TABLE,
+            "OUTSCALER_READ_AUTH": "api-key",
+            SHARED_SECRETS: ",".join(sorted(self.deployment.shared_secrets)),
+            BATCH_FAILURES: REPORTED,
+            "POWERTOOLS_SERVICE_NAME": "outscaler",
+            "POWERTOOLS_LOG_LEVEL": "INFO",
+            CLOCK: self._pact.text(),
+            LOG: str(self.log_path),
+            "PYTHONPATH": str(ROOT),
+        }
 
     def _exporter(self) -> None:
         known = yaml.safe_load(self.kubeconfig)["clusters"][0]["cluster"]
         ca = base64.b64decode(known["certificate-authority-data"]).decode()
-        self.exporter = LiveExporter(self.server.url, ca, self.server.headers(), self.front.url, self.setting.cluster,
-                                     self.webhook_key, self.clock, self._stopping, self._end)
+        self.exporter = LiveExporter(
+            self.server.url,
+            ca,
+            self.server.headers(),
+            self.front.url,
+            self.setting.cluster,
+            self.webhook_key,
+            self.clock,
+            self._stopping,
+            self._end,
+        )
         self._cleanup.append(self.exporter.join)
         self.exporter.start()
 
@@ -178,8 +209,16 @@ class Emulation:
         for function in deployed_functions.functions():
             if function.source:
                 url = (self.queue_urls | self._event_urls)[function.source]
-                source = QueueSource(function, self._behaviour[function.source], url, sqs,
-                                     self.clock, self.functions.invoke, self._stopping, self._end)
+                source = QueueSource(
+                    function,
+                    self._behaviour[function.source],
+                    url,
+                    sqs,
+                    self.clock,
+                    self.functions.invoke,
+                    self._stopping,
+                    self._end,
+                )
                 source.start()
                 self._cleanup.append(source.join)
             else:
@@ -207,8 +246,9 @@ class Emulation:
         """As `outscaler apply`; the version."""
         policy, _ = load(text, place="policy", admission=Admission(self.deployment))
         current = self.store.policies.current(policy.name)
-        return self.store.policies.put(policy.name, text, digest(text), current.version if current else None,
-                                       webhook=policy.webhook.secret)
+        return self.store.policies.put(
+            policy.name, text, digest(text), current.version if current else None, webhook=policy.webhook.secret
+        )
 
     def scale(self, deployment_name: str, replicas: int, namespace: str = "default") -> None:
         """As `kubectl scale deployment`."""
@@ -237,4 +277,3 @@ class Emulation:
             return {"statusCode": 502, "body": json.dumps({"message": "Internal server error"})}
         answer: Any = made.answer
         return dict(answer)
-

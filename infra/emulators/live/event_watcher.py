@@ -28,14 +28,25 @@ MOST = 100
 class LiveExporter:
     """api, ca, headers: the cluster's API, its CA in PEM; webhook: URL of the front. answers: status -> how often."""
 
-    def __init__(self, api: str, ca: str, headers: dict[str, str], webhook: str, cluster: str, key: str,
-                 clock: Callable[[], float], stopping: threading.Event, ended: Ended = logged) -> None:
+    def __init__(
+        self,
+        api: str,
+        ca: str,
+        headers: dict[str, str],
+        webhook: str,
+        cluster: str,
+        key: str,
+        clock: Callable[[], float],
+        stopping: threading.Event,
+        ended: Ended = logged,
+    ) -> None:
         self._api, self._ca, self._headers, self._webhook = urlsplit(api), ca, headers, urlsplit(webhook)
         self._exporter = Exporter(cluster, key, clock, self._post)
         self._stopping = stopping
         self._heard: queue.SimpleQueue[KubeObject] = queue.SimpleQueue()
-        self._threads = [Worker(work, name=f"exporter-{work.__name__.strip('_')}", ended=ended)
-                         for work in (self._watch, self._tell)]
+        self._threads = [
+            Worker(work, name=f"exporter-{work.__name__.strip('_')}", ended=ended) for work in (self._watch, self._tell)
+        ]
         self.answers: dict[int, int] = {}
 
     @property
@@ -57,7 +68,8 @@ class LiveExporter:
         while not self._stopping.is_set():
             try:
                 connection = http.client.HTTPSConnection(
-                    self._api.netloc, context=ssl.create_default_context(cadata=self._ca), timeout=300)
+                    self._api.netloc, context=ssl.create_default_context(cadata=self._ca), timeout=300
+                )
                 version = version or self._version(connection)
                 connection.request("GET", f"/api/v1/events?watch=1&resourceVersion={version}", headers=self._headers)
                 answer = connection.getresponse()
@@ -66,7 +78,7 @@ class LiveExporter:
                     version = change["object"].get("metadata", {}).get("resourceVersion", "")
                     if change["type"] in {"ADDED", "MODIFIED"}:
                         self._heard.put(change["object"])
-                    elif change["type"] == "ERROR":     # the version is too old: begin again
+                    elif change["type"] == "ERROR":  # the version is too old: begin again
                         break
             except (OSError, http.client.HTTPException, ValueError):
                 self._stopping.wait(0.5)
@@ -94,6 +106,6 @@ class LiveExporter:
             answer.read()
             connection.close()
             self.answers[answer.status] = self.answers.get(answer.status, 0) + 1
-        except OSError:     # events are hints; the next scan sees what they were about
+        except OSError:  # events are hints; the next scan sees what they were about
             return None
         return answer.status

@@ -67,8 +67,15 @@ class FunctionProcess:
             if answer is None:
                 self._bury()
                 return Result(self._name, began, self._clock(), killed=True, cold=cold)
-            return Result(self._name, began, self._clock(), answer.get("answer"), answer.get("error", ""), cold=cold,
-                          counts=answer["counts"])
+            return Result(
+                self._name,
+                began,
+                self._clock(),
+                answer.get("answer"),
+                answer.get("error", ""),
+                cold=cold,
+                counts=answer["counts"],
+            )
 
     def stop(self) -> None:
         """End it; it is not started again."""
@@ -83,8 +90,13 @@ class FunctionProcess:
             if self._stopped:
                 raise RuntimeError(f"{self._name}: the emulation has ended")
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "infra.emulators.live.lambda_worker", self._name, self._handler], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, text=True, env=self._environment, start_new_session=True)
+                [sys.executable, "-m", "infra.emulators.live.lambda_worker", self._name, self._handler],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=self._environment,
+                start_new_session=True,
+            )
             self.started += 1
             if self._read(self._process) is None and not self._stopped:
                 raise RuntimeError(f"function {self._name} could not be started; see the log")
@@ -95,7 +107,7 @@ class FunctionProcess:
             assert process.stdin is not None
             process.stdin.write(line + "\n")
             process.stdin.flush()
-        except OSError:     # it has died, a while ago or just now
+        except OSError:  # it has died, a while ago or just now
             return None
         return self._read(process)
 
@@ -123,11 +135,19 @@ class Functions:
     deaths: function -> checkpoints at which its next invocations die, one each; `2*PLACE`: the second time it is there.
     """
 
-    def __init__(self, handlers: Mapping[str, str], environment: Mapping[str, str], clock: Callable[[], float],
-                 on_result: Callable[[Result, Json], None], memory: Mapping[str, int] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[str, str],
+        environment: Mapping[str, str],
+        clock: Callable[[], float],
+        on_result: Callable[[Result, Json], None],
+        memory: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         own = {name: {MEMORY_SIZE: str(size)} for name, size in memory.items()}
-        self._processes = {name: FunctionProcess(name, handler, {**environment, **own.get(name, {})}, clock)
-                           for name, handler in handlers.items()}
+        self._processes = {
+            name: FunctionProcess(name, handler, {**environment, **own.get(name, {})}, clock)
+            for name, handler in handlers.items()
+        }
         self._on_result = on_result
         self.deaths: dict[str, list[str]] = {}
 

@@ -25,7 +25,7 @@ from infra.emulators.live.shared_clock import CLOCK, clock_from
 from infra.emulators.live.usage_counters import Counts, VirtualDelays
 
 LOG = "OUTSCALER_LOCAL_LOG"
-EVENTS = "OUTSCALER_LOCAL_EVENTS_"    # and a function: the URL of the queue for its asynchronous invocations
+EVENTS = "OUTSCALER_LOCAL_EVENTS_"  # and a function: the URL of the queue for its asynchronous invocations
 DEATH = 137
 
 

@@ -53,5 +53,4 @@ class VirtualDelays:
         self._counts.add("requests")
         self._counts.add(f"sent:{QueueUrl.rpartition('/')[2]}")
         due = {"DataType": "Number", "StringValue": repr(self._clock() + DelaySeconds)}
-        return self._client.send_message(QueueUrl=QueueUrl, MessageBody=MessageBody,
-                                         MessageAttributes={self.DUE: due})
+        return self._client.send_message(QueueUrl=QueueUrl, MessageBody=MessageBody, MessageAttributes={self.DUE: due})

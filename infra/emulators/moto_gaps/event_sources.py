@@ -23,9 +23,11 @@ class MappingExists(LambdaClientError):
     code = 409
 
     def __init__(self, uuid: str) -> None:
-        super().__init__("ResourceConflictException",
-                         "An event source mapping with event source and function already exists. Please update or "
-                         f"delete the existing mapping with UUID {uuid}")
+        super().__init__(
+            "ResourceConflictException",
+            "An event source mapping with event source and function already exists. Please update or "
+            f"delete the existing mapping with UUID {uuid}",
+        )
 
 
 def install() -> None:

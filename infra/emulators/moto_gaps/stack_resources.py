@@ -60,23 +60,34 @@ class _Made(CloudFormationModel):
         return self._attributes.get(attribute_name, f"arn:aws:noted:::{self._physical}")
 
     @classmethod
-    def create_from_cloudformation_json(cls, resource_name: str, cloudformation_json: Json, account_id: str,
-                                        region_name: str, **named: Any) -> Any:
+    def create_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str, **named: Any
+    ) -> Any:
         """A new resource."""
         del named
         return cls(*cls.make(resource_name, cloudformation_json["Properties"], account_id, region_name))
 
     @classmethod
-    def update_from_cloudformation_json(cls, original_resource: Any, new_resource_name: str, cloudformation_json: Json,
-                                        account_id: str, region_name: str) -> Any:
+    def update_from_cloudformation_json(
+        cls,
+        original_resource: Any,
+        new_resource_name: str,
+        cloudformation_json: Json,
+        account_id: str,
+        region_name: str,
+    ) -> Any:
         """The same resource with other properties: everything made here may be made twice."""
         del new_resource_name
-        return cls(*cls.make(original_resource.physical_resource_id, cloudformation_json["Properties"], account_id,
-                             region_name))
+        return cls(
+            *cls.make(
+                original_resource.physical_resource_id, cloudformation_json["Properties"], account_id, region_name
+            )
+        )
 
     @classmethod
-    def delete_from_cloudformation_json(cls, resource_name: str, cloudformation_json: Json, account_id: str,
-                                        region_name: str) -> None:
+    def delete_from_cloudformation_json(
+        cls, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str
+    ) -> None:
         """What stands for it in a service goes with that service's own resource."""
 
     def is_created(self) -> bool:
@@ -88,13 +99,19 @@ def _alarm(name: str, properties: Json, account: str, region: str) -> tuple[str,
     given = properties.get("AlarmName", name)
     backend: Any = cloudwatch_backends[account][region]
     backend.put_metric_alarm(
-        name=given, namespace=properties.get("Namespace"), metric_name=properties.get("MetricName"),
+        name=given,
+        namespace=properties.get("Namespace"),
+        metric_name=properties.get("MetricName"),
         comparison_operator=properties["ComparisonOperator"],
-        evaluation_periods=int(properties["EvaluationPeriods"]), period=properties.get("Period"),
-        threshold=float(properties.get("Threshold", 0)), statistic=properties.get("Statistic"),
-        description=properties.get("AlarmDescription", ""), dimensions=list(properties.get("Dimensions", ())),
+        evaluation_periods=int(properties["EvaluationPeriods"]),
+        period=properties.get("Period"),
+        threshold=float(properties.get("Threshold", 0)),
+        statistic=properties.get("Statistic"),
+        description=properties.get("AlarmDescription", ""),
+        dimensions=list(properties.get("Dimensions", ())),
         alarm_actions=[action for action in properties.get("AlarmActions") or () if action],
-        treat_missing_data=properties.get("TreatMissingData"))
+        treat_missing_data=properties.get("TreatMissingData"),
+    )
     return given, {"Arn": f"arn:aws:cloudwatch:{region}:{account}:alarm:{given}"}
 
 
@@ -110,7 +127,8 @@ def _invoke_config(name: str, properties: Json, account: str, region: str) -> tu
 def _queue_policy(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
     for url in properties["Queues"]:
         sqs_backends[account][region].set_queue_attributes(
-            url.rpartition("/")[2], {"Policy": json.dumps(properties["PolicyDocument"])})
+            url.rpartition("/")[2], {"Policy": json.dumps(properties["PolicyDocument"])}
+        )
     return name, {}
 
 
@@ -119,31 +137,44 @@ def _stage(name: str, properties: Json, account: str, region: str) -> tuple[str,
     api: Any = apigateway_backends[account][region].get_rest_api(properties["RestApiId"])
     stage = properties["StageName"]
     known = api.stages.get(stage) or api.create_stage(
-        stage, properties.get("DeploymentId"), properties.get("Variables"), properties.get("Description", ""),
-        cacheClusterEnabled=None, cacheClusterSize=None, tags=None, tracing_enabled=properties.get("TracingEnabled"))
+        stage,
+        properties.get("DeploymentId"),
+        properties.get("Variables"),
+        properties.get("Description", ""),
+        cacheClusterEnabled=None,
+        cacheClusterSize=None,
+        tags=None,
+        tracing_enabled=properties.get("TracingEnabled"),
+    )
     known.deployment_id = properties.get("DeploymentId", known.deployment_id)
     known.access_log_settings = properties.get("AccessLogSetting")
     for one in properties.get("MethodSettings", ()):
         path = f"{one['ResourcePath'].removeprefix('/')}/{one['HttpMethod']}"
-        known.method_settings[path] = {key[0].lower() + key[1:]: value for key, value in one.items()
-                                       if key not in {"ResourcePath", "HttpMethod"}}
+        known.method_settings[path] = {
+            key[0].lower() + key[1:]: value for key, value in one.items() if key not in {"ResourcePath", "HttpMethod"}
+        }
     return stage, {}
 
 
 def _api_key(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
     backend = apigateway_backends[account][region]
     key = backend.keys.get(name) or backend.create_api_key(
-        {"name": properties.get("Name", name), "enabled": bool(properties.get("Enabled", True))})
+        {"name": properties.get("Name", name), "enabled": bool(properties.get("Enabled", True))}
+    )
     return key.id, {"APIKeyId": key.id}
 
 
 def _usage_plan(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
     backend = apigateway_backends[account][region]
     stages = [{"apiId": one["ApiId"], "stage": one["Stage"]} for one in properties.get("ApiStages", ())]
-    throttle = {"burstLimit": properties["Throttle"].get("BurstLimit"),
-                "rateLimit": properties["Throttle"].get("RateLimit")} if "Throttle" in properties else None
+    throttle = (
+        {"burstLimit": properties["Throttle"].get("BurstLimit"), "rateLimit": properties["Throttle"].get("RateLimit")}
+        if "Throttle" in properties
+        else None
+    )
     plan = backend.usage_plans.get(name) or backend.create_usage_plan(
-        {"name": properties.get("UsagePlanName", name), "apiStages": stages, "throttle": throttle})
+        {"name": properties.get("UsagePlanName", name), "apiStages": stages, "throttle": throttle}
+    )
     return plan.id, {"Id": plan.id}
 
 
@@ -168,8 +199,10 @@ _MADE: Mapping[str, Make] = {
 
 def install() -> None:
     """Replace moto's behaviour."""
-    classes = {kind: type(kind.replace("::", ""), (_Made,), {"kind": kind, "make": staticmethod(make)})
-               for kind, make in _MADE.items()}
+    classes = {
+        kind: type(kind.replace("::", ""), (_Made,), {"kind": kind, "make": staticmethod(make)})
+        for kind, make in _MADE.items()
+    }
     known = parsing.resource_class_from_type
 
     def resource_class_from_type(resource_type: str) -> Any:
@@ -189,8 +222,9 @@ def _rest_api_with_a_body() -> None:
     """moto wants a name, which SAM leaves to the document's title, and reads no document."""
     create = original(RestAPI, "create_from_cloudformation_json")
 
-    def made(cls: Any, /, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str,
-             **named: Any) -> Any:
+    def made(
+        cls: Any, /, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str, **named: Any
+    ) -> Any:
         properties = cloudformation_json["Properties"]
         if "Body" not in properties:
             return create(cls, resource_name, cloudformation_json, account_id, region_name, **named)
@@ -200,14 +234,23 @@ def _rest_api_with_a_body() -> None:
             api.endpoint_configuration = {"types": list(kinds)}
         return api
 
-    def changed(cls: Any, /, original_resource: Any, new_resource_name: str, cloudformation_json: Json, account_id: str,
-                region_name: str) -> Any:
+    def changed(
+        cls: Any,
+        /,
+        original_resource: Any,
+        new_resource_name: str,
+        cloudformation_json: Json,
+        account_id: str,
+        region_name: str,
+    ) -> Any:
         del cls, new_resource_name
         body = cloudformation_json["Properties"].get("Body")
         if body:
             apigateway_backends[account_id][region_name].put_rest_api(
-                original_resource.id, body, fail_on_warnings=False, mode="overwrite")
+                original_resource.id, body, fail_on_warnings=False, mode="overwrite"
+            )
         return original_resource
 
-    replace(RestAPI, create_from_cloudformation_json=classmethod(made),
-            update_from_cloudformation_json=classmethod(changed))
+    replace(
+        RestAPI, create_from_cloudformation_json=classmethod(made), update_from_cloudformation_json=classmethod(changed)
+    )

@@ -25,7 +25,7 @@ def transformed(body: str) -> str:
     """The template as CloudFormation carries it out."""
     if _SAM not in body:
         return body
-    template: dict[str, Any] = yaml.safe_load(body)     # JSON is YAML
+    template: dict[str, Any] = yaml.safe_load(body)  # JSON is YAML
     if template.get("Transform") != _SAM:
         return body
     import boto3
@@ -43,7 +43,7 @@ def install() -> None:
 
     def get_stack_from_s3_url(template_url: str, account_id: str, partition: str) -> Any:
         parts = urlsplit(template_url)
-        if not parts.netloc.endswith("amazonaws.com"):      # an emulation's: the bucket is in the path
+        if not parts.netloc.endswith("amazonaws.com"):  # an emulation's: the bucket is in the path
             template_url = f"https://s3.amazonaws.com{parts.path}"
         return find(template_url, account_id, partition)
 

@@ -42,8 +42,10 @@ class Faults:
     def next(self, fault: Fault, *, on: str = "any", times: int = 1) -> None:
         """The next `times` calls meet it. on: `read`, `write`, `any`, or an action's name; times -1: all of them."""
         tests: dict[str, Callable[[str], bool]] = {
-            "any": lambda _: True, "write": self._writes.__contains__,
-            "read": lambda action: action not in self._writes}
+            "any": lambda _: True,
+            "write": self._writes.__contains__,
+            "read": lambda action: action not in self._writes,
+        }
         self._orders.append(_Order(fault, tests.get(on, lambda action: action == on), times))
 
     def clear(self) -> None:

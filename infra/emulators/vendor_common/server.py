@@ -102,7 +102,7 @@ class VendorServer:
     def __init__(self, front: Front, *, tls: Pair | None = None) -> None:
         self._front, self._tls = front, tls
         self.url = ""
-        self.address = "127.0.0.1"      # of this machine; another one before `start` for clients that refuse loopback
+        self.address = "127.0.0.1"  # of this machine; another one before `start` for clients that refuse loopback
         self.edit: Edit = unchanged
         self._server: _HttpServer | None = None
         self._thread: threading.Thread | None = None
@@ -143,6 +143,7 @@ class VendorServer:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()

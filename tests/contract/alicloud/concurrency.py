@@ -27,10 +27,31 @@ from infra.emulators.vendor_common.fault_injection import Fault
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
 
 MOST, LEAST = 12, 1
-FAULTS = (Fault.LOST_ANSWER, Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.SERVER_ERROR, Fault.HANGS_UP, Fault.WEB_PAGE,
-          Fault.THROTTLED, Fault.THROTTLED_FOR, Fault.CONFLICT, Fault.OLD_TIME, Fault.UNAUTHORIZED)
-CLASSES = {"Throttled", "OutOfStock", "QuotaExceeded", "Unauthorized", "NotFound", "Conflict", "InvalidRequest",
-           "Transient", "Unknown", "DeadlineExceeded"}
+FAULTS = (
+    Fault.LOST_ANSWER,
+    Fault.LOST_ANSWER,
+    Fault.CUT_OFF,
+    Fault.SERVER_ERROR,
+    Fault.HANGS_UP,
+    Fault.WEB_PAGE,
+    Fault.THROTTLED,
+    Fault.THROTTLED_FOR,
+    Fault.CONFLICT,
+    Fault.OLD_TIME,
+    Fault.UNAUTHORIZED,
+)
+CLASSES = {
+    "Throttled",
+    "OutOfStock",
+    "QuotaExceeded",
+    "Unauthorized",
+    "NotFound",
+    "Conflict",
+    "InvalidRequest",
+    "Transient",
+    "Unknown",
+    "DeadlineExceeded",
+}
 
 
 class Liar:
@@ -56,15 +77,33 @@ class Liar:
     def strange(self, made: dict[str, Any]) -> dict[str, Any]:
         """States that nobody has heard of."""
         states = ("State", "StatusCode")
-        return self.each(made, lambda thing: {key: "Unheard-Of/\u2603" if key.endswith(states) else value
-                                              for key, value in thing.items()})
+        return self.each(
+            made,
+            lambda thing: {key: "Unheard-Of/\u2603" if key.endswith(states) else value for key, value in thing.items()},
+        )
 
     def emptied(self, made: dict[str, Any]) -> dict[str, Any]:
         """One field is missing, or null."""
-        lost = self.dice.choice(("TotalCount", "LifecycleState", "SuspendedProcesses", "Tags", "StatusCode",
-                                 "ErrorCode", "ScalingInstances", "ScalingGroups", "ScalingActivityId"))
-        return {key: value for key, value in self.each(made, lambda thing: {
-            key: None if key == lost else value for key, value in thing.items()}).items() if key != lost}
+        lost = self.dice.choice(
+            (
+                "TotalCount",
+                "LifecycleState",
+                "SuspendedProcesses",
+                "Tags",
+                "StatusCode",
+                "ErrorCode",
+                "ScalingInstances",
+                "ScalingGroups",
+                "ScalingActivityId",
+            )
+        )
+        return {
+            key: value
+            for key, value in self.each(
+                made, lambda thing: {key: None if key == lost else value for key, value in thing.items()}
+            ).items()
+            if key != lost
+        }
 
     def negative(self, made: dict[str, Any]) -> dict[str, Any]:
         """A number below nothing."""
@@ -78,8 +117,12 @@ class Liar:
     @staticmethod
     def each(made: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
         """The change made to everything in its lists."""
-        return {key: [change(thing) if isinstance(thing, dict) else thing for thing in value]
-                if isinstance(value, list) else value for key, value in made.items()}
+        return {
+            key: [change(thing) if isinstance(thing, dict) else thing for thing in value]
+            if isinstance(value, list)
+            else value
+            for key, value in made.items()
+        }
 
 
 class Disorder:
@@ -88,8 +131,11 @@ class Disorder:
 
     def __init__(self, seed: int, *, people: bool = False, lies: float = 0.0) -> None:
         self.dice, self.people = random.Random(seed), people
-        self.bench = AlicloudBench(desired=self.dice.random() < 0.7, prefix=self.dice.choice(("", "alicloud://")),
-                                   times=Times(check=self.dice.choice((7200.0, 300.0, 45.0))))
+        self.bench = AlicloudBench(
+            desired=self.dice.random() < 0.7,
+            prefix=self.dice.choice(("", "alicloud://")),
+            times=Times(check=self.dice.choice((7200.0, 300.0, 45.0))),
+        )
         self.cloud = self.bench.cloud
         self.cloud.takes_empty_removals = self.dice.random() < 0.5
         self.group = self.bench.add_group("g", size=self.dice.randint(1, 5), least=LEAST, most=MOST)
@@ -97,12 +143,12 @@ class Disorder:
         self.held = self.cloud.groups[self.group]
         self.held.hook_in, self.held.hook_out = (self.dice.choice((0.0, 0.0, 0.0, 90.0)) for _ in range(2))
         self.cluster = InMemoryCluster(self.bench.now)
-        self.doomed: set[str] = set()           # whose end was ours to plan, or nobody's
-        self.lowered = 0                        # machines that people have made too many
+        self.doomed: set[str] = set()  # whose end was ours to plan, or nobody's
+        self.lowered = 0  # machines that people have made too many
         self.number, self.revoked = 0, False
         self.liar = Liar(self.dice, lies)
         self.bench.server.front._shaped = lambda made, version: self.liar.shaped(made)  # type: ignore[method-assign]
-        self.said: list[str] = []               # everything that anybody could read
+        self.said: list[str] = []  # everything that anybody could read
         self.classes: set[str] = set()
 
     # -- a life
@@ -111,8 +157,9 @@ class Disorder:
         neighbour = self.bench.machines(self.other)
         with self.bench:
             for _ in range(steps):
-                self.dice.choice((self.grow, self.grow, self.remove, self.remove, self.discard, self.shrink,
-                                  self.vanish))()
+                self.dice.choice(
+                    (self.grow, self.grow, self.remove, self.remove, self.discard, self.shrink, self.vanish)
+                )()
                 self.check()
             assert self.people or self.bench.machines(self.other) == neighbour
             self.recovers()
@@ -140,8 +187,9 @@ class Disorder:
         seen = self.look()
         if seen is None:
             return
-        there = [each for each in seen.instances if each.node and not each.error
-                 and each.state is InstanceState.RUNNING]
+        there = [
+            each for each in seen.instances if each.node and not each.error and each.state is InstanceState.RUNNING
+        ]
         chosen = self.dice.sample(there, k=min(len(there), self.dice.randint(1, 3)))
         if chosen and seen.target - len(chosen) >= seen.min:
             self.take(Kind.REMOVE, seen, chosen)
@@ -199,9 +247,19 @@ class Disorder:
     def order(self, kind: Kind, start: int, end: int, *targets: Target) -> Operation:
         self.number += 1
         now = self.bench.now()
-        return Operation(id=f"{kind}-{self.number:04d}-0123456789", cluster="ours", provider="alicloud",
-                         group=self.group, kind=kind, plan="plan", created_at=now, from_size=start, to_size=end,
-                         due_at=now, targets=targets)
+        return Operation(
+            id=f"{kind}-{self.number:04d}-0123456789",
+            cluster="ours",
+            provider="alicloud",
+            group=self.group,
+            kind=kind,
+            plan="plan",
+            created_at=now,
+            from_size=start,
+            to_size=end,
+            due_at=now,
+            targets=targets,
+        )
 
     def drive(self, operation: Operation) -> Outcome:
         for _ in range(self.dice.randint(0, 4)):
@@ -219,7 +277,7 @@ class Disorder:
             self.bounded(operation, before)
             chance = self.dice.random()
             if chance < 0.1:
-                self.settle(self.dice.choice((0.0, 30.0, 120.0)))       # the process died; the message comes again
+                self.settle(self.dice.choice((0.0, 30.0, 120.0)))  # the process died; the message comes again
                 continue
             if not isinstance(outcome, Pending):
                 self.bench.server.faults.clear()
@@ -302,10 +360,12 @@ class Disorder:
         gone = {each.machine.id for each in self.cloud.released if each.machine.group == self.group}
         failed = {each.machine.id for each in self.cloud.released if each.machine.fate is not None}
         nobodys = gone - self.doomed - failed
-        chosen_by_ess = {name for each in self.held.activities if not each.grows and each.trigger == "Ess"
-                         for name in each.machines}
-        ordered = {name for each in self.held.activities if not each.grows and each.trigger != "Ess"
-                   for name in each.machines}
+        chosen_by_ess = {
+            name for each in self.held.activities if not each.grows and each.trigger == "Ess" for name in each.machines
+        }
+        ordered = {
+            name for each in self.held.activities if not each.grows and each.trigger != "Ess" for name in each.machines
+        }
         assert ordered <= self.doomed, f"we had {ordered - self.doomed} removed"
         assert nobodys <= chosen_by_ess, f"nobody planned that {nobodys} should go"
         assert len(chosen_by_ess - self.doomed) <= self.lowered, f"ESS chose {chosen_by_ess}"

@@ -15,14 +15,27 @@ _VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove"
 _MOST = 60
 
 
-def order(bench: AlicloudBench, kind: Kind, group: str, start: int, end: int, *handles: str,
-          op: str = "op-0123456789abcdef") -> Operation:
+def order(
+    bench: AlicloudBench, kind: Kind, group: str, start: int, end: int, *handles: str, op: str = "op-0123456789abcdef"
+) -> Operation:
     """handles: of the instances to remove."""
     nodes = {node.name for node in bench.nodes()}
     targets = tuple(Target(each if each in nodes else "", f"cn-hangzhou.{each}", each) for each in handles)
     now = bench.now()
-    return Operation(id=op, cluster="ours", provider="alicloud", group=group, kind=kind, plan="plan", created_at=now,
-                     from_size=start, to_size=end, due_at=now, deadline=now + 7200.0, targets=targets)
+    return Operation(
+        id=op,
+        cluster="ours",
+        provider="alicloud",
+        group=group,
+        kind=kind,
+        plan="plan",
+        created_at=now,
+        from_size=start,
+        to_size=end,
+        due_at=now,
+        deadline=now + 7200.0,
+        targets=targets,
+    )
 
 
 def ask(provider: Provider, operation: Operation) -> Outcome:

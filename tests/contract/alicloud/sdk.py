@@ -12,10 +12,13 @@ def load(product: str) -> Any:
     """models, Client, Config, errors, utils and runtime of `ess20220222` or `ecs20140526`."""
     package = f"alibabacloud_{product}"
     return SimpleNamespace(
-        models=import_module(f"{package}.models"), Client=import_module(f"{package}.client").Client,
+        models=import_module(f"{package}.models"),
+        Client=import_module(f"{package}.client").Client,
         Config=import_module("alibabacloud_tea_openapi.models").Config,
         errors=import_module("alibabacloud_tea_openapi.exceptions"),
-        utils=import_module("alibabacloud_tea_openapi.utils_models"), runtime=import_module("darabonba.runtime"))
+        utils=import_module("alibabacloud_tea_openapi.utils_models"),
+        runtime=import_module("darabonba.runtime"),
+    )
 
 
 def wall() -> float:

@@ -44,8 +44,12 @@ def by_oidc(bench: AlicloudBench) -> str:
     role(bench, PROVIDER_ARN)
     bench.server.ring.identities[PROVIDER_ARN] = {TOKEN}
     bench.texts["oidc-token"] = f"{TOKEN}\n"
-    bench.settings |= {"credentialsSecret": "", "oidcProviderArn": PROVIDER_ARN, "roleArn": ROLE_ARN,
-                       "oidcTokenSecret": "oidc-token"}
+    bench.settings |= {
+        "credentialsSecret": "",
+        "oidcProviderArn": PROVIDER_ARN,
+        "roleArn": ROLE_ARN,
+        "oidcTokenSecret": "oidc-token",
+    }
     return bench.add_group("g", size=2)
 
 
@@ -75,7 +79,7 @@ def test_ALI_2_a_clock_that_is_wrong_is_told_by_name_and_not_asked_for_ever(benc
     with pytest.raises(ProviderError) as caught:
         provider.observe(nodes)
     assert caught.value.code == "InvalidTimeStamp.Expired"
-    assert len(bench.calls()) == 2      # once more with a new time stamp, and no more
+    assert len(bench.calls()) == 2  # once more with a new time stamp, and no more
 
 
 def test_ALI_3_an_oidc_token_becomes_a_session_that_all_passes_of_a_process_share(bench: AlicloudBench) -> None:
@@ -92,7 +96,7 @@ def test_ALI_3_the_session_is_renewed_before_its_end_with_the_token_of_that_time
     seen(bench, group)
     bench.texts["oidc-token"] = "header.second-identity-token.signature"
     bench.server.ring.identities[PROVIDER_ARN] = {bench.texts["oidc-token"]}
-    bench.settle(3000.0)                # the session would be good for ten minutes more
+    bench.settle(3000.0)  # the session would be good for ten minutes more
     bench.calls()
     assert not seen(bench, group).error
     renewed = bench.look()
@@ -115,7 +119,8 @@ def test_ALI_3_a_session_that_ended_too_early_is_replaced_once(bench: AlicloudBe
 
 
 def test_ALI_3_what_sts_refuses_is_a_matter_of_permissions_and_shows_no_token(
-        bench: AlicloudBench, caplog: pytest.LogCaptureFixture) -> None:
+    bench: AlicloudBench, caplog: pytest.LogCaptureFixture
+) -> None:
     by_oidc(bench)
     bench.server.ring.identities.clear()
     nodes = bench.nodes()
@@ -157,9 +162,8 @@ def test_ALI_4_an_instance_role_gives_credentials(bench: AlicloudBench, hardened
 def test_ALI_4_metadata_that_does_not_answer_is_given_up_within_three_seconds(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))       # bound and not listening: nobody answers
-        bench.settings |= {"credentialsSecret": "",
-                           "metadataEndpoint": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        silent.bind(("127.0.0.1", 0))  # bound and not listening: nobody answers
+        bench.settings |= {"credentialsSecret": "", "metadataEndpoint": f"http://127.0.0.1:{silent.getsockname()[1]}"}
         began = time.monotonic()
         with pytest.raises(ProviderError):
             bench.provider().observe(())

@@ -39,12 +39,22 @@ class Bed:
         return caught.value.code
 
     def scale(self, group: Group, value: int, kind: str = "TotalCapacity", **more: object) -> Any:
-        return self.call("ScaleWithAdjustment", ScalingGroupId=group.id, AdjustmentType=kind, AdjustmentValue=value,
-                         **{"SyncActivity": True, **more})
+        return self.call(
+            "ScaleWithAdjustment",
+            ScalingGroupId=group.id,
+            AdjustmentType=kind,
+            AdjustmentValue=value,
+            **{"SyncActivity": True, **more},
+        )
 
     def scale_refusal(self, group: Group, value: object, kind: str = "TotalCapacity", **more: object) -> str:
-        return self.refusal("ScaleWithAdjustment", ScalingGroupId=group.id, AdjustmentType=kind,
-                            AdjustmentValue=value, **{"SyncActivity": True, **more})
+        return self.refusal(
+            "ScaleWithAdjustment",
+            ScalingGroupId=group.id,
+            AdjustmentType=kind,
+            AdjustmentValue=value,
+            **{"SyncActivity": True, **more},
+        )
 
     def after(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -122,9 +132,16 @@ def test_what_was_refused_may_be_asked_again_with_the_same_token(bed: Bed) -> No
     assert "ScalingActivityId" in bed.scale(group, 2, ClientToken="t")
 
 
-@pytest.mark.parametrize(("kind", "value"), [
-    ("TotalCapacity", -1), ("TotalCapacity", 2001), ("QuantityChangeInCapacity", 1001), ("Nonsense", 1),
-    ("TotalCapacity", "many")])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("TotalCapacity", -1),
+        ("TotalCapacity", 2001),
+        ("QuantityChangeInCapacity", 1001),
+        ("Nonsense", 1),
+        ("TotalCapacity", "many"),
+    ],
+)
 def test_numbers_out_of_range_are_refused(bed: Bed, kind: str, value: object) -> None:
     assert bed.scale_refusal(bed.cloud.add_group("g", most=2000), value, kind) == "InvalidParameter"
 
@@ -143,8 +160,10 @@ def test_a_group_that_is_off_takes_no_orders(bed: Bed, state: str) -> None:
     else:
         group.state = state
     assert bed.scale_refusal(group, 2) == "IncorrectScalingGroupStatus"
-    assert bed.refusal("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=next(iter(group.machines))) == \
-        "IncorrectScalingGroupStatus"
+    assert (
+        bed.refusal("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=next(iter(group.machines)))
+        == "IncorrectScalingGroupStatus"
+    )
 
 
 def test_a_suspended_process_rejects_the_activity_and_not_the_call(bed: Bed) -> None:
@@ -180,7 +199,7 @@ def test_stock_is_counted_down_and_comes_back_with_a_released_machine(bed: Bed) 
 
 def test_instances_attached_by_hand_are_only_let_go(bed: Bed) -> None:
     group = bed.cloud.add_group("g", size=0, desired=False)
-    attached, = bed.cloud.add_machines(group.id, 1, creation="Attached")
+    (attached,) = bed.cloud.add_machines(group.id, 1, creation="Attached")
     bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=attached)
     bed.after(20.0)
     assert [(each.machine.id, each.kept) for each in bed.cloud.released] == [(attached, True)]
@@ -204,23 +223,31 @@ def test_one_invalid_instance_rejects_all_unless_it_may_be_ignored(bed: Bed) -> 
     assert bed.refusal("RemoveInstances", ScalingGroupId=group.id, **ids) == "IncorrectInstanceStatus"
     made = bed.call("RemoveInstances", ScalingGroupId=group.id, IgnoreInvalidInstance="true", **ids)
     assert [each["Code"] for each in made["IgnoredInstances"]] == [
-        "IncorrectInstanceStatus", "InvalidInstanceId.NotFound"]
+        "IncorrectInstanceStatus",
+        "InvalidInstanceId.NotFound",
+    ]
     bed.after(20.0)
     assert (group.activities[-1].status, group.desired) == ("Warning", 2)
 
 
 def test_a_removal_may_leave_the_desired_number_and_is_made_good(bed: Bed) -> None:
     group = bed.cloud.add_group("g", size=2)
-    bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=next(iter(group.machines)),
-             DecreaseDesiredCapacity="false")
+    bed.call(
+        "RemoveInstances",
+        ScalingGroupId=group.id,
+        InstanceIds_1=next(iter(group.machines)),
+        DecreaseDesiredCapacity="false",
+    )
     bed.after(20.0)
     assert (group.desired, group.total) == (2, 1)
     bed.after(300.0 + 40.0)
     assert group.total == 2
 
 
-@pytest.mark.parametrize(("action", "most"), [
-    ("DescribeScalingGroups", 50), ("DescribeScalingConfigurations", 50), ("DescribeScalingInstances", 100)])
+@pytest.mark.parametrize(
+    ("action", "most"),
+    [("DescribeScalingGroups", 50), ("DescribeScalingConfigurations", 50), ("DescribeScalingInstances", 100)],
+)
 def test_pages_have_their_limits(bed: Bed, action: str, most: int) -> None:
     assert bed.call(action, PageSize=most)["PageSize"] == most
     assert bed.call(action)["PageSize"] == 10
@@ -247,8 +274,10 @@ def test_activities_are_asked_for_by_group_or_by_id_newest_first(bed: Bed) -> No
     found = bed.call("DescribeScalingActivities", ScalingGroupId=group.id)["ScalingActivities"]
     assert [each["ScalingActivityId"] for each in found] == [each.id for each in reversed(group.activities)]
     assert bed.refusal("DescribeScalingActivities") == "InvalidParameter"
-    assert bed.refusal("DescribeScalingActivities", ScalingGroupId=group.id, ScalingActivityIds_1="asa-1") == \
-        "InvalidParameter"
+    assert (
+        bed.refusal("DescribeScalingActivities", ScalingGroupId=group.id, ScalingActivityIds_1="asa-1")
+        == "InvalidParameter"
+    )
     assert bed.call("DescribeScalingActivities", ScalingGroupId=group.id, StatusCode="Failed")["TotalCount"] == 0
 
 
@@ -305,8 +334,10 @@ def test_sts_gives_sessions_of_a_length_it_allows_and_metadata_are_served_in_bot
     front.metadata.role = "acs:ram::1:role/r"
 
     def sts(seconds: str, token: str = "token") -> dict[str, Any]:
-        query = ("/?Action=AssumeRoleWithOIDC&Version=2015-04-01&RoleSessionName=s&RoleArn=acs:ram::1:role/r"
-                 f"&OIDCProviderArn=provider&OIDCToken={token}&DurationSeconds={seconds}")
+        query = (
+            "/?Action=AssumeRoleWithOIDC&Version=2015-04-01&RoleSessionName=s&RoleArn=acs:ram::1:role/r"
+            f"&OIDCProviderArn=provider&OIDCToken={token}&DurationSeconds={seconds}"
+        )
         made: dict[str, Any] = json.loads(front.handle(Incoming("POST", query, {})).body)
         return made
 
@@ -324,7 +355,8 @@ def test_sts_gives_sessions_of_a_length_it_allows_and_metadata_are_served_in_bot
 
 def test_an_unsigned_call_is_refused_in_the_form_of_the_vendor() -> None:
     answer = Front(Cloud(ManualClock(START))).handle(
-        Incoming("POST", "/?Action=DescribeScalingGroups&Version=2022-02-22", {"host": "ess.local"}))
+        Incoming("POST", "/?Action=DescribeScalingGroups&Version=2022-02-22", {"host": "ess.local"})
+    )
     body = json.loads(answer.body)
     assert (answer.status, body["Code"], body["HostId"]) == (400, "IncompleteSignature", "ess.local")
     assert {"RequestId", "Message", "Recommend"} <= body.keys()

@@ -106,7 +106,7 @@ def test_ALI_DEFECT_8_a_busy_group_is_asked_again_and_has_not_failed(bench: Alic
 def test_ALI_10_throttling_is_waited_for_as_long_as_the_vendor_says(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=0)
     bench.server.faults.next(Fault.THROTTLED_FOR, on="write")
-    with pytest.raises(Throttled) as caught:        # too long to sleep through; the operation comes back
+    with pytest.raises(Throttled) as caught:  # too long to sleep through; the operation comes back
         ask(bench.provider(), order(bench, Kind.GROW, group, 0, 1))
     assert caught.value.retry_after == 7.0
     assert bench.slept() < 1.0
@@ -125,7 +125,8 @@ def test_ALI_10_the_rate_limit_of_the_account_is_met_without_losing_the_growth(b
 
 @pytest.mark.parametrize(("fate", "cls"), [(NO_STOCK, "OutOfStock"), (QUOTA, "QuotaExceeded")])
 def test_ALI_11_ALI_DEFECT_7_what_comes_out_later_has_its_class_within_one_pass(
-        desired: AlicloudBench, fate: Fate, cls: str) -> None:
+    desired: AlicloudBench, fate: Fate, cls: str
+) -> None:
     bench = desired
     group = bench.add_group("g", size=1)
     bench.cloud.spoil(group, fate, 2)
@@ -134,7 +135,8 @@ def test_ALI_11_ALI_DEFECT_7_what_comes_out_later_has_its_class_within_one_pass(
     assert (outcome.cls, outcome.code) == (cls, fate.code)
     broken = [each for each in seen(bench, group).instances if each.error]
     assert [(each.state, each.error.cls if each.error else "") for each in broken] == [
-        (InstanceState.CREATING, cls)] * 2
+        (InstanceState.CREATING, cls)
+    ] * 2
 
 
 def test_ALI_11_placeholders_are_taken_back_and_the_group_is_as_before(desired: AlicloudBench) -> None:
@@ -147,7 +149,7 @@ def test_ALI_11_placeholders_are_taken_back_and_the_group_is_as_before(desired: 
     assert isinstance(outcome, Done)
     assert (seen(bench, group).target, len(seen(bench, group).instances)) == (1, 1)
     bench.settle(100_000.0)
-    assert len(bench.machines(group)) == 1      # and ESS does not come back to it
+    assert len(bench.machines(group)) == 1  # and ESS does not come back to it
 
 
 def test_ALI_11_without_a_desired_capacity_the_failure_is_told_by_the_operation(bench: AlicloudBench) -> None:
@@ -155,18 +157,21 @@ def test_ALI_11_without_a_desired_capacity_the_failure_is_told_by_the_operation(
     bench.cloud.spoil(group, NO_STOCK, 2)
     outcome = drive(bench, order(bench, Kind.GROW, group, 0, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.facts.get("created")) == ("OutOfStock", 2)     # a Warning: 2 of 4 came
+    assert (outcome.cls, outcome.facts.get("created")) == ("OutOfStock", 2)  # a Warning: 2 of 4 came
     assert len(bench.machines(group)) == 2
 
 
 def test_ALI_11_stock_of_one_zone_or_type_gone_another_is_taken(bench: AlicloudBench) -> None:
-    made = bench.cloud.add_group("multi", desired=False, types=("ecs.g7.xlarge", "ecs.g6.xlarge"),
-                                 zones=("cn-hangzhou-i", "cn-hangzhou-j"))
+    made = bench.cloud.add_group(
+        "multi", desired=False, types=("ecs.g7.xlarge", "ecs.g6.xlarge"), zones=("cn-hangzhou-i", "cn-hangzhou-j")
+    )
     bench.bind(made.id, 0, 10)
     bench.cloud.stock |= {("ecs.g7.xlarge", "cn-hangzhou-i"): 1, ("ecs.g7.xlarge", "cn-hangzhou-j"): 0}
     assert isinstance(drive(bench, order(bench, Kind.GROW, made.id, 0, 2)), Done)
     assert [(each.type, each.zone) for each in made.machines.values()] == [
-        ("ecs.g7.xlarge", "cn-hangzhou-i"), ("ecs.g6.xlarge", "cn-hangzhou-i")]
+        ("ecs.g7.xlarge", "cn-hangzhou-i"),
+        ("ecs.g6.xlarge", "cn-hangzhou-i"),
+    ]
 
 
 def test_ALI_11_the_quota_of_the_account_is_not_passed(bench: AlicloudBench) -> None:
@@ -185,11 +190,11 @@ def test_ALI_17_two_cold_starts_in_the_middle_of_an_activity_buy_nothing_twice(b
     assert isinstance(outcome, Pending)
     stored = msgspec.json.decode(msgspec.json.encode(outcome.data), type=dict[str, str])
     bench.settle(5.0)
-    ask(bench.provider(), operation)                    # the message came twice, and the first one's data are lost
+    ask(bench.provider(), operation)  # the message came twice, and the first one's data are lost
     bench.settle(5.0)
     resumed = msgspec.structs.replace(operation, step=outcome.step, data=stored)
     assert isinstance(drive(bench, resumed), Done)
-    assert isinstance(drive(bench, operation), Done)    # and once more when all is over
+    assert isinstance(drive(bench, operation), Done)  # and once more when all is over
     assert len(bench.machines(group)) == 2
     assert len(activities(bench, group)) == 1
 

@@ -21,7 +21,8 @@ class Bed:
         self.store = ObjectStore(self.clock)
         self.cloud = Cloud(self.clock)
         self.cluster = ClusterSimulation(
-            self.store, self.clock, more=[Joining(self.cloud, self.store, self.clock, ways)])
+            self.store, self.clock, more=[Joining(self.cloud, self.store, self.clock, ways)]
+        )
 
     def after(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -37,7 +38,7 @@ def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
     group.desired, group.check_at = 1, bed.clock()
     bed.after(0.0)
     bed.after(40.0)
-    machine, = group.machines.values()
+    (machine,) = group.machines.values()
     assert machine.state == "InService"
     assert not bed.nodes()
     bed.after(30.0)
@@ -50,14 +51,22 @@ def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
 
 def test_labels_capacity_and_taints_are_those_of_the_machine_and_its_pool() -> None:
     bed = Bed(Ways(prefix="alicloud://", reserve={"cpu": "100m", "memory": "1Gi"}))
-    group = bed.cloud.add_group("gpu", size=1, types=("ecs.gn6i-c4g1.xlarge",), zones=("cn-hangzhou-k",), tags={
-        f"{TAG}label/team": "vision", f"{TAG}taint/dedicated": "gpu:NoSchedule", "owner": "nobody"})
+    group = bed.cloud.add_group(
+        "gpu",
+        size=1,
+        types=("ecs.gn6i-c4g1.xlarge",),
+        zones=("cn-hangzhou-k",),
+        tags={f"{TAG}label/team": "vision", f"{TAG}taint/dedicated": "gpu:NoSchedule", "owner": "nobody"},
+    )
     bed.after(0.0)
-    (name, node), = bed.nodes().items()
+    ((name, node),) = bed.nodes().items()
     labels = node["metadata"]["labels"]
     assert node["spec"]["providerID"] == f"alicloud://cn-hangzhou.{name}"
     assert (labels["topology.kubernetes.io/zone"], labels["kubernetes.io/arch"], labels["team"]) == (
-        "cn-hangzhou-k", "amd64", "vision")
+        "cn-hangzhou-k",
+        "amd64",
+        "vision",
+    )
     assert labels["aliyun.accelerator/nvidia_name"] == "NVIDIA-T4"
     assert "owner" not in labels
     assert {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"} in node["spec"]["taints"]
@@ -71,7 +80,7 @@ def test_an_arm_machine_is_an_arm_node() -> None:
     bed = Bed()
     bed.cloud.add_group("arm", size=1, types=("ecs.g8y.xlarge",))
     bed.after(0.0)
-    node, = bed.nodes().values()
+    (node,) = bed.nodes().values()
     assert node["metadata"]["labels"]["kubernetes.io/arch"] == "arm64"
 
 
@@ -95,7 +104,7 @@ def test_the_node_of_a_released_instance_goes_and_no_other(how: str) -> None:
 def test_the_node_of_a_detached_instance_stays() -> None:
     bed = Bed()
     group = bed.cloud.add_group("g", desired=False)
-    attached, = bed.cloud.add_machines(group.id, 1, creation="Attached")
+    (attached,) = bed.cloud.add_machines(group.id, 1, creation="Attached")
     bed.after(0.0)
     Orders(bed.cloud).remove(Removal(group.id, (attached,)))
     bed.after(20.0)

@@ -70,8 +70,10 @@ def test_the_ram_policy_holds_exactly_the_actions_that_are_used_and_suffices(ben
 @pytest.mark.parametrize("missing", sorted(actions(policy("ram-policy.json"))))
 def test_each_action_of_the_ram_policy_is_needed(bench: AlicloudBench, missing: str) -> None:
     held = policy("ram-policy.json")
-    fewer = tuple(msgspec.structs.replace(each, actions=tuple(name for name in each.actions if name != missing))
-                  for each in held.statements)
+    fewer = tuple(
+        msgspec.structs.replace(each, actions=tuple(name for name in each.actions if name != missing))
+        for each in held.statements
+    )
     bench.server.ring.keys[bench.key_id].policy = Policy(fewer)
     with pytest.raises((AssertionError, Unauthorized)):
         everything(bench)

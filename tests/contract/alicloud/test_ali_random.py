@@ -19,8 +19,18 @@ from infra.emulators.vendor_common.fault_injection import Fault
 from tests.contract.alicloud.fixtures import ask, order, seen
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
 
-_FAULTS = (Fault.LOST_ANSWER, Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.SERVER_ERROR, Fault.HANGS_UP, Fault.WEB_PAGE,
-           Fault.THROTTLED, Fault.THROTTLED_FOR, Fault.CONFLICT, Fault.OLD_TIME)
+_FAULTS = (
+    Fault.LOST_ANSWER,
+    Fault.LOST_ANSWER,
+    Fault.CUT_OFF,
+    Fault.SERVER_ERROR,
+    Fault.HANGS_UP,
+    Fault.WEB_PAGE,
+    Fault.THROTTLED,
+    Fault.THROTTLED_FOR,
+    Fault.CONFLICT,
+    Fault.OLD_TIME,
+)
 _MOST = 12
 
 
@@ -30,8 +40,9 @@ class Life:
     def __init__(self, seed: int, lag: float = 0.0) -> None:
         self.dice = random.Random(seed)
         check = self.dice.choice((7200.0, 7200.0, 45.0))
-        self.bench = AlicloudBench(desired=self.dice.random() < 0.5, prefix=self.dice.choice(("", "alicloud://")),
-                                   times=Times(check=check))
+        self.bench = AlicloudBench(
+            desired=self.dice.random() < 0.5, prefix=self.dice.choice(("", "alicloud://")), times=Times(check=check)
+        )
         self.bench.cloud.takes_empty_removals = self.dice.random() < 0.5
         self.group = self.bench.add_group("g", size=self.dice.randint(0, 3), most=_MOST)
         self.other = self.bench.add_group("other", size=2)
@@ -39,7 +50,7 @@ class Life:
         self.bench.cloud.lag = lag
         self.bench.cloud.step()
         self.held.hook_in, self.held.hook_out = (self.dice.choice((0.0, 0.0, 60.0)) for _ in range(2))
-        self.doomed: set[str] = set()       # whose end was planned, by us or by fate
+        self.doomed: set[str] = set()  # whose end was planned, by us or by fate
         self.ops = 0
 
     def live(self, steps: int) -> None:
@@ -111,7 +122,7 @@ class Life:
         first = operation
         for _ in range(200):
             if self.dice.random() < 0.1:
-                operation = first           # the message came twice; what the step had noted is lost
+                operation = first  # the message came twice; what the step had noted is lost
             try:
                 outcome = ask(self.bench.provider(), operation)
             except (Conflict, Throttled, Transient) as error:
@@ -140,6 +151,6 @@ def test_ALI_DEFECT_6_nothing_is_bought_twice_and_nobody_goes_who_was_not_named(
     Life(seed).live(8)
 
 
-@pytest.mark.parametrize("seed", [100, 101, 106, 114, 116, 142])   # the last four find a client without tokens
+@pytest.mark.parametrize("seed", [100, 101, 106, 114, 116, 142])  # the last four find a client without tokens
 def test_ALI_DEFECT_5_nor_while_what_ess_lists_is_ten_seconds_old(seed: int) -> None:
     Life(seed, lag=10.0).live(8)

@@ -31,8 +31,7 @@ def test_ALI_7_all_pages_of_137_instances_are_read(bench: AlicloudBench) -> None
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_OFF, Fault.SERVER_ERROR, Fault.WEB_PAGE])
-def test_ALI_7_a_page_that_fails_fails_the_group_and_never_makes_it_smaller(
-        bench: AlicloudBench, fault: Fault) -> None:
+def test_ALI_7_a_page_that_fails_fails_the_group_and_never_makes_it_smaller(bench: AlicloudBench, fault: Fault) -> None:
     group, other = bench.add_group("g", size=137, most=200), bench.add_group("other", size=1)
     provider, nodes, front = bench.provider(), bench.nodes(), bench.server.front
     handle = front.handle
@@ -86,7 +85,7 @@ def test_ALI_DEFECT_11_leaving_and_stopped_instances_are_told_apart(bench: Alicl
 @pytest.mark.parametrize("state", ["Inactive", "Deleting", "hidden", "suspended", "no-scale-out", "ECI", "gone"])
 def test_ALI_15_a_group_that_is_off_stops_no_other(bench: AlicloudBench, state: str) -> None:
     group, other = bench.add_group("g", size=1), bench.add_group("other", size=1)
-    seen(bench, group)                      # it was there a moment ago
+    seen(bench, group)  # it was there a moment ago
     _switch_off(bench, group, state)
     off = seen(bench, group)
     assert off.error
@@ -123,7 +122,8 @@ def test_ALI_16_both_versions_of_the_api_say_the_same(bench: AlicloudBench) -> N
     seen(bench, group)
     assert {call.version for call in bench.look()} == {"2022-02-22", "2014-05-26"}
     assert older({"ScalingGroups": [{"ScalingGroupId": group, "VSwitchIds": ["v"]}]}) == {
-        "ScalingGroups": {"ScalingGroup": [{"ScalingGroupId": group, "VSwitchIds": {"VSwitchId": ["v"]}}]}}
+        "ScalingGroups": {"ScalingGroup": [{"ScalingGroupId": group, "VSwitchIds": {"VSwitchId": ["v"]}}]}
+    }
     assert isinstance(bench.server.front, Front)
 
 
@@ -142,16 +142,22 @@ def test_ALI_DEFECT_15_an_empty_provider_id_and_a_foreign_one_block_nothing(benc
     import msgspec
 
     group = bench.add_group("g", size=1)
-    strange = [msgspec.structs.replace(bench.nodes()[0], name=name, provider_id=id_)
-               for name, id_ in (("a", ""), ("b", "aws:///eu-west-1a/i-1"), ("c", "nonsense"), ("d", "alicloud://"))]
+    strange = [
+        msgspec.structs.replace(bench.nodes()[0], name=name, provider_id=id_)
+        for name, id_ in (("a", ""), ("b", "aws:///eu-west-1a/i-1"), ("c", "nonsense"), ("d", "alicloud://"))
+    ]
     found = bench.provider().observe([*bench.nodes(), *strange]).groups
     assert [len(each.instances) for each in found if each.id == group] == [1]
 
 
-@pytest.mark.parametrize(("template", "types"), [(False, ("ecs.g7.xlarge",)), (True, ("ecs.g6.large",)), (
-    False, ("ecs.g7.2xlarge", "ecs.c7.xlarge"))], ids=["configuration", "launch-template", "many-types"])
+@pytest.mark.parametrize(
+    ("template", "types"),
+    [(False, ("ecs.g7.xlarge",)), (True, ("ecs.g6.large",)), (False, ("ecs.g7.2xlarge", "ecs.c7.xlarge"))],
+    ids=["configuration", "launch-template", "many-types"],
+)
 def test_ALI_14_ALI_DEFECT_13_every_kind_of_group_has_a_template(
-        bench: AlicloudBench, template: bool, types: tuple[str, ...]) -> None:
+    bench: AlicloudBench, template: bool, types: tuple[str, ...]
+) -> None:
     made = bench.cloud.add_group("t", template=template, types=types)
     bench.bind(made.id, 0, 10)
     found = seen(bench, made.id)
@@ -161,8 +167,10 @@ def test_ALI_14_ALI_DEFECT_13_every_kind_of_group_has_a_template(
 
 
 def test_ALI_14_ALI_DEFECT_12_templates_are_like_the_nodes_that_come(bench: AlicloudBench) -> None:
-    tags = {"k8s.io/cluster-autoscaler/node-template/label/team": "web",
-            "k8s.io/cluster-autoscaler/node-template/taint/dedicated": "batch:NoSchedule"}
+    tags = {
+        "k8s.io/cluster-autoscaler/node-template/label/team": "web",
+        "k8s.io/cluster-autoscaler/node-template/taint/dedicated": "batch:NoSchedule",
+    }
     for kind in ("ecs.g7.xlarge", "ecs.g8y.xlarge"):
         made = bench.cloud.add_group(kind, types=(kind,), size=1, tags=tags)
         bench.bind(made.id, 0, 10)

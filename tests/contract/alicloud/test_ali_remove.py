@@ -75,7 +75,8 @@ def test_ALI_12_one_that_is_gone_already_does_not_keep_the_others(bench: Aliclou
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("empty", [False, True], ids=["refused", "accepted"])
 def test_ALI_12_one_that_vanishes_between_look_and_call_is_ignored_by_ess_and_no_failure(
-        bench: AlicloudBench, empty: bool, others: int) -> None:
+    bench: AlicloudBench, empty: bool, others: int
+) -> None:
     bench.cloud.takes_empty_removals = empty
     group = bench.add_group("g", size=4)
     first, *rest = bench.machines(group)

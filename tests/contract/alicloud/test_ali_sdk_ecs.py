@@ -22,8 +22,11 @@ def bed() -> Iterator[Any]:
     sdk = load("ecs20140526")
     with AlicloudServer(Cloud(ManualClock(wall()))) as server:
         server.ring.add(KEY, SECRET)
-        client = sdk.Client(sdk.Config(access_key_id=KEY, access_key_secret=SECRET, endpoint=server.host,
-                                       protocol="http", region_id=REGION))
+        client = sdk.Client(
+            sdk.Config(
+                access_key_id=KEY, access_key_secret=SECRET, endpoint=server.host, protocol="http", region_id=REGION
+            )
+        )
         yield SimpleNamespace(server=server, cloud=server.cloud, ecs=client, models=sdk.models, errors=sdk.errors)
 
 
@@ -56,10 +59,11 @@ def test_the_vendor_client_reads_a_launch_template_by_number_and_by_default(bed:
 
     def read(**asked: Any) -> Any:
         body = bed.ecs.describe_launch_template_versions(
-            request(region_id=REGION, launch_template_id=group.template, **asked)).body
+            request(region_id=REGION, launch_template_id=group.template, **asked)
+        ).body
         return [each.launch_template_data for each in body.launch_template_version_sets.launch_template_version_set]
 
-    default, = read(default_version=True)
+    (default,) = read(default_version=True)
     assert (default.instance_type, default.system_disk.size) == ("ecs.g7.xlarge", 80)
     assert [(tag.key, tag.value) for tag in default.tags.instance_tag] == [("team", "web")]
     assert [each.instance_type for each in read(launch_template_version=[2])] == ["ecs.g6.xlarge"]

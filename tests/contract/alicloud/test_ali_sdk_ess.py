@@ -31,8 +31,14 @@ class Bed:
         self.ess = self.client()
 
     def client(self, **changed: Any) -> Any:
-        values = {"access_key_id": KEY, "access_key_secret": SECRET, "endpoint": self.server.host, "protocol": "http",
-                  "region_id": REGION, **changed}
+        values = {
+            "access_key_id": KEY,
+            "access_key_secret": SECRET,
+            "endpoint": self.server.host,
+            "protocol": "http",
+            "region_id": REGION,
+            **changed,
+        }
         return self.sdk.Client(self.sdk.Config(**values))
 
     def groups(self, client: Any = None, **asked: Any) -> Any:
@@ -49,13 +55,17 @@ class Bed:
 
     def scale(self, group: str, total: int, **asked: Any) -> Any:
         request = self.models.ScaleWithAdjustmentRequest(
-            scaling_group_id=group, adjustment_type="TotalCapacity", adjustment_value=total,
-            **{"sync_activity": True, **asked})
+            scaling_group_id=group,
+            adjustment_type="TotalCapacity",
+            adjustment_value=total,
+            **{"sync_activity": True, **asked},
+        )
         return self.ess.scale_with_adjustment(request).body
 
     def remove(self, group: str, *ids: str, **asked: Any) -> Any:
-        request = self.models.RemoveInstancesRequest(region_id=REGION, scaling_group_id=group, instance_ids=list(ids),
-                                                     **asked)
+        request = self.models.RemoveInstancesRequest(
+            region_id=REGION, scaling_group_id=group, instance_ids=list(ids), **asked
+        )
         return self.ess.remove_instances(request).body
 
     def pass_(self, seconds: float) -> None:
@@ -105,8 +115,10 @@ def test_ALI_7_the_vendor_client_pages_through_137_instances(bed: Bed) -> None:
 def test_the_vendor_client_scales_and_follows_the_activity_to_its_end(bed: Bed) -> None:
     group = bed.cloud.add_group("growing", size=1)
     answer = bed.scale(group.id, 3, client_token="once", activity_metadata='{"a":"b"}')
-    assert bed.scale(group.id, 3, client_token="once", activity_metadata='{"a":"b"}').scaling_activity_id == \
-        answer.scaling_activity_id
+    assert (
+        bed.scale(group.id, 3, client_token="once", activity_metadata='{"a":"b"}').scaling_activity_id
+        == answer.scaling_activity_id
+    )
     assert bed.activity(answer.scaling_activity_id).status_code == "InProgress"
     assert bed.groups(scaling_group_ids=[group.id]).scaling_groups[0].pending_capacity == 2
     bed.pass_(40.0)
@@ -134,7 +146,8 @@ def test_ALI_12_the_vendor_client_removes_instances_and_hears_of_ignored_ones(be
     first, second, third, _ = group.machines
     answer = bed.remove(group.id, first, "i-unknown", ignore_invalid_instance=True)
     assert [(each.instance_id, each.code) for each in answer.ignored_instances] == [
-        ("i-unknown", "InvalidInstanceId.NotFound")]
+        ("i-unknown", "InvalidInstanceId.NotFound")
+    ]
     assert bed.machines(group.id, lifecycle_states=["Removing"]).scaling_instances[0].instance_id == first
     bed.pass_(20.0)
     assert bed.activity(answer.scaling_activity_id).destroyed_instances == [first]
@@ -176,10 +189,12 @@ def test_ALI_2_the_older_signature_of_the_vendor_client_is_understood(bed: Bed) 
 
 
 def test_the_vendor_client_reads_what_machines_are_made_from(bed: Bed) -> None:
-    group = bed.cloud.add_group("typed", types=("ecs.g7.xlarge", "ecs.g6.xlarge"), machine_tags={"workload": "web"},
-                                disk=120)
+    group = bed.cloud.add_group(
+        "typed", types=("ecs.g7.xlarge", "ecs.g6.xlarge"), machine_tags={"workload": "web"}, disk=120
+    )
     request = bed.models.DescribeScalingConfigurationsRequest(
-        region_id=REGION, scaling_configuration_ids=[group.configuration])
+        region_id=REGION, scaling_configuration_ids=[group.configuration]
+    )
     made = bed.ess.describe_scaling_configurations(request).body.scaling_configurations[0]
     assert (made.instance_types, made.system_disk_size) == (["ecs.g7.xlarge", "ecs.g6.xlarge"], 120)
     assert [(tag.key, tag.value) for tag in made.tags] == [("workload", "web")]
@@ -198,8 +213,16 @@ def test_ALI_16_the_vendor_client_reads_numbers_and_booleans_that_come_as_text(b
 def test_ALI_16_the_older_version_wraps_every_list(bed: Bed, sdk: Any) -> None:
     group = bed.cloud.add_group("wrapped", size=1, tags={"a": "b"})
     params = sdk.utils.Params(
-        action="DescribeScalingGroups", version="2014-08-28", protocol="HTTP", pathname="/", method="POST",
-        auth_type="AK", style="RPC", req_body_type="formData", body_type="json")
+        action="DescribeScalingGroups",
+        version="2014-08-28",
+        protocol="HTTP",
+        pathname="/",
+        method="POST",
+        auth_type="AK",
+        style="RPC",
+        req_body_type="formData",
+        body_type="json",
+    )
     request = sdk.utils.OpenApiRequest(query={"RegionId": REGION, "ScalingGroupId.1": group.id})
     body = bed.ess.call_api(params, request, sdk.runtime.RuntimeOptions())["body"]
     wrapped = body["ScalingGroups"]["ScalingGroup"]

@@ -16,25 +16,51 @@ from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.http_messages import Incoming
 
 KEY, SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"
-AT = 1_768_465_800.0    # 2026-01-15T08:30:00Z
+AT = 1_768_465_800.0  # 2026-01-15T08:30:00Z
 NONCE = "5f2a0b5c7d1e4c0f9a3b6d8e7f001122"
 TOKEN_C = "CAISexampleSecurityToken=="
 COMMON = {
-    "AccessKeyId": KEY, "Format": "JSON", "RegionId": "cn-hangzhou", "SignatureMethod": "HMAC-SHA1",
-    "ScalingGroupId": "asg-bp1exampl3group00001", "SignatureNonce": NONCE, "SignatureVersion": "1.0",
-    "Timestamp": "2026-01-15T08:30:00Z", "Version": "2014-08-28"}
+    "AccessKeyId": KEY,
+    "Format": "JSON",
+    "RegionId": "cn-hangzhou",
+    "SignatureMethod": "HMAC-SHA1",
+    "ScalingGroupId": "asg-bp1exampl3group00001",
+    "SignatureNonce": NONCE,
+    "SignatureVersion": "1.0",
+    "Timestamp": "2026-01-15T08:30:00Z",
+    "Version": "2014-08-28",
+}
 A = COMMON | {
-    "Action": "ScaleWithAdjustment", "ActivityMetadata": '{"cluster-autoscaler/alicloud/managed":"true"}',
-    "AdjustmentType": "TotalCapacity", "AdjustmentValue": "5", "ClientToken": "ca-asg-bp1exampl3group00001-5-0001",
-    "SignatureType": "", "SyncActivity": "true"}
-B = COMMON | {"Action": "DescribeScalingInstances", "PageNumber": "1", "PageSize": "50",
-              "SecurityToken": "CAIS+example/Security*Token~=="}
-C = {"ClientToken": "ca-remove-0001", "DecreaseDesiredCapacity": "true", "InstanceIds.1": "i-bp1exampl3node00001",
-     "InstanceIds.2": "i-bp1exampl3node00002", "RegionId": "cn-hangzhou", "ScalingGroupId": "asg-bp1exampl3group00001"}
+    "Action": "ScaleWithAdjustment",
+    "ActivityMetadata": '{"cluster-autoscaler/alicloud/managed":"true"}',
+    "AdjustmentType": "TotalCapacity",
+    "AdjustmentValue": "5",
+    "ClientToken": "ca-asg-bp1exampl3group00001-5-0001",
+    "SignatureType": "",
+    "SyncActivity": "true",
+}
+B = COMMON | {
+    "Action": "DescribeScalingInstances",
+    "PageNumber": "1",
+    "PageSize": "50",
+    "SecurityToken": "CAIS+example/Security*Token~==",
+}
+C = {
+    "ClientToken": "ca-remove-0001",
+    "DecreaseDesiredCapacity": "true",
+    "InstanceIds.1": "i-bp1exampl3node00001",
+    "InstanceIds.2": "i-bp1exampl3node00002",
+    "RegionId": "cn-hangzhou",
+    "ScalingGroupId": "asg-bp1exampl3group00001",
+}
 HEADERS = {
-    "host": "ess.aliyuncs.com", "x-acs-action": "RemoveInstances", "x-acs-version": "2022-02-22",
-    "x-acs-date": "2026-01-15T08:30:00Z", "x-acs-signature-nonce": NONCE,
-    "x-acs-content-sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}
+    "host": "ess.aliyuncs.com",
+    "x-acs-action": "RemoveInstances",
+    "x-acs-version": "2022-02-22",
+    "x-acs-date": "2026-01-15T08:30:00Z",
+    "x-acs-signature-nonce": NONCE,
+    "x-acs-content-sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+}
 SIGNATURE_C = "b961d7ac5a8c2b5a572c875d6a02b37eb3c113250321bfac6ceb02d96dc52740"
 
 
@@ -83,8 +109,7 @@ def test_ALI_2_vector_C_with_and_without_a_session() -> None:
     signed = (*HEADERS, "x-acs-accesskey-id", "x-acs-security-token")
     digest = hashlib.sha256(acs3_request(session, signed).encode()).hexdigest()
     assert digest == "7ecf49e0c3ec6a52852eb985f8a16fef453eb9f5bbcbe431ff5f08607e7393a8"
-    assert acs3_signature(session, signed, SECRET) == \
-        "0fbc29766146e69b8bb53df0413749e61ab21f13ddf42b0d407ce36d9d1d1ddb"
+    assert acs3_signature(session, signed, SECRET) == "0fbc29766146e69b8bb53df0413749e61ab21f13ddf42b0d407ce36d9d1d1ddb"
 
 
 def test_ALI_2_the_vectors_are_let_in() -> None:
@@ -126,8 +151,10 @@ def test_ALI_2_a_nonce_is_good_once() -> None:
 def test_ALI_2_every_header_that_matters_must_be_signed() -> None:
     sent = acs3(content_type="application/x-www-form-urlencoded")
     told = sent.headers["authorization"].replace("content-type;", "")
-    assert refused(gate()[0], Incoming("POST", sent.target, {**sent.headers, "authorization": told})) == \
-        "IncompleteSignature"
+    assert (
+        refused(gate()[0], Incoming("POST", sent.target, {**sent.headers, "authorization": told}))
+        == "IncompleteSignature"
+    )
     assert refused(gate()[0], Incoming("POST", sent.target, HEADERS)) == "IncompleteSignature"
 
 

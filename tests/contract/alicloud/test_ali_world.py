@@ -35,9 +35,16 @@ class Bed:
     def __init__(self, world: LocalWorld, account: AlicloudAccount) -> None:
         self.world, self.account, self.cloud = world, account, account.cloud
         self.first, self.second = (self.cloud.add_group(name, most=4) for name in ("first", "second"))
-        world.apply_policy(POLICY.format(
-            name=world.name, kubeconfig=world.kubeconfig_secret, settings=account.settings(),
-            groups="\n".join(self._entry(group, priority) for group, priority in ((self.first, 9), (self.second, 1)))))
+        world.apply_policy(
+            POLICY.format(
+                name=world.name,
+                kubeconfig=world.kubeconfig_secret,
+                settings=account.settings(),
+                groups="\n".join(
+                    self._entry(group, priority) for group, priority in ((self.first, 9), (self.second, 1))
+                ),
+            )
+        )
         world.seed(objects.node("system", cpu="2"))
 
     def _entry(self, group: Group, priority: int) -> str:
@@ -65,7 +72,7 @@ def test_ALI_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again
     names = {machine.id for machine in cloud.machines()}
     assert names < set(world.nodes())
     world.step(120.0)
-    assert bed.first.desired == 0                   # what was never made is not waited for
+    assert bed.first.desired == 0  # what was never made is not waited for
     deployment = world.kube.peek("deployments", "web", "default", "apps")
     assert deployment is not None
     world.kube.update("deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps")

@@ -21,10 +21,28 @@ from tests.contract.cherryservers.fixtures import ask, claimed, follows, order, 
 from tests.contract.provider_fixtures.cherryservers import CherryBench
 
 MOST, LEAST = 10, 1
-FAULTS = (Fault.LOST_ANSWER, Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.SERVER_ERROR, Fault.HANGS_UP, Fault.WEB_PAGE,
-          Fault.THROTTLED, Fault.THROTTLED_FOR, Fault.UNAUTHORIZED)
-CLASSES = {"Throttled", "OutOfStock", "QuotaExceeded", "Unauthorized", "NotFound", "Conflict", "InvalidRequest",
-           "Transient", "Unknown"}
+FAULTS = (
+    Fault.LOST_ANSWER,
+    Fault.LOST_ANSWER,
+    Fault.CUT_OFF,
+    Fault.SERVER_ERROR,
+    Fault.HANGS_UP,
+    Fault.WEB_PAGE,
+    Fault.THROTTLED,
+    Fault.THROTTLED_FOR,
+    Fault.UNAUTHORIZED,
+)
+CLASSES = {
+    "Throttled",
+    "OutOfStock",
+    "QuotaExceeded",
+    "Unauthorized",
+    "NotFound",
+    "Conflict",
+    "InvalidRequest",
+    "Transient",
+    "Unknown",
+}
 _OURS = "outscaler-operation"
 
 
@@ -50,13 +68,29 @@ class Liar:
 
     def strange(self, body: object) -> object:
         """States that nobody has heard of."""
-        return each(body, lambda row: {key: "Unheard-Of/\u2603" if key in ("state", "status") else value
-                                       for key, value in row.items()})
+        return each(
+            body,
+            lambda row: {
+                key: "Unheard-Of/\u2603" if key in ("state", "status") else value for key, value in row.items()
+            },
+        )
 
     def emptied(self, body: object) -> object:
         """One field is null."""
-        lost = self.dice.choice(("state", "status", "hostname", "plan", "region", "available_regions", "specs",
-                                 "ip_addresses", "created_at", "pricing"))
+        lost = self.dice.choice(
+            (
+                "state",
+                "status",
+                "hostname",
+                "plan",
+                "region",
+                "available_regions",
+                "specs",
+                "ip_addresses",
+                "created_at",
+                "pricing",
+            )
+        )
         return each(body, lambda row: {key: None if key == lost else value for key, value in row.items()})
 
     def php(self, body: object) -> object:
@@ -77,18 +111,21 @@ class Disorder:
 
     def __init__(self, seed: int, *, people: bool = False, lies: float = 0.0) -> None:
         self.dice, self.people = random.Random(seed), people
-        self.bench = CherryBench(cap=self.dice.choice((None, 2, 5)), lag=self.dice.choice((0.0, 0.0, 12.0, 40.0)),
-                                 delete_lag=self.dice.choice((0.0, 15.0, 300.0)))
+        self.bench = CherryBench(
+            cap=self.dice.choice((None, 2, 5)),
+            lag=self.dice.choice((0.0, 0.0, 12.0, 40.0)),
+            delete_lag=self.dice.choice((0.0, 15.0, 300.0)),
+        )
         self.cloud = self.bench.cloud
         self.group = self.bench.add_group("g", size=self.dice.randint(1, 4), least=LEAST, most=MOST)
         self.other = self.bench.add_group("other", size=2)
         self.liar = Liar(self.dice, lies)
         self.bench.server.front.shaped = self.liar.shaped
-        self.doomed: set[int] = set()       # whose end was ours to plan, or nobody's
-        self.lost: set[int] = set()         # the latter
-        self.orders: dict[str, int] = {}    # growth -> how many it may buy
+        self.doomed: set[int] = set()  # whose end was ours to plan, or nobody's
+        self.lost: set[int] = set()  # the latter
+        self.orders: dict[str, int] = {}  # growth -> how many it may buy
         self.number = 0
-        self.said: list[str] = []           # everything that anybody could read
+        self.said: list[str] = []  # everything that anybody could read
 
     def live(self, steps: int) -> None:
         neighbours = self.bench.machines(self.other)
@@ -108,8 +145,9 @@ class Disorder:
         if found is None or found.error or found.target >= found.max:
             return
         if self.dice.random() < 0.4:
-            self.cloud.spoil(self.group, self.dice.choice((NO_STOCK, NO_CREDIT, NOT_DEPLOYED, NEVER_JOINS)),
-                             self.dice.randint(1, 3))
+            self.cloud.spoil(
+                self.group, self.dice.choice((NO_STOCK, NO_CREDIT, NOT_DEPLOYED, NEVER_JOINS)), self.dice.randint(1, 3)
+            )
         to_size = min(found.max, found.target + self.dice.randint(1, 4))
         operation = self.order(Kind.GROW, found.target, to_size)
         self.orders[operation.id] = to_size - found.target
@@ -139,8 +177,9 @@ class Disorder:
     def take(self, kind: Kind, found: NodeGroup, chosen: list[Instance]) -> None:
         handles = {int(each.handle) for each in chosen}
         self.doomed |= handles
-        outcome = self.drive(self.order(kind, found.target, found.target - len(chosen),
-                                        *(target(each) for each in chosen)))
+        outcome = self.drive(
+            self.order(kind, found.target, found.target - len(chosen), *(target(each) for each in chosen))
+        )
         if isinstance(outcome, Done):
             assert not [each for each in self.cloud.servers.values() if each.id in handles and not each.leaving]
 
@@ -181,7 +220,7 @@ class Disorder:
                 self.somebody()
             operation = claimed(operation)
             outcome = self.step(operation)
-            if self.dice.random() < 0.15:       # the process died; the table has what it had
+            if self.dice.random() < 0.15:  # the process died; the table has what it had
                 self.bench.settle(self.dice.choice((1.0, 30.0, 120.0)))
                 continue
             if outcome is None:
@@ -218,16 +257,23 @@ class Disorder:
         one = self.dice.choice(members) if members else None
         deeds: list[Callable[[], object]] = [lambda: self.bench.provider(credential="rotated")]
         if one is not None:
-            deeds += [lambda: self.lose(one), lambda: setattr(one, "hostname", f"renamed-{one.id}"),
-                      lambda: one.tags.pop(_OURS, None), lambda: one.tags.update({"note": "x"})]
+            deeds += [
+                lambda: self.lose(one),
+                lambda: setattr(one, "hostname", f"renamed-{one.id}"),
+                lambda: one.tags.pop(_OURS, None),
+                lambda: one.tags.update({"note": "x"}),
+            ]
         self.dice.choice(deeds)()
 
     # -- what must always hold
 
     def bought(self, operation: str) -> list[Server]:
         """Whatever became of them."""
-        return [each for each in (*self.cloud.servers.values(), *self.cloud.dropped)
-                if each.order.tags.get(_OURS) == operation]
+        return [
+            each
+            for each in (*self.cloud.servers.values(), *self.cloud.dropped)
+            if each.order.tags.get(_OURS) == operation
+        ]
 
     def check(self) -> None:
         self.cloud.step()
@@ -236,8 +282,11 @@ class Disorder:
             names = Counter(each.order.hostname for each in self.bought(operation) if each.id not in self.lost)
             assert sum(names.values()) <= most, f"{operation} bought {names}, and {most} were wanted"
             assert max(names.values(), default=0) <= 1
-        gone = {each.id for each in (*self.cloud.servers.values(), *self.cloud.dropped)
-                if each.leaving or each.id not in self.cloud.servers}
+        gone = {
+            each.id
+            for each in (*self.cloud.servers.values(), *self.cloud.dropped)
+            if each.leaving or each.id not in self.cloud.servers
+        }
         assert gone <= self.doomed, f"nobody planned that {gone - self.doomed} should go"
         assert len([each for each in self.cloud.members(self.group) if not each.leaving]) <= MOST
 

@@ -16,9 +16,16 @@ START = 1_800_000_000.0
 TOKEN = "CHERRY-EXAMPLE-TOKEN-0001"
 SERVERS = "/projects/10001/servers"
 ORDER: Mapping[str, Any] = {
-    "project_id": 10001, "plan": "e5_1620v4", "hostname": "k8s-ours-workers-gndxdmmw", "image": "ubuntu_18_04",
-    "region": "eu_nord_1", "ssh_keys": [101, 102], "ip_addresses": None, "user_data": "IyEvYmluL2Jhc2gK",
-    "tags": {"k8s-cluster": "ours", "k8s-nodepool": "workers"}}
+    "project_id": 10001,
+    "plan": "e5_1620v4",
+    "hostname": "k8s-ours-workers-gndxdmmw",
+    "image": "ubuntu_18_04",
+    "region": "eu_nord_1",
+    "ssh_keys": [101, 102],
+    "ip_addresses": None,
+    "user_data": "IyEvYmluL2Jhc2gK",
+    "tags": {"k8s-cluster": "ours", "k8s-nodepool": "workers"},
+}
 
 
 class Bed:

@@ -15,12 +15,25 @@ _VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove"
 _MOST = 80
 
 
-def order(bench: CherryBench, kind: Kind, group: str, start: int, end: int, *targets: Target,
-          op: str = "op-0123456789abcdef") -> Operation:
+def order(
+    bench: CherryBench, kind: Kind, group: str, start: int, end: int, *targets: Target, op: str = "op-0123456789abcdef"
+) -> Operation:
     """targets: what to remove."""
     now = bench.now()
-    return Operation(id=op, cluster="ours", provider="cherryservers", group=group, kind=kind, plan="plan",
-                     created_at=now, from_size=start, to_size=end, due_at=now, deadline=now + 7200.0, targets=targets)
+    return Operation(
+        id=op,
+        cluster="ours",
+        provider="cherryservers",
+        group=group,
+        kind=kind,
+        plan="plan",
+        created_at=now,
+        from_size=start,
+        to_size=end,
+        due_at=now,
+        deadline=now + 7200.0,
+        targets=targets,
+    )
 
 
 def target(instance: Instance) -> Target:

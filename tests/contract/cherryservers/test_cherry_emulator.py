@@ -40,6 +40,7 @@ def in_list(bed: Bed) -> dict[int, str]:
 
 # -- time
 
+
 def test_a_server_is_pending_then_provisioned_then_deployed(bed: Bed) -> None:
     server, virtual = buy(bed), buy(bed, plan="cloud_vps_4", region="LT-Siauliai")
     assert said(bed, server) == ("pending", "deploying")
@@ -97,6 +98,7 @@ def test_lists_may_be_late_in_both_directions(bed: Bed) -> None:
 
 # -- stock and money
 
+
 def test_stock_goes_with_orders_and_comes_back_with_deletions(bed: Bed) -> None:
     bed.cloud.stock["e5_1620v4", "eu_nord_1"] = 2
 
@@ -143,16 +145,27 @@ def test_fates_are_for_the_pool_they_were_meant_for(bed: Bed) -> None:
     assert bed.refusal("POST", SERVERS, ORDER)[0] == 402
 
 
-@pytest.mark.parametrize(("changed", "status", "word"), [
-    ({"plan": "e9_none"}, 400, "Plan e9_none"), ({"plan": ""}, 400, "plan"),
-    ({"region": "mars"}, 400, "Region mars"), ({"plan": "amd-ryzen-9950x"}, 400, "not available in region"),
-    ({"image": "beos"}, 400, "Image beos"), ({"ssh_keys": [101, 999]}, 404, "SSH key 999"),
-    ({"ssh_keys": ["a1"]}, 400, "ssh_keys"), ({"tags": {"a": 1}}, 400, "tags"), ({"tags": ["a"]}, 400, "tags"),
-    ({"user_data": "not base64!"}, 400, "user_data"), ({"hostname": "-x_"}, 400, "hostname"),
-    ({"project_id": 10002}, 400, "project"), ({"os_partition_size": "big"}, 400, "os_partition_size"),
-])
+@pytest.mark.parametrize(
+    ("changed", "status", "word"),
+    [
+        ({"plan": "e9_none"}, 400, "Plan e9_none"),
+        ({"plan": ""}, 400, "plan"),
+        ({"region": "mars"}, 400, "Region mars"),
+        ({"plan": "amd-ryzen-9950x"}, 400, "not available in region"),
+        ({"image": "beos"}, 400, "Image beos"),
+        ({"ssh_keys": [101, 999]}, 404, "SSH key 999"),
+        ({"ssh_keys": ["a1"]}, 400, "ssh_keys"),
+        ({"tags": {"a": 1}}, 400, "tags"),
+        ({"tags": ["a"]}, 400, "tags"),
+        ({"user_data": "not base64!"}, 400, "user_data"),
+        ({"hostname": "-x_"}, 400, "hostname"),
+        ({"project_id": 10002}, 400, "project"),
+        ({"os_partition_size": "big"}, 400, "os_partition_size"),
+    ],
+)
 def test_orders_that_make_no_sense_are_refused_and_cost_nothing(
-        bed: Bed, changed: dict[str, Any], status: int, word: str) -> None:
+    bed: Bed, changed: dict[str, Any], status: int, word: str
+) -> None:
     found = bed.refusal("POST", SERVERS, {**ORDER, **changed})
     assert found[0] == status
     assert word in found[1]
@@ -190,6 +203,7 @@ def test_a_hostname_may_be_taken_twice_unless_the_vendor_minds(bed: Bed) -> None
 
 # -- pages
 
+
 def test_limit_and_offset_cut_a_list_and_the_total_is_told(bed: Bed) -> None:
     made = [bed.cloud.add_server("workers").id for _ in range(7)]
     found: list[int] = []
@@ -217,12 +231,15 @@ def test_fields_and_status_narrow_an_answer(bed: Bed) -> None:
     buy(bed)
     bed.cloud.add_server("workers")
     assert bed.json("GET", f"{SERVERS}?fields=id,state") == [
-        {"id": 1000, "state": "pending"}, {"id": 1001, "state": "active"}]
+        {"id": 1000, "state": "pending"},
+        {"id": 1001, "state": "active"},
+    ]
     assert bed.json("GET", "/servers/1001?fields=state") == {"state": "active"}
     assert [row["id"] for row in bed.json("GET", f"{SERVERS}?status[]=deployed")] == [1001]
 
 
 # -- who may, and how often
+
 
 def test_only_a_token_of_the_account_is_let_in(bed: Bed) -> None:
     for token in ("", "CHERRY-EXAMPLE-OTHER"):
@@ -254,16 +271,19 @@ def test_the_fifth_request_in_a_second_is_too_many(bed: Bed) -> None:
     assert answers[-1].headers["Retry-After"] == "1"
     bed.clock.advance(0.6)
     assert bed.ask("GET", "/regions").status == 200
-    assert bed.refusal("GET", SERVERS, token="another")[0] == 401       # whoever is refused is not counted
+    assert bed.refusal("GET", SERVERS, token="another")[0] == 401  # whoever is refused is not counted
 
 
 def test_errors_may_come_in_the_older_form(bed: Bed) -> None:
     bed.front.wordy = True
     assert json.loads(bed.ask("GET", "/servers/7").body) == {
-        "errors": ["Server not found."], "error": "Server not found."}
+        "errors": ["Server not found."],
+        "error": "Server not found.",
+    }
 
 
 # -- faults, and the wire
+
 
 def test_faults_are_met_before_anything_happens_or_after_it(bed: Bed) -> None:
     bed.front.faults.next(Fault.THROTTLED_FOR, on="write")
@@ -275,7 +295,7 @@ def test_faults_are_met_before_anything_happens_or_after_it(bed: Bed) -> None:
     assert bed.ask("POST", SERVERS, ORDER).hang_up
     assert list(bed.cloud.servers) == [1000]
     bed.front.faults.next(Fault.CUT_OFF, on="delete_server")
-    assert bed.ask("DELETE", "/servers/1000").hang_up           # an answer without a body cannot be cut
+    assert bed.ask("DELETE", "/servers/1000").hang_up  # an answer without a body cannot be cut
     assert in_list(bed) == {1000: "terminating"}
 
 
@@ -286,7 +306,9 @@ def test_the_log_tells_what_was_asked_and_never_the_token(bed: Bed) -> None:
     bed.ask("DELETE", "/servers/1000")
     assert [call.line for call in bed.front.log] == [
         f"POST {SERVERS} hostname=k8s-ours-workers-gndxdmmw k8s-cluster=ours k8s-nodepool=workers",
-        f"GET {SERVERS}?limit=5", "DELETE /servers/1000 hostname=k8s-ours-workers-gndxdmmw"]
+        f"GET {SERVERS}?limit=5",
+        "DELETE /servers/1000 hostname=k8s-ours-workers-gndxdmmw",
+    ]
     assert [(call.status, call.writes) for call in bed.front.log] == [(201, True), (200, False), (500, True)]
     assert TOKEN not in repr(bed.front.log)
 

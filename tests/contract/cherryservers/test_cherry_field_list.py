@@ -16,16 +16,31 @@ from tests.reference_data import SHARED, needs_shared
 CONTRACT = SHARED / "reference/providers/cherryservers.md"
 # The contract's recorded row of a list, as it was written down.
 ROW = {
-    "id": 899712, "name": "AMD Ryzen 9950X", "hostname": "w1", "state": "active", "status": "deployed",
-    "spot_instance": False, "image": "Ubuntu 24.04 64bit",
+    "id": 899712,
+    "name": "AMD Ryzen 9950X",
+    "hostname": "w1",
+    "state": "active",
+    "status": "deployed",
+    "spot_instance": False,
+    "image": "Ubuntu 24.04 64bit",
     "region": {"id": 1, "slug": "LT-Siauliai", "name": "Lithuania", "region_iso_2": "LT"},
-    "plan": {"id": 1095, "slug": "amd-ryzen-9950x", "name": "AMD Ryzen 9950X", "type": "baremetal", "specs": {
-        "cpus": {"count": 1, "cores": 16, "frequency": 4.3, "unit": "GHz", "name": "CPU Ryzen 9950X"},
-        "memory": {"count": 1, "total": 192, "unit": "GB", "name": "192GB 5600MHz"},
-        "storage": [{"count": 2, "name": "NVMe 1TB", "size": 1, "unit": "TB", "type": "NVME"}],
-        "nics": {"name": "3Gbps"}}},
+    "plan": {
+        "id": 1095,
+        "slug": "amd-ryzen-9950x",
+        "name": "AMD Ryzen 9950X",
+        "type": "baremetal",
+        "specs": {
+            "cpus": {"count": 1, "cores": 16, "frequency": 4.3, "unit": "GHz", "name": "CPU Ryzen 9950X"},
+            "memory": {"count": 1, "total": 192, "unit": "GB", "name": "192GB 5600MHz"},
+            "storage": [{"count": 2, "name": "NVMe 1TB", "size": 1, "unit": "TB", "type": "NVME"}],
+            "nics": {"name": "3Gbps"},
+        },
+    },
     "ip_addresses": [{"id": "571f30fb", "address": "10.168.1.2", "address_family": 4, "type": "private-ip"}],
-    "tags": {}, "created_at": "2026-06-08T09:20:28+00:00", "termination_date": "None"}
+    "tags": {},
+    "created_at": "2026-06-08T09:20:28+00:00",
+    "termination_date": "None",
+}
 
 
 @pytest.fixture
@@ -47,8 +62,13 @@ def listed(kind: Any, value: object) -> dict[str, set[str]]:
 def same_shape(example: Any, found: Any, place: str = "") -> list[str]:
     """Whatever the example has, the answer has too, of the same type."""
     if isinstance(example, dict) and isinstance(found, dict):
-        return [line for key, each in example.items() for line in (
-            same_shape(each, found[key], f"{place}.{key}") if key in found else [f"{place}.{key} is missing"])]
+        return [
+            line
+            for key, each in example.items()
+            for line in (
+                same_shape(each, found[key], f"{place}.{key}") if key in found else [f"{place}.{key} is missing"]
+            )
+        ]
     if isinstance(example, list) and isinstance(found, list) and example:
         return same_shape(example[0], found[0], f"{place}[0]") if found else [f"{place} is empty"]
     numbers = isinstance(example, int | float) and isinstance(found, int | float)
@@ -61,7 +81,7 @@ def test_the_list_of_servers(bed: Bed) -> None:
     assert (answer.status, answer.headers["X-Total-Count"], len(rows)) == (200, "3", 3)
     listed(["Server"], rows)
     assert same_shape(ROW, rows[0]) == []
-    assert rows[0]["plan"]["specs"]["cpus"] == ROW["plan"]["specs"]["cpus"]     # type: ignore[index]
+    assert rows[0]["plan"]["specs"]["cpus"] == ROW["plan"]["specs"]["cpus"]  # type: ignore[index]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", rows[0]["created_at"])
     assert rows[0]["termination_date"] == "None"
 
@@ -74,9 +94,30 @@ def test_one_server_has_every_key_that_is_listed_for_its_types(bed: Bed) -> None
     for each in (seen, listed("Server", server), listed("Server", bed.json("GET", f"/servers/{rich}"))):
         for name, keys in each.items():
             seen[name] = seen.get(name, set()) | keys
-    for name in ("Server", "Specs", "Cpus", "Memory", "Storage", "Raid", "Nics", "Bandwidth", "Region", "RegionBGP",
-                 "Project", "ProjectBGP", "ServerBGP", "BGPRoute", "IPAddresses", "RoutedTo", "BlockStorage",
-                 "AttachedTo", "SSHKeys", "AvailableRegions", "Pricing", "AssignedTo"):
+    for name in (
+        "Server",
+        "Specs",
+        "Cpus",
+        "Memory",
+        "Storage",
+        "Raid",
+        "Nics",
+        "Bandwidth",
+        "Region",
+        "RegionBGP",
+        "Project",
+        "ProjectBGP",
+        "ServerBGP",
+        "BGPRoute",
+        "IPAddresses",
+        "RoutedTo",
+        "BlockStorage",
+        "AttachedTo",
+        "SSHKeys",
+        "AvailableRegions",
+        "Pricing",
+        "AssignedTo",
+    ):
         assert seen[name] >= KNOWN[name].keys() | LIVE.get(name, {}).keys(), name
 
 
@@ -146,7 +187,7 @@ def test_the_list_that_answers_are_compared_with_is_the_contracts() -> None:
     text = CONTRACT.read_text(encoding="utf-8").partition("### 3.1")[2].partition("## 4.")[0]
     recorded: dict[str, str] = {}
     for titles, cells in re.findall(r"^\| ([A-Za-z/, ()]+?) \| (.+) \|$", text, re.MULTILINE):
-        parts = re.split(" / ", cells)      # of two types in one row
+        parts = re.split(" / ", cells)  # of two types in one row
         for at, title in enumerate(re.split("[,/] ?", titles)):
             recorded[title.strip()] = parts[min(at, len(parts) - 1)]
     for name in KNOWN:

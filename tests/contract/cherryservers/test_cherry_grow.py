@@ -35,13 +35,19 @@ def test_CHERRY_6_an_order_says_what_the_definition_says_and_nothing_else(bench:
     assert isinstance(drive(bench, order(bench, Kind.GROW, group, 0, 1)), Done)
     (sent,) = bodies(bench)
     (made,) = bench.cloud.servers.values()
-    script = ("#!/bin/bash\nkubeadm join --token nf8atf.kwfs1t15pjmhk7n4 203.0.113.10:6443\n"
-              "# --node-labels=pool=pool3\n")
+    script = "#!/bin/bash\nkubeadm join --token nf8atf.kwfs1t15pjmhk7n4 203.0.113.10:6443\n# --node-labels=pool=pool3\n"
     assert sent == {
-        "project_id": 10001, "plan": "e5_1620v4", "hostname": made.hostname, "image": "ubuntu_18_04",
-        "region": "eu_nord_1", "ssh_keys": [101, 102], "ip_addresses": None, "os_partition_size": 60,
+        "project_id": 10001,
+        "plan": "e5_1620v4",
+        "hostname": made.hostname,
+        "image": "ubuntu_18_04",
+        "region": "eu_nord_1",
+        "ssh_keys": [101, 102],
+        "ip_addresses": None,
+        "os_partition_size": 60,
         "user_data": base64.b64encode(script.encode()).decode(),
-        "tags": {"k8s-cluster": "ours", "k8s-nodepool": "pool3", "outscaler-operation": "op-0123456789abcdef"}}
+        "tags": {"k8s-cluster": "ours", "k8s-nodepool": "pool3", "outscaler-operation": "op-0123456789abcdef"},
+    }
     assert made.hostname.startswith("k8s-ours-pool3-")
 
 
@@ -75,7 +81,8 @@ def test_CHERRY_7_of_three_orders_one_is_refused_two_servers_come_and_the_text_i
 
 @pytest.mark.parametrize("lag", [0.0, 15.0, 45.0])
 def test_CHERRY_8_what_was_bought_without_an_answer_is_found_and_not_bought_again(
-        bench: CherryBench, lag: float) -> None:
+    bench: CherryBench, lag: float
+) -> None:
     group = bench.add_group("g", size=1)
     bench.cloud.lag = lag
     bench.server.faults.next(Fault.LOST_ANSWER, on="create_server", times=2)
@@ -227,8 +234,7 @@ def test_a_message_that_comes_twice_buys_once(bench: CherryBench) -> None:
 
 @pytest.mark.parametrize("lag", [0.0, 25.0])
 @pytest.mark.parametrize("dies", range(1, 4))
-def test_a_process_that_dies_with_the_orders_sent_buys_nothing_twice(
-        bench: CherryBench, dies: int, lag: float) -> None:
+def test_a_process_that_dies_with_the_orders_sent_buys_nothing_twice(bench: CherryBench, dies: int, lag: float) -> None:
     """The table does not learn what came of the step, and the next attempt begins with what it had."""
     group = bench.add_group("g", size=1)
     bench.cloud.lag = lag
@@ -263,6 +269,8 @@ def test_what_servers_are_told_holds_the_token_and_no_outcome_or_error_does(benc
     assert isinstance(failed, Failed)
     assert "refused" in failed.message
     said.append(repr(failed))
-    said += [repr(seen(bench, group)), *(repr(vars(call)) if hasattr(call, "__dict__") else repr(call)
-                                         for call in bench.server.log)]
+    said += [
+        repr(seen(bench, group)),
+        *(repr(vars(call)) if hasattr(call, "__dict__") else repr(call) for call in bench.server.log),
+    ]
     assert not [secret for secret in bench.secrets() if secret in "\n".join(said)]

@@ -20,9 +20,11 @@ TIMES = Times(deploy=100.0, fail=20.0, terminate=10.0)
 
 def token_secret(**data: str) -> KubeObject:
     held = {"token-id": "nf8atf", "token-secret": "kwfs1t15pjmhk7n4", "usage-bootstrap-authentication": "true", **data}
-    return {"metadata": {"name": "bootstrap-token-nf8atf", "namespace": "kube-system"},
-            "type": "bootstrap.kubernetes.io/token",
-            "data": {key: base64.b64encode(value.encode()).decode() for key, value in held.items()}}
+    return {
+        "metadata": {"name": "bootstrap-token-nf8atf", "namespace": "kube-system"},
+        "type": "bootstrap.kubernetes.io/token",
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in held.items()},
+    }
 
 
 class Bed:
@@ -33,12 +35,21 @@ class Bed:
         self.store = ObjectStore(self.clock)
         self.cloud = Cloud(self.clock, times=TIMES)
         self.cluster = ClusterSimulation(
-            self.store, self.clock, more=[Joining(self.cloud, self.store, self.clock, ways)])
+            self.store, self.clock, more=[Joining(self.cloud, self.store, self.clock, ways)]
+        )
 
     def order(self, hostname: str, script: str = SCRIPT, *, cluster: str = "ours", size: int = 0) -> Server:
-        return self.cloud.order(10001, Order(
-            "e5_1620v4", "eu_nord_1", hostname, tags={"k8s-cluster": cluster, "k8s-nodepool": "workers"},
-            user_data=base64.b64encode(script.encode()).decode(), os_partition_size=size))
+        return self.cloud.order(
+            10001,
+            Order(
+                "e5_1620v4",
+                "eu_nord_1",
+                hostname,
+                tags={"k8s-cluster": cluster, "k8s-nodepool": "workers"},
+                user_data=base64.b64encode(script.encode()).decode(),
+                os_partition_size=size,
+            ),
+        )
 
     def after(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -61,7 +72,9 @@ def test_a_server_becomes_a_ready_node_named_by_its_hostname_some_time_after_it_
     assert node["spec"] == {"providerID": f"cherryservers://{server.id}"}
     labels = node["metadata"]["labels"]
     assert (labels["node.kubernetes.io/instance-type"], labels["topology.kubernetes.io/region"]) == (
-        "e5_1620v4", "eu_nord_1")
+        "e5_1620v4",
+        "eu_nord_1",
+    )
     assert (labels["pool"], labels["team"], labels["kubernetes.io/hostname"]) == ("workers", "web", "k8s-a")
     assert "topology.kubernetes.io/zone" not in labels
     assert (node["status"]["capacity"]["cpu"], node["status"]["capacity"]["memory"]) == ("4", f"{32 * 2**20}Ki")
@@ -94,18 +107,23 @@ def test_the_cloud_controller_may_come_later_than_the_kubelet() -> None:
     assert {"type": "Ready", "status": "True"}.items() <= node["status"]["conditions"][-1].items()
 
 
-@pytest.mark.parametrize(("held", "script", "enters"), [
-    ({}, SCRIPT, True),
-    (None, SCRIPT, False),
-    ({"token-secret": "another000000000"}, SCRIPT, False),
-    ({"expiration": "2027-01-15T08:01:00Z"}, SCRIPT, False),        # a minute after the order
-    ({"expiration": "2027-01-15T09:00:00Z"}, SCRIPT, True),
-    ({"usage-bootstrap-authentication": "false"}, SCRIPT, False),
-    ({}, "echo no token here\n", False),
-    ({}, "", False),
-], ids=["good", "unknown", "wrong secret", "expired", "in time", "not for this", "none", "nothing"])
+@pytest.mark.parametrize(
+    ("held", "script", "enters"),
+    [
+        ({}, SCRIPT, True),
+        (None, SCRIPT, False),
+        ({"token-secret": "another000000000"}, SCRIPT, False),
+        ({"expiration": "2027-01-15T08:01:00Z"}, SCRIPT, False),  # a minute after the order
+        ({"expiration": "2027-01-15T09:00:00Z"}, SCRIPT, True),
+        ({"usage-bootstrap-authentication": "false"}, SCRIPT, False),
+        ({}, "echo no token here\n", False),
+        ({}, "", False),
+    ],
+    ids=["good", "unknown", "wrong secret", "expired", "in time", "not for this", "none", "nothing"],
+)
 def test_only_who_holds_a_token_that_the_cluster_knows_is_let_in(
-        held: dict[str, str] | None, script: str, enters: bool) -> None:
+    held: dict[str, str] | None, script: str, enters: bool
+) -> None:
     bed = Bed(Ways(check_token=True, boot=30.0))
     if held is not None:
         bed.store.create("secrets", token_secret(**held))
@@ -144,5 +162,5 @@ def test_of_two_servers_with_one_hostname_the_older_is_the_node() -> None:
     bed = Bed(Ways(boot=0.0))
     first, _ = (bed.cloud.add_server("workers", hostname="twin") for _ in range(2))
     bed.after(0.0)
-    node, = bed.nodes().values()
+    (node,) = bed.nodes().values()
     assert node["spec"]["providerID"] == f"cherryservers://{first.id}"

@@ -87,7 +87,11 @@ def test_CHERRY_13_states_of_servers_are_those_of_instances(bench: CherryBench, 
     found = {each.handle: each for each in seen(bench, group).instances}
     assert seen(bench, group).target == 4
     assert [found[str(each.id)].state for each in (going, broken, off, rescued)] == [
-        InstanceState.DELETING, InstanceState.CREATING, InstanceState.RUNNING, InstanceState.RUNNING]
+        InstanceState.DELETING,
+        InstanceState.CREATING,
+        InstanceState.RUNNING,
+        InstanceState.RUNNING,
+    ]
     assert [handle for handle, each in found.items() if each.error] == [str(broken.id)]
 
 
@@ -102,7 +106,8 @@ def test_CHERRY_13_a_word_that_nobody_knows_is_running_and_told_once(bench: Cher
 
 @pytest.mark.parametrize(("prefix", "ours"), [("cherryservers://", True), ("", True), ("aws://", False)])
 def test_CHERRY_14_a_node_is_the_servers_by_its_id_in_both_spellings(
-        bench: CherryBench, prefix: str, ours: bool) -> None:
+    bench: CherryBench, prefix: str, ours: bool
+) -> None:
     bench.ways = Ways(boot=0.0, prefix=prefix)
     group = bench.add_group("g", size=1)
     (instance,) = seen(bench, group).instances
@@ -143,11 +148,17 @@ def test_CHERRY_D21_the_template_has_the_labels_of_real_nodes(bench: CherryBench
     template = seen(bench, group).template
     (node,) = bench.nodes()
     assert template is not None
-    for key in ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "topology.kubernetes.io/region",
-                "kubernetes.io/arch", "kubernetes.io/os"):
+    for key in (
+        "node.kubernetes.io/instance-type",
+        "beta.kubernetes.io/instance-type",
+        "topology.kubernetes.io/region",
+        "kubernetes.io/arch",
+        "kubernetes.io/os",
+    ):
         assert template.labels[key] == node.labels[key]
     assert {name: template.capacity[name] for name in ("cpu", "memory", "ephemeral-storage", "pods")} == {
-        name: node.capacity[name] for name in ("cpu", "memory", "ephemeral-storage", "pods")}
+        name: node.capacity[name] for name in ("cpu", "memory", "ephemeral-storage", "pods")
+    }
 
 
 def test_CHERRY_15_a_plan_that_does_not_exist_stops_its_pool_only(bench: CherryBench) -> None:

@@ -43,7 +43,8 @@ def test_CHERRY_12_by_number_and_by_hostname_where_the_node_has_no_id_yet(bench:
     assert isinstance(drive(bench, removal(bench, group, *targets)), Done)
     assert bench.machines(group) == [fourth.handle]
     assert [call.path for call in bench.look() if call.writes] == [
-        f"/servers/{each.handle}" for each in (first, second, third)]
+        f"/servers/{each.handle}" for each in (first, second, third)
+    ]
 
 
 def test_CHERRY_12_one_that_is_gone_counts_as_removed(bench: CherryBench) -> None:
@@ -73,7 +74,11 @@ def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_refused_and_so_are_the_
 def test_CHERRY_12_CHERRY_D24_a_server_of_others_is_refused(bench: CherryBench, whose: str) -> None:
     group = bench.add_group("g", size=2)
     made: dict[str, tuple[str, dict[str, Any]]] = {
-        "pool": ("h", {}), "cluster": ("g", {"cluster": "b"}), "project": ("g", {"project": 20002}), "nobody": ("", {})}
+        "pool": ("h", {}),
+        "cluster": ("g", {"cluster": "b"}),
+        "project": ("g", {"project": 20002}),
+        "nobody": ("", {}),
+    }
     pool, told = made[whose]
     other = bench.cloud.add_server(pool, **told)
     ours = seen(bench, group).instances[0]
@@ -96,7 +101,8 @@ def test_CHERRY_12_CHERRY_D17_below_the_minimum_nothing_goes_however_quickly_one
     group = bench.add_group("g", size=4, least=2)
     first, second, third, _ = seen(bench, group).instances
     assert refused(bench, removal(bench, group, *(target(each) for each in (first, second, third)))).cls == (
-        "InvalidRequest")
+        "InvalidRequest"
+    )
     assert isinstance(drive(bench, removal(bench, group, target(first), target(second), op="second")), Done)
     refused(bench, removal(bench, group, target(third), op="third"))
 
@@ -142,8 +148,9 @@ def test_a_server_of_the_control_plane_is_left_alone(bench: CherryBench) -> None
     first, _ = seen(bench, group).instances
     # A pool's script that makes control planes of its machines: the label is on the Node.
     server = bench.cloud.servers[int(first.handle)]
-    bench.cloud.servers[server.id].order = bench.cloud.add_server("x", user_data=(
-        "LS1ub2RlLWxhYmVscz1ub2RlLXJvbGUua3ViZXJuZXRlcy5pby9jb250cm9sLXBsYW5lPXRydWU=")).order
+    bench.cloud.servers[server.id].order = bench.cloud.add_server(
+        "x", user_data=("LS1ub2RlLWxhYmVscz1ub2RlLXJvbGUua3ViZXJuZXRlcy5pby9jb250cm9sLXBsYW5lPXRydWU=")
+    ).order
     assert len(seen(bench, group).instances) == 1
     refused(bench, removal(bench, group, target(first)))
 

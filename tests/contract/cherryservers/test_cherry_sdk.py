@@ -42,8 +42,8 @@ def bed(served: tuple[CherryServer, Path], monkeypatch: pytest.MonkeyPatch) -> A
 
 
 def test_the_vendor_client_finds_its_way_from_team_to_project_to_servers(bed: Any) -> None:
-    team, = bed.client.get_teams()
-    project, = bed.client.get_projects(team["id"])
+    (team,) = bed.client.get_teams()
+    (project,) = bed.client.get_projects(team["id"])
     assert (team["id"], project["id"]) == (TEAM, PROJECT)
     ours = [bed.cloud.add_server("workers").id for _ in range(3)]
     listed = bed.client.get_servers(project["id"])
@@ -63,8 +63,15 @@ def test_the_vendor_client_reads_plans_images_and_keys(bed: Any) -> None:
 
 
 def test_the_vendor_client_creates_sees_and_terminates_a_server(bed: Any) -> None:
-    made = bed.client.create_server(PROJECT, "LT-Siauliai", 1095, hostname="by-the-client", image="ubuntu_24_04_64bit",
-                                    ssh_keys=["101"], tags={"team": "web"})
+    made = bed.client.create_server(
+        PROJECT,
+        "LT-Siauliai",
+        1095,
+        hostname="by-the-client",
+        image="ubuntu_24_04_64bit",
+        ssh_keys=["101"],
+        tags={"team": "web"},
+    )
     assert (made["hostname"], made["status"], made["plan"]["slug"]) == ("by-the-client", "deploying", "amd-ryzen-9950x")
     bed.cloud.clock.advance(1000.0)
     found = bed.client.get_server(made["id"])
@@ -81,8 +88,10 @@ def test_the_vendor_client_is_told_why_it_gets_none(bed: Any) -> None:
     assert (said["code"], "stock" in said["message"]) == (400, True)
 
 
-@pytest.mark.parametrize(("fault", "status"), [
-    (Fault.UNAUTHORIZED, "401"), (Fault.FORBIDDEN, "403"), (Fault.THROTTLED_FOR, "429"), (Fault.SERVER_ERROR, "500")])
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [(Fault.UNAUTHORIZED, "401"), (Fault.FORBIDDEN, "403"), (Fault.THROTTLED_FOR, "429"), (Fault.SERVER_ERROR, "500")],
+)
 def test_the_vendor_client_notices_faults(bed: Any, fault: Fault, status: str) -> None:
     bed.server.faults.next(fault)
     with pytest.raises(Exception, match=status):

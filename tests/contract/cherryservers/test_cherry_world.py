@@ -40,8 +40,11 @@ class Bed:
 
     def __init__(self, world: LocalWorld, account: CherryAccount) -> None:
         self.world, self.account, self.cloud = world, account, account.cloud
-        world.apply_policy(POLICY.format(name=world.name, kubeconfig=world.kubeconfig_secret,
-                                         settings=json.dumps(account.settings(POOLS))))
+        world.apply_policy(
+            POLICY.format(
+                name=world.name, kubeconfig=world.kubeconfig_secret, settings=json.dumps(account.settings(POOLS))
+            )
+        )
         world.seed(objects.node("system", cpu="2"))
 
     def settled(self) -> bool:
@@ -106,21 +109,31 @@ def test_functions_that_die_and_lists_that_lag_buy_exactly_what_is_needed(bed: B
     assert (len(bed.cloud.members("first")), len(bed.cloud.members("second"))) == (2, 0)
 
 
-def test_servers_join_with_tokens_that_we_make_and_the_token_is_nowhere_else(
-        caplog: pytest.LogCaptureFixture) -> None:
+def test_servers_join_with_tokens_that_we_make_and_the_token_is_nowhere_else(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     account = CherryAccount(times=TIMES, ways=Ways(boot=20.0, check_token=True), create_tokens=True)
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
         bed = Bed(world, account)
         bed.work(2)
         world.step_until(bed.settled, limit=900.0)
-        tokens = [each for each in world.kube.list("secrets", "kube-system")
-                  if each["metadata"]["name"].startswith("bootstrap-token-")]
+        tokens = [
+            each
+            for each in world.kube.list("secrets", "kube-system")
+            if each["metadata"]["name"].startswith("bootstrap-token-")
+        ]
         assert len(tokens) == 1
         assert len(account.cloud.members("first")) == 2
         rows = world.services.dynamodb.scan(TableName=world.services.table)["Items"]
-        said = "".join((json.dumps(world.plans()), repr(world.operations()), repr(account.server.log), repr(rows),
-                        json.dumps(world.metrics), caplog.text))
+        said = "".join(
+            (
+                json.dumps(world.plans()),
+                repr(world.operations()),
+                repr(account.server.log),
+                repr(rows),
+                json.dumps(world.metrics),
+                caplog.text,
+            )
+        )
         secret = base64.b64decode(tokens[0]["data"]["token-secret"]).decode()
         scripts = {server.order.user_data for server in account.cloud.members("first")}
         assert all(secret in base64.b64decode(script).decode() for script in scripts)

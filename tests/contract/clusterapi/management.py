@@ -24,8 +24,13 @@ from infra.emulators.kube.store import ObjectStore
 from tests.contract.clusterapi.objects import GROUP, Json, deployment, machine, machine_set, node
 
 NOW = 1_800_000_000.0
-PLURALS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools",
-           "Machine": "machines", "Cluster": "clusters"}
+PLURALS = {
+    "MachineDeployment": "machinedeployments",
+    "MachineSet": "machinesets",
+    "MachinePool": "machinepools",
+    "Machine": "machines",
+    "Cluster": "clusters",
+}
 LIMITED = "system:serviceaccount:outscaler:outscaler"
 
 
@@ -40,7 +45,7 @@ class Management:
         self.server = ApiServer(self.store, users=users, rbac={LIMITED: rules or ()}, **more)
         self.user = "admin" if rules is None else LIMITED
         self.controllers = ClusterApi(self.store, self.clock)
-        self.version = ""               # the one that providers are told to speak
+        self.version = ""  # the one that providers are told to speak
         self._seen = 0
 
     def add(self, *objects: Json) -> None:
@@ -127,8 +132,13 @@ class Management:
     def nodes(self) -> list[Node]:
         """The Nodes as a pass lists them."""
         return [
-            Node(each["metadata"]["name"], {}, {}, provider_id=each["spec"].get("providerID", ""),
-                 annotations=each["metadata"].get("annotations") or {})
+            Node(
+                each["metadata"]["name"],
+                {},
+                {},
+                provider_id=each["spec"].get("providerID", ""),
+                annotations=each["metadata"].get("annotations") or {},
+            )
             for each in self.store.list("nodes")
         ]
 
@@ -161,8 +171,16 @@ def fill(there: Management, size: int, *, joined: int | None = None, name: str =
     nodes = []
     for index in range(size):
         here = joined is None or index < joined
-        there.add(finalized(machine(f"m-{index}", f"{name}-ms", provider_id=f"c:///i-{index}" if here else "",
-                                    node=f"n-{index}" if here else "")))
+        there.add(
+            finalized(
+                machine(
+                    f"m-{index}",
+                    f"{name}-ms",
+                    provider_id=f"c:///i-{index}" if here else "",
+                    node=f"n-{index}" if here else "",
+                )
+            )
+        )
         if here:
             nodes.append(node(f"n-{index}", f"c:///i-{index}", of=f"m-{index}"))
     there.join(*nodes)
@@ -178,6 +196,14 @@ def operation(kind: Kind, start: int, end: int, *indices: int, op: str = "op", g
     """An operation on md-0; indices: of the machines it removes."""
     targets = tuple(Target(f"n-{at}", f"c:///i-{at}", f"default/m-{at}") for at in indices)
     return Operation(
-        id=op, cluster="test", provider="clusterapi", group=group or "MachineDeployment/default/md-0", kind=kind,
-        plan="plan", created_at=NOW, from_size=start, to_size=end, targets=targets,
+        id=op,
+        cluster="test",
+        provider="clusterapi",
+        group=group or "MachineDeployment/default/md-0",
+        kind=kind,
+        plan="plan",
+        created_at=NOW,
+        from_size=start,
+        to_size=end,
+        targets=targets,
     )

@@ -38,8 +38,12 @@ def capacity(**amounts: str) -> dict[str, str]:
 
 def owner(kind: str, name: str, *, namespace: str = "default", controller: bool = True) -> Json:
     return {
-        "apiVersion": f"{GROUP}/v1beta2", "kind": kind, "name": name, "uid": f"uid-{kind}-{namespace}-{name}",
-        "controller": controller, "blockOwnerDeletion": True,
+        "apiVersion": f"{GROUP}/v1beta2",
+        "kind": kind,
+        "name": name,
+        "uid": f"uid-{kind}-{namespace}-{name}",
+        "controller": controller,
+        "blockOwnerDeletion": True,
     }
 
 
@@ -78,7 +82,9 @@ def resource(
         "apiVersion": f"{GROUP}/v1beta2",
         "kind": kind,
         "metadata": {
-            "name": name, "namespace": namespace, "uid": f"uid-{kind}-{namespace}-{name}",
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{kind}-{namespace}-{name}",
             "labels": {f"{GROUP}/cluster-name": cluster, **(labels or {})},
             "annotations": dict(bounds() if annotations is None else annotations),
             "ownerReferences": list(owners),
@@ -130,8 +136,10 @@ def pool_node(name: str, provider_id: str, *, of: str) -> Node:
 
 def cluster(name: str = "c1", *, paused: bool = False, topology: Mapping[str, int | None] | None = None) -> Json:
     """A Cluster; topology: name of a worker entry -> the replicas that it sets."""
-    workers = [{"class": "w", "name": entry, **({} if size is None else {"replicas": size})}
-               for entry, size in (topology or {}).items()]
+    workers = [
+        {"class": "w", "name": entry, **({} if size is None else {"replicas": size})}
+        for entry, size in (topology or {}).items()
+    ]
     classed = {"classRef": {"name": "k"}, "version": "v1.36.3", "workers": {"machineDeployments": workers}}
     return {
         "apiVersion": f"{GROUP}/v1beta2",
@@ -139,7 +147,8 @@ def cluster(name: str = "c1", *, paused: bool = False, topology: Mapping[str, in
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-Cluster-{name}"},
         "spec": {
             "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "C", "name": name},
-            **({"paused": True} if paused else {}), **({"topology": classed} if topology else {}),
+            **({"paused": True} if paused else {}),
+            **({"topology": classed} if topology else {}),
         },
     }
 
@@ -179,13 +188,16 @@ def machine(
         "apiVersion": f"{GROUP}/v1beta2",
         "kind": "Machine",
         "metadata": {
-            "name": name, "namespace": namespace, "uid": f"uid-Machine-{namespace}-{name}",
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-Machine-{namespace}-{name}",
             "labels": {f"{GROUP}/cluster-name": cluster},
             "annotations": {MARK: mark} if mark else {},
             "ownerReferences": list((owner("MachineSet", of, namespace=namespace),) if owners is None else owners),
         },
         "spec": {
-            "clusterName": cluster, "bootstrap": {"dataSecretName": "b"},
+            "clusterName": cluster,
+            "bootstrap": {"dataSecretName": "b"},
             "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "M", "name": name},
             **({"providerID": provider_id} if provider_id else {}),
         },

@@ -43,7 +43,7 @@ def grown(there: Management) -> int:
         try:
             return int(isinstance(provider.grow(operation(Kind.GROW, size, size + 1)), Done))
         except Conflict:
-            return 0                # nothing was written; the next pass would plan it again
+            return 0  # nothing was written; the next pass would plan it again
         except ProviderError:
             continue
     return 0
@@ -82,7 +82,7 @@ def test_no_machine_is_lost_that_was_not_to_go(seed: int, version: str) -> None:
                 break
         there.server.faults.clear()
         there.work()
-        there.clock.advance(60.0)       # those that are leaving are gone, and missing ones are made
+        there.clock.advance(60.0)  # those that are leaving are gone, and missing ones are made
         there.work()
         assert not todo
         assert staying <= set(there.machines())

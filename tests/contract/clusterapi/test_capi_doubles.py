@@ -31,16 +31,20 @@ def change(there: Management, name: str, *, spec: Json | None = None, status: Js
     """Fields of a Machine, as a controller or a person writes them."""
     found = there.store.get("machines", name, "default", GROUP)
     assert found is not None
-    there.store.update("machines", {**found, "spec": {**found["spec"], **(spec or {})},
-                                    "status": {**found.get("status", {}), **(status or {})}}, GROUP)
+    there.store.update(
+        "machines",
+        {**found, "spec": {**found["spec"], **(spec or {})}, "status": {**found.get("status", {}), **(status or {})}},
+        GROUP,
+    )
 
 
 def renew(there: Management, name: str, provider_id: str, **annotations: str) -> None:
     """The Node is deleted and registers anew with that id, as its kubelet can."""
     there.store.delete("nodes", name)
     written = {f"{GROUP}/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    there.store.load("nodes", [{"metadata": {"name": name, "annotations": written},
-                                "spec": {"providerID": provider_id}}])
+    there.store.load(
+        "nodes", [{"metadata": {"name": name, "annotations": written}, "spec": {"providerID": provider_id}}]
+    )
 
 
 def take_the_id_of_m_3(there: Management) -> None:
@@ -55,30 +59,52 @@ def lose(there: Management, name: str) -> None:
 # What happens to the objects -> the Machines that are in doubt then, and words of the gap.
 ATTACKS: dict[str, tuple[Callable[[Management], None], set[str], str]] = {
     "an idle Node takes a busy one's id": (
-        lambda there: renew(there, "n-1", "c:///i-0"), {"m-0", "m-1"}, "Nodes n-0 and n-1 have one providerID"),
+        lambda there: renew(there, "n-1", "c:///i-0"),
+        {"m-0", "m-1"},
+        "Nodes n-0 and n-1 have one providerID",
+    ),
     "in another spelling": (
-        lambda there: renew(there, "n-1", "c:///zone/i-0"), {"m-1"}, "has another providerID, c:///zone/i-0"),
+        lambda there: renew(there, "n-1", "c:///zone/i-0"),
+        {"m-1"},
+        "has another providerID, c:///zone/i-0",
+    ),
     "a new Node takes it": (
-        lambda there: renew_new(there, "evil", "c:///i-0"), {"m-0"}, "Nodes evil and n-0 have one providerID"),
-    "a Node takes the id of a Machine that has not joined": (
-        take_the_id_of_m_3, {"m-1", "m-3"}, "i-3"),
+        lambda there: renew_new(there, "evil", "c:///i-0"),
+        {"m-0"},
+        "Nodes evil and n-0 have one providerID",
+    ),
+    "a Node takes the id of a Machine that has not joined": (take_the_id_of_m_3, {"m-1", "m-3"}, "i-3"),
     "an annotation names a Machine that has not joined": (
-        lambda there: renew_new(there, "evil", "c:///x", machine="m-3", cluster_namespace="default"), {"m-3"},
-        "an annotation of Node evil names it"),
+        lambda there: renew_new(there, "evil", "c:///x", machine="m-3", cluster_namespace="default"),
+        {"m-3"},
+        "an annotation of Node evil names it",
+    ),
     "two Machines with one providerID": (
-        lambda there: change(there, "m-1", spec={"providerID": "c:///i-0"}), {"m-0", "m-1"},
-        "Machines default/m-0 and default/m-1 have one providerID"),
+        lambda there: change(there, "m-1", spec={"providerID": "c:///i-0"}),
+        {"m-0", "m-1"},
+        "Machines default/m-0 and default/m-1 have one providerID",
+    ),
     "two Machines with one nodeRef": (
-        lambda there: change(there, "m-1", status={"nodeRef": {"name": "n-0"}}), {"m-0", "m-1"},
-        "Machines default/m-0 and default/m-1 have one Node"),
+        lambda there: change(there, "m-1", status={"nodeRef": {"name": "n-0"}}),
+        {"m-0", "m-1"},
+        "Machines default/m-0 and default/m-1 have one Node",
+    ),
     "a nodeRef to a Node with another id": (
-        lambda there: change(there, "m-1", spec={"providerID": "c:///other"}), {"m-1"}, "has another providerID"),
+        lambda there: change(there, "m-1", spec={"providerID": "c:///other"}),
+        {"m-1"},
+        "has another providerID",
+    ),
     "a nodeRef to no Node of ours": (
-        lambda there: change(there, "m-3", status={"nodeRef": {"name": "victim-0"}}), {"m-3"}, "join as Node victim-0"),
-    "the Node of a Machine is gone": (
-        lambda there: lose(there, "n-1"), {"m-1"}, "join as Node n-1"),
+        lambda there: change(there, "m-3", status={"nodeRef": {"name": "victim-0"}}),
+        {"m-3"},
+        "join as Node victim-0",
+    ),
+    "the Node of a Machine is gone": (lambda there: lose(there, "n-1"), {"m-1"}, "join as Node n-1"),
     "an id of a thousand characters": (
-        lambda there: renew(there, "n-1", "c:///" + "x" * 60_000), {"m-1"}, "has another providerID"),
+        lambda there: renew(there, "n-1", "c:///" + "x" * 60_000),
+        {"m-1"},
+        "has another providerID",
+    ),
 }
 
 
@@ -106,7 +132,8 @@ def test_what_contradicts_itself_is_held_and_told_and_the_rest_is_as_before(
     after = machines(observed)
     assert {name for name, each in after.items() if each.held} == doubtful
     assert {name: each for name, each in after.items() if name not in doubtful} == {
-        name: each for name, each in before.items() if name not in doubtful}
+        name: each for name, each in before.items() if name not in doubtful
+    }
     assert all(after[name].node == "" for name in doubtful)
     [gap] = [gap for gap in observed.gaps if gap.kind == "MachineDeployment"]
     assert says in gap.detail
@@ -116,8 +143,11 @@ def test_what_contradicts_itself_is_held_and_told_and_the_rest_is_as_before(
 def wanted(kind: Kind, name: str) -> Operation:
     """Remove m-0 as node n-0, or discard m-3 as the Machine that never joined."""
     index = int(name[-1])
-    named = Target(f"n-{index}", f"c:///i-{index}", f"default/m-{index}") if kind is Kind.REMOVE else (
-        Target("", f"pending-machine-default_{name}", f"default/{name}"))
+    named = (
+        Target(f"n-{index}", f"c:///i-{index}", f"default/m-{index}")
+        if kind is Kind.REMOVE
+        else (Target("", f"pending-machine-default_{name}", f"default/{name}"))
+    )
     return msgspec.structs.replace(operation(kind, 4, 3), targets=(named,))
 
 
@@ -155,8 +185,7 @@ def test_honest_machines_are_removed_all_the_same(
 
 def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Management) -> None:
     """The plan took n-1 for m-0; Cluster API says that m-0 is n-0."""
-    wrong = msgspec.structs.replace(
-        operation(Kind.REMOVE, 4, 3), targets=(Target("n-1", "c:///i-0", "default/m-0"),))
+    wrong = msgspec.structs.replace(operation(Kind.REMOVE, 4, 3), targets=(Target("n-1", "c:///i-0", "default/m-0"),))
     outcome = there.provider().remove(wrong)
     assert isinstance(outcome, Failed)
     assert "is node n-0 by now, and n-1 was drained" in outcome.message
@@ -166,8 +195,7 @@ def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Ma
 def test_a_node_with_the_placeholder_of_a_machine_as_its_id_is_not_that_machine(there: Management) -> None:
     placeholder = "pending-machine-default_m-3"
     renew_new(there, "evil", placeholder)
-    wrong = msgspec.structs.replace(
-        operation(Kind.REMOVE, 4, 3), targets=(Target("evil", placeholder, "default/m-3"),))
+    wrong = msgspec.structs.replace(operation(Kind.REMOVE, 4, 3), targets=(Target("evil", placeholder, "default/m-3"),))
     assert isinstance(there.provider().remove(wrong), Failed)
     assert (there.size(), there.marked()) == (4, {})
 
@@ -193,11 +221,16 @@ def test_a_machine_of_another_cluster_with_our_id_holds_nothing_of_ours(there: M
     assert isinstance(there.provider().remove(wanted(Kind.REMOVE, "m-0")), Pending)
 
 
-@pytest.mark.parametrize("attack", [
-    lambda there: renew_new(there, "evil", "c:///p-0"),
-    lambda there: there.change("mp", "MachinePool", providerIDList=[f"c:///{at}" for at in ("z/p-0", "y/p-0", "p-1")],
-                               replicas=3),
-], ids=["two Nodes", "two spellings"])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        lambda there: renew_new(there, "evil", "c:///p-0"),
+        lambda there: there.change(
+            "mp", "MachinePool", providerIDList=[f"c:///{at}" for at in ("z/p-0", "y/p-0", "p-1")], replicas=3
+        ),
+    ],
+    ids=["two Nodes", "two spellings"],
+)
 def test_an_instance_of_a_pool_that_is_not_one_node_is_held(attack: Callable[[Management], None]) -> None:
     with management() as there:
         there.add(pool("mp", ["c:///p-0", "c:///p-1"], replicas=2))
@@ -208,16 +241,22 @@ def test_an_instance_of_a_pool_that_is_not_one_node_is_held(attack: Callable[[Ma
         doubtful = [each for each in group.instances if each.held]
         assert doubtful
         target = Target("evil", doubtful[0].id, doubtful[0].handle)
-        outcome = there.provider(settings=settings).remove(msgspec.structs.replace(
-            operation(Kind.REMOVE, 3, 2, group="MachinePool/default/mp"), targets=(target,)))
+        outcome = there.provider(settings=settings).remove(
+            msgspec.structs.replace(operation(Kind.REMOVE, 3, 2, group="MachinePool/default/mp"), targets=(target,))
+        )
         assert isinstance(outcome, Failed), outcome
         assert there.size("mp", "MachinePool") in {2, 3}
 
 
-@pytest.mark.parametrize(("refs", "held"), [
-    ([], False), ([{"name": "p-0"}], False), ([{"name": "p-0"}, {"name": "elsewhere"}], True),
-    ([{"name": "elsewhere", "kind": "Pod"}], False),
-])
+@pytest.mark.parametrize(
+    ("refs", "held"),
+    [
+        ([], False),
+        ([{"name": "p-0"}], False),
+        ([{"name": "p-0"}, {"name": "elsewhere"}], True),
+        ([{"name": "elsewhere", "kind": "Pod"}], False),
+    ],
+)
 def test_a_pool_with_nodes_that_are_not_ours_loses_no_instance(refs: list[Json], held: bool) -> None:
     """Its status names Nodes, and does not say which instance each of them is."""
     with management() as there:
@@ -226,9 +265,12 @@ def test_a_pool_with_nodes_that_are_not_ours_loses_no_instance(refs: list[Json],
         provider = there.provider(settings={"clusterName": "c1", "allowPoolShrink": "true"})
         [group] = provider.observe(there.nodes()).groups
         assert {each.id: bool(each.held) for each in group.instances} == {"c:///p-0": False, "c:///p-1": held}
-        outcome = provider.remove(msgspec.structs.replace(
-            operation(Kind.DISCARD, 2, 1, group="MachinePool/default/mp"),
-            targets=(Target("", "c:///p-1", "listed:c:///p-1"),)))
+        outcome = provider.remove(
+            msgspec.structs.replace(
+                operation(Kind.DISCARD, 2, 1, group="MachinePool/default/mp"),
+                targets=(Target("", "c:///p-1", "listed:c:///p-1"),),
+            )
+        )
         assert isinstance(outcome, Failed if held else Pending), outcome
         assert there.size("mp", "MachinePool") == 2
 

@@ -53,10 +53,26 @@ def in_namespace(obj: Json, namespace: str) -> Json:
 
 def add_victim(there: Management, name: str = "victim", size: int = 3) -> None:
     """The other cluster: a MachineDeployment in its namespace, whose Machines have Nodes elsewhere."""
-    there.add(in_namespace(cluster(name), "victim"), deployment("v", namespace="victim", cluster=name, replicas=size),
-              machine_set("v-set", of="v", namespace="victim", cluster=name, replicas=size))
-    there.add(*(finalized(machine(f"v-{at}", "v-set", namespace="victim", cluster=name, node=f"victim-{at}",
-                                  provider_id=f"c:///v-{at}")) for at in range(size)))
+    there.add(
+        in_namespace(cluster(name), "victim"),
+        deployment("v", namespace="victim", cluster=name, replicas=size),
+        machine_set("v-set", of="v", namespace="victim", cluster=name, replicas=size),
+    )
+    there.add(
+        *(
+            finalized(
+                machine(
+                    f"v-{at}",
+                    "v-set",
+                    namespace="victim",
+                    cluster=name,
+                    node=f"victim-{at}",
+                    provider_id=f"c:///v-{at}",
+                )
+            )
+            for at in range(size)
+        )
+    )
 
 
 @pytest.fixture
@@ -68,8 +84,10 @@ def there() -> Iterator[Management]:
 
 
 def lying(nodes: Sequence[Node], lie: Mapping[str, str], *which: int) -> list[Node]:
-    return [msgspec.structs.replace(each, annotations={**each.annotations, **lie}) if at in which else each
-            for at, each in enumerate(nodes)]
+    return [
+        msgspec.structs.replace(each, annotations={**each.annotations, **lie}) if at in which else each
+        for at, each in enumerate(nodes)
+    ]
 
 
 def ids(observed: Observation) -> list[str]:
@@ -83,9 +101,19 @@ def apart(there: Management, settings: Mapping[str, str], secret: str = "managem
     def to(access: KubernetesAccess) -> object:
         return connect(access, lambda _: config, clock=there.clock, sleep=lambda _: None, jitter=lambda: 0.5)
 
-    return build("clusterapi", Connection(
-        "test", {"kubeconfigSecret": secret, **settings}, (), lambda name: name, there.kube(), there.clock,
-        KubernetesAccess(kubeconfig_secret="workload"), Means(connect=to)))
+    return build(
+        "clusterapi",
+        Connection(
+            "test",
+            {"kubeconfigSecret": secret, **settings},
+            (),
+            lambda name: name,
+            there.kube(),
+            there.clock,
+            KubernetesAccess(kubeconfig_secret="workload"),
+            Means(connect=to),
+        ),
+    )
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
@@ -120,10 +148,16 @@ def test_with_a_management_cluster_the_settings_say_which_cluster_is_ours(
     assert ids(apart(there, settings).observe(())) == OURS
 
 
-@pytest.mark.parametrize("settings", [
-    {}, {"namespace": "default"}, {"labels": "a=b"}, {"autoDiscovery": "clusterapi:namespace=default"},
-    {"autoDiscovery": "clusterapi:namespace=default,clusterName=c1 clusterapi:namespace=victim"},
-])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"namespace": "default"},
+        {"labels": "a=b"},
+        {"autoDiscovery": "clusterapi:namespace=default"},
+        {"autoDiscovery": "clusterapi:namespace=default,clusterName=c1 clusterapi:namespace=victim"},
+    ],
+)
 def test_with_a_management_cluster_and_no_cluster_name_nothing_is_a_group(
     there: Management, settings: dict[str, str]
 ) -> None:
@@ -140,8 +174,10 @@ def test_a_name_that_two_namespaces_have_needs_the_namespace(there: Management, 
     if not nodes_know:
         there.add(deployment("md-0"))
     add_victim(there, "c1")
-    for observed in (apart(there, {"clusterName": "c1"}).observe(nodes),
-                     apart(there, {"clusterName": "c1"}).observe(lying(nodes, {SPACE: "victim"}, 0, 1, 2))):
+    for observed in (
+        apart(there, {"clusterName": "c1"}).observe(nodes),
+        apart(there, {"clusterName": "c1"}).observe(lying(nodes, {SPACE: "victim"}, 0, 1, 2)),
+    ):
         assert observed.groups == ()
         [gap] = observed.gaps
         assert "default/c1, victim/c1" in gap.detail
@@ -211,8 +247,10 @@ def test_groups_of_one_name_are_others_in_other_clusters_and_when_made_anew(ther
     fill(there, 1)
     with management() as elsewhere:
         fill(elsewhere, 1)
-        [here], [there_] = (each.provider(settings={"clusterName": "c1", "namespace": "default"}).observe(()).groups
-                            for each in (there, elsewhere))
+        [here], [there_] = (
+            each.provider(settings={"clusterName": "c1", "namespace": "default"}).observe(()).groups
+            for each in (there, elsewhere)
+        )
     assert here.id == there_.id
     assert here.claim != there_.claim
     found = there.store.get("machinedeployments", "md-0", "default", GROUP)
@@ -236,8 +274,12 @@ def test_what_an_old_policy_has_begun_is_taken_back_and_nothing_else_is_done(the
     assert set(there.marked()) == {"m-0"}
     there.requests()
     provider = apart(there, {})
-    for outcome in (provider.remove(begun), provider.poll(begun), provider.grow(operation(Kind.GROW, 3, 4)),
-                    provider.shrink_target(operation(Kind.SHRINK, 3, 2))):
+    for outcome in (
+        provider.remove(begun),
+        provider.poll(begun),
+        provider.grow(operation(Kind.GROW, 3, 4)),
+        provider.shrink_target(operation(Kind.SHRINK, 3, 2)),
+    ):
         assert isinstance(outcome, Failed)
         assert (outcome.cls, "clusterName" in outcome.message) == ("InvalidRequest", True)
     assert there.requests() == []

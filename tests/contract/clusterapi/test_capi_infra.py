@@ -36,13 +36,27 @@ def there() -> Iterator[Management]:
 
 
 def infra_object(name: str, status: Json, kind: str = "LocalMachineTemplate", namespace: str = "default") -> Json:
-    return {"apiVersion": f"{INFRA}/v1beta1", "kind": kind, "metadata": {"name": name, "namespace": namespace},
-            "spec": {}, "status": status}
+    return {
+        "apiVersion": f"{INFRA}/v1beta1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {},
+        "status": status,
+    }
 
 
-def add(there: Management, name: str, annotations: dict[str, str], status: Json | None = None, *,
-        kind: str = "MachineDeployment", infra_kind: str = "LocalMachineTemplate", spec: Json | None = None,
-        reference: Json | None = None, **more: Any) -> None:
+def add(
+    there: Management,
+    name: str,
+    annotations: dict[str, str],
+    status: Json | None = None,
+    *,
+    kind: str = "MachineDeployment",
+    infra_kind: str = "LocalMachineTemplate",
+    spec: Json | None = None,
+    reference: Json | None = None,
+    **more: Any,
+) -> None:
     """A resource at 0 replicas and, with a status, its infrastructure object."""
     obj = made(kind, name, replicas=0, annotations={**bounds(0, 5), **annotations}, **more)
     template = obj["spec"]["template"]["spec"]
@@ -64,8 +78,9 @@ def group(there: Management, name: str, kind: str = "MachineDeployment", **setti
 def check(there: Management, name: str, kind: str = "MachineDeployment", **settings: str) -> None:
     found = group(there, name, kind, **settings)
     assert found.template_error == ""
-    assert_golden(found.template, GOLDEN / f"{name}.json", volumes=found.template_volumes,
-                  devices=found.template_devices)
+    assert_golden(
+        found.template, GOLDEN / f"{name}.json", volumes=found.template_volumes, devices=found.template_devices
+    )
 
 
 def test_CAPI_18_golden_annotations_only(there: Management) -> None:
@@ -81,7 +96,7 @@ def test_CAPI_18_CAPI_25_golden_infra_only(there: Management) -> None:
     check(there, "infra-only")
     assert [each for each in there.requests() if INFRA in each] == [
         f"GET /apis/{INFRA} 200",
-        f"GET /apis/{INFRA}/v1beta2 200",       # preferred, and without the kind
+        f"GET /apis/{INFRA}/v1beta2 200",  # preferred, and without the kind
         f"GET /apis/{INFRA}/v1beta1 200",
         f"GET /apis/{INFRA}/v1beta1/namespaces/default/localmachinetemplates/infra-only 200",
     ]
@@ -99,33 +114,60 @@ def test_CAPI_19_golden_arm64(there: Management) -> None:
 
 
 def test_CAPI_18_golden_gpu(there: Management) -> None:
-    add(there, "gpu", {**capacity(cpu="8", memory="64Gi", gpu_type="nvidia.com/gpu", gpu_count="4"),
-                       CAPACITY + "labels": "cluster-api/accelerator=nvidia-tesla-t4"})
+    add(
+        there,
+        "gpu",
+        {
+            **capacity(cpu="8", memory="64Gi", gpu_type="nvidia.com/gpu", gpu_count="4"),
+            CAPACITY + "labels": "cluster-api/accelerator=nvidia-tesla-t4",
+        },
+    )
     check(there, "gpu")
 
 
 def test_CAPI_19_CAPI_20_D20_D21_D22_golden_taints_and_labels(there: Management) -> None:
-    labels = {"node-restriction.kubernetes.io/x": "1", "a.node.cluster.x-k8s.io/y": "2",
-              "node-role.kubernetes.io/z": "", "my.label/x": "4", "a.node-role.kubernetes.io/x": "5"}
-    taints = [{"key": "a", "value": "1", "effect": "NoSchedule", "propagation": "Always"},
-              {"key": "boot", "value": "1", "effect": "NoExecute", "propagation": "OnInitialization"}]
-    add(there, "taints-and-labels", {
-        **capacity(cpu="1", memory="1Gi"), CAPACITY + "labels": "team=blue,kubernetes.io/os=windows",
-        CAPACITY + "taints": "a=2:NoSchedule,key1,k=v,k:Bad,a:b:c,gone:NoExecute"},
-        template={"labels": labels, "taints": taints}, spec={"failureDomain": "eu-1b"})
+    labels = {
+        "node-restriction.kubernetes.io/x": "1",
+        "a.node.cluster.x-k8s.io/y": "2",
+        "node-role.kubernetes.io/z": "",
+        "my.label/x": "4",
+        "a.node-role.kubernetes.io/x": "5",
+    }
+    taints = [
+        {"key": "a", "value": "1", "effect": "NoSchedule", "propagation": "Always"},
+        {"key": "boot", "value": "1", "effect": "NoExecute", "propagation": "OnInitialization"},
+    ]
+    add(
+        there,
+        "taints-and-labels",
+        {
+            **capacity(cpu="1", memory="1Gi"),
+            CAPACITY + "labels": "team=blue,kubernetes.io/os=windows",
+            CAPACITY + "taints": "a=2:NoSchedule,key1,k=v,k:Bad,a:b:c,gone:NoExecute",
+        },
+        template={"labels": labels, "taints": taints},
+        spec={"failureDomain": "eu-1b"},
+    )
     check(there, "taints-and-labels")
 
 
 def test_CAPI_20_CAPI_21_golden_csi_and_dra(there: Management) -> None:
-    add(there, "csi-and-dra", capacity(
-        cpu="8", memory="64Gi", csi_driver="ebs.csi.aws.com=25,,=10,x=abc,y=-5,z=25.5,efs=0",
-        dra_driver="gpu.nvidia.com", gpu_count="2"))
+    add(
+        there,
+        "csi-and-dra",
+        capacity(
+            cpu="8",
+            memory="64Gi",
+            csi_driver="ebs.csi.aws.com=25,,=10,x=abc,y=-5,z=25.5,efs=0",
+            dra_driver="gpu.nvidia.com",
+            gpu_count="2",
+        ),
+    )
     check(there, "csi-and-dra")
 
 
 def test_CAPI_18_golden_a_pool_and_its_infrastructure(there: Management) -> None:
-    add(there, "pool", {}, FULL, kind="MachinePool", infra_kind="LocalMachinePool",
-        spec={"failureDomains": ["eu-1a"]})
+    add(there, "pool", {}, FULL, kind="MachinePool", infra_kind="LocalMachinePool", spec={"failureDomains": ["eu-1a"]})
     there.requests()
     check(there, "pool", "MachinePool")
     assert any(each.endswith("v1beta2/namespaces/default/localmachinepools/pool 200") for each in there.requests())
@@ -172,8 +214,10 @@ def _without_bounds(there: Management, name: str) -> Json:
 # -- servers that refuse or are silent
 
 
-READS = [Rule(verbs=("get", "list"), groups=(GROUP,), resources=("*",)),
-         Rule(verbs=("get",), urls=("/apis", "/apis/*"))]
+READS = [
+    Rule(verbs=("get", "list"), groups=(GROUP,), resources=("*",)),
+    Rule(verbs=("get",), urls=("/apis", "/apis/*")),
+]
 
 
 def test_CAPI_18_D9_without_the_permission_every_group_is_read_and_one_question_asked() -> None:
@@ -189,14 +233,18 @@ def test_CAPI_18_D9_without_the_permission_every_group_is_read_and_one_question_
     assert [each.rpartition(" ")[2] for each in asked] == ["403"]
 
 
-@pytest.mark.parametrize("fault", [
-    pytest.param({"status": 503}, id="503"),
-    pytest.param({"close": True}, id="closed"),
-    pytest.param({"truncate": 10}, id="cut-off"),
-    pytest.param({"status": 200}, id="empty-200"),
-])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param({"status": 503}, id="503"),
+        pytest.param({"close": True}, id="closed"),
+        pytest.param({"truncate": 10}, id="cut-off"),
+        pytest.param({"status": 200}, id="empty-200"),
+    ],
+)
 def test_CAPI_18_D9_an_infrastructure_that_does_not_answer_holds_no_group_up(
-        there: Management, fault: dict[str, Any]) -> None:
+    there: Management, fault: dict[str, Any]
+) -> None:
     name = "faulty"
     if there.store.get("machinedeployments", name, "default", GROUP) is None:
         add(there, name, {}, FULL)
@@ -214,8 +262,11 @@ def test_the_definitions_of_the_simulation_are_complete() -> None:
     """Both versions of the pool, one of the template: the case that a guessed version gets wrong."""
     store = ObjectStore(lambda: 0.0)
     crds.load(store, crds.OWN)
-    versions = {each.kind: [version.name for version in each.versions]
-                for name in ("v1beta1", "v1beta2") for each in store.resources.of(INFRA, name)}
+    versions = {
+        each.kind: [version.name for version in each.versions]
+        for name in ("v1beta1", "v1beta2")
+        for each in store.resources.of(INFRA, name)
+    }
     assert versions == {"LocalMachineTemplate": ["v1beta1"], "LocalMachinePool": ["v1beta2", "v1beta1"]}
 
 
@@ -237,8 +288,14 @@ def test_CAPI_18_a_group_at_zero_is_grown_by_what_the_infrastructure_says(there:
 
 
 def test_gpu_total_knows_the_type_from_the_labels_annotation(there: Management) -> None:
-    add(there, "counted", {**capacity(cpu="8", memory="64Gi", gpu_type="nvidia.com/gpu", gpu_count="2"),
-                           CAPACITY + "labels": "cluster-api/accelerator=nvidia-tesla-t4"})
+    add(
+        there,
+        "counted",
+        {
+            **capacity(cpu="8", memory="64Gi", gpu_type="nvidia.com/gpu", gpu_count="2"),
+            CAPACITY + "labels": "cluster-api/accelerator=nvidia-tesla-t4",
+        },
+    )
     found, wants = group(there, "counted"), {"nvidia.com/gpu": 1}
     assert growth(planned(found, 6, extra=wants)) == {found.id: (3, 6)}
     limited = {"gpu_total": (("nvidia-tesla-t4", 0, 4),)}

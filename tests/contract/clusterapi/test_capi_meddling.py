@@ -30,8 +30,15 @@ from tests.contract.provider_fixtures.clusterapi import ClusterApiBench
 
 LEAST, MOST, TURNS = 1, 6, 60
 PLURALS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools"}
-FAULTS = (Fault(status=409, body=b"{}"), Fault(status=500, body=b"{}"), Fault(truncate=20), Fault(close=True),
-          Fault(close=True, late=True), Fault(status=403, body=b"{}"), Fault(status=200, body=b"<html>"))
+FAULTS = (
+    Fault(status=409, body=b"{}"),
+    Fault(status=500, body=b"{}"),
+    Fault(truncate=20),
+    Fault(close=True),
+    Fault(close=True, late=True),
+    Fault(status=403, body=b"{}"),
+    Fault(status=200, body=b"<html>"),
+)
 # What may run beside what on one group (plan/repair.py); removals and growth do.
 APART = {Kind.GROW: {Kind.GROW, Kind.DISCARD}, Kind.DISCARD: {Kind.GROW, Kind.DISCARD}, Kind.REMOVE: set[Kind]()}
 
@@ -40,15 +47,22 @@ def groups(version: str) -> list[Json]:
     """One of each kind: rolling, waiting for deletions, a set of its own, a pool with Machines."""
     more: dict[str, Any] = {"cluster": "ours", "version": version}
     waits = objects.machine_deployment("waits", 3, LEAST, MOST, **more)
-    waits["spec"] |= {"strategy": {"type": "OnDelete"}} if version == "v1beta1" else {
-        "rollout": {"strategy": {"type": "OnDelete"}}}
+    waits["spec"] |= (
+        {"strategy": {"type": "OnDelete"}} if version == "v1beta1" else {"rollout": {"strategy": {"type": "OnDelete"}}}
+    )
     alone = objects.machine_deployment("alone", 3, LEAST, MOST, **more)
     labels = {CLUSTER_NAME: "ours", "of": "alone"}
     alone["kind"], alone["spec"]["selector"] = "MachineSet", {"matchLabels": labels}
     alone["spec"]["template"]["metadata"] = {"labels": labels}
     pool = objects.machine_pool("pool", 3, LEAST, MOST, machines=True, **more)
-    return [objects.cluster("ours", version=version), objects.machine_deployment("md", 3, LEAST, MOST, **more), waits, alone,
-            pool, objects.machine_deployment("foreign", 2, 0, MOST, cluster="others", version=version)]
+    return [
+        objects.cluster("ours", version=version),
+        objects.machine_deployment("md", 3, LEAST, MOST, **more),
+        waits,
+        alone,
+        pool,
+        objects.machine_deployment("foreign", 2, 0, MOST, cluster="others", version=version),
+    ]
 
 
 class Walk:
@@ -70,9 +84,12 @@ class Walk:
         return None if self.calm or self.random.random() > 0.15 else self.random.choice(FAULTS)
 
     def sizes(self) -> dict[str, int]:
-        return {f"{kind}/default/{each['metadata']['name']}": each["spec"]["replicas"]
-                for kind, plural in PLURALS.items() for each in self.bench.store.list(plural, "default", GROUP)
-                if not each["metadata"].get("ownerReferences")}
+        return {
+            f"{kind}/default/{each['metadata']['name']}": each["spec"]["replicas"]
+            for kind, plural in PLURALS.items()
+            for each in self.bench.store.list(plural, "default", GROUP)
+            if not each["metadata"].get("ownerReferences")
+        }
 
     def ours(self) -> set[str]:
         return self.sizes().keys() - {"MachineDeployment/default/foreign"}
@@ -106,17 +123,33 @@ class Walk:
             return None
         taken = {target.handle for each in there for target in each.targets}
         state = InstanceState.RUNNING if kind is Kind.REMOVE else InstanceState.CREATING
-        fit = [each for each in group.instances if each.state is state and each.handle not in taken and not each.held
-               and bool(each.node) == (kind is Kind.REMOVE)]
+        fit = [
+            each
+            for each in group.instances
+            if each.state is state
+            and each.handle not in taken
+            and not each.held
+            and bool(each.node) == (kind is Kind.REMOVE)
+        ]
         count = self.random.randint(1, 2)
         targets = () if kind is Kind.GROW else tuple(Target(each.node, each.id, each.handle) for each in fit[:count])
         end = min(MOST, group.target + count) if kind is Kind.GROW else group.target - len(targets)
         if end == group.target or group.scale_down_held:
             return None
         self.number += 1
-        return Operation(id=f"op-{self.number}", cluster="suite", provider="clusterapi", group=group.id, kind=kind,
-                         plan="p", created_at=self.bench.now(), from_size=group.target, to_size=end, targets=targets,
-                         deadline=self.bench.now() + 1200.0)
+        return Operation(
+            id=f"op-{self.number}",
+            cluster="suite",
+            provider="clusterapi",
+            group=group.id,
+            kind=kind,
+            plan="p",
+            created_at=self.bench.now(),
+            from_size=group.target,
+            to_size=end,
+            targets=targets,
+            deadline=self.bench.now() + 1200.0,
+        )
 
     def act(self, operation: Operation) -> None:
         before, dies = self.sizes(), not self.calm and self.random.random() < 0.15
@@ -168,7 +201,7 @@ class Walk:
             case "delete" if alive := sorted(each for each in self.living() if "foreign" not in each):
                 victim = self.random.choice(alive)
                 self.meant.add(victim)
-                self.asked.update(dict.fromkeys(self.sizes(), 1))       # it may be the one that is not made up for
+                self.asked.update(dict.fromkeys(self.sizes(), 1))  # it may be the one that is not made up for
                 self.bench.store.delete("machines", victim, "default", GROUP)
             case "upgrade":
                 self.upgrade()
@@ -198,7 +231,7 @@ class Walk:
                 self.act(operation)
         if self.random.random() < 0.2:
             self.meddle()
-        if self.random.random() < 0.5:      # else the controllers have not come round yet
+        if self.random.random() < 0.5:  # else the controllers have not come round yet
             self.settle(self.random.choice((0.0, 25.0, 50.0)))
         self.bench.clock.advance(5.0)
 

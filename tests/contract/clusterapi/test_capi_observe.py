@@ -37,8 +37,11 @@ OURS = [node("cp", "c:///cp")]
 
 
 def test_a_group_as_the_planner_gets_it() -> None:
-    annotations = {**bounds(1, 5), **capacity(cpu="4", memory="8Gi"),
-                   f"{GROUP}/autoscaling-options-scaledownunneededtime": "5m"}
+    annotations = {
+        **bounds(1, 5),
+        **capacity(cpu="4", memory="8Gi"),
+        f"{GROUP}/autoscaling-options-scaledownunneededtime": "5m",
+    }
     with management() as there:
         nodes = fill(there, 3, joined=2, annotations=annotations)
         observed = there.provider([GroupPolicy("clusterapi", "md-0", max=8, priority=3)]).observe(nodes)
@@ -66,7 +69,13 @@ def test_D12_the_number_of_calls_does_not_grow_with_groups_or_nodes(count: int) 
             there.add(deployment(name, annotations=told), machine_set(f"{name}-ms", of=name))
         assert len(there.provider().observe(nodes).groups) == count + 1
         assert [each.split()[1] for each in there.requests()] == [
-            "discovery", "/v1beta2", "machinesets", "machinedeployments", "machinepools", "machines", "clusters",
+            "discovery",
+            "/v1beta2",
+            "machinesets",
+            "machinedeployments",
+            "machinepools",
+            "machines",
+            "clusters",
         ]
 
 
@@ -101,9 +110,13 @@ def test_CAPI_4_D5_two_namespaces_are_both_read_and_nothing_is_there_twice() -> 
     lines = ("namespace=default", "namespace=second,color=red", "namespace=default,color=red")
     settings = {"autoDiscovery": "\n".join(f"clusterapi:{line}" for line in lines)}
     with management() as there:
-        there.add(deployment("md-0", labels={"color": "red"}), deployment("md-1"),
-                  deployment("md-2", namespace="second", labels={"color": "red"}),
-                  deployment("md-3", namespace="second"), deployment("md-4", namespace="third"))
+        there.add(
+            deployment("md-0", labels={"color": "red"}),
+            deployment("md-1"),
+            deployment("md-2", namespace="second", labels={"color": "red"}),
+            deployment("md-3", namespace="second"),
+            deployment("md-4", namespace="third"),
+        )
         first = there.provider(settings=settings).observe(OURS)
         second = there.provider(settings=settings).observe([node("cp", namespace="second")])
     assert [group.id for group in first.groups] == ["MachineDeployment/default/md-0", "MachineDeployment/default/md-1"]
@@ -131,7 +144,7 @@ def test_CAPI_3_an_api_group_of_its_own_with_the_keys_that_follow_it(tmp_path: P
         assert [each.node for each in group.instances] == ["n-0"]
         paused = deployment("md-0", annotations={**bounds(2, 4), "cluster.x-k8s.io/paused": "", "x": ""})
         kept = renamed(paused)
-        kept["metadata"]["annotations"]["cluster.x-k8s.io/paused"] = ""      # this key is the same in every group
+        kept["metadata"]["annotations"]["cluster.x-k8s.io/paused"] = ""  # this key is the same in every group
         there.store.load("machinedeployments", [kept], own)
         assert provider.observe([msgspec.structs.replace(here, annotations=named)]).groups == ()
 
@@ -186,13 +199,16 @@ def test_deleting_machines_keep_their_node() -> None:
         observed = there.provider().observe([*nodes, node("n-9", "c:///i-9", of="old")])
     [group] = observed.groups
     assert [(each.id, each.node) for each in group.instances] == [
-        ("c:///i-0", "n-0"), ("deleting-machine-default_old", "n-9"),
+        ("c:///i-0", "n-0"),
+        ("deleting-machine-default_old", "n-9"),
     ]
 
 
 def test_CAPI_23_D11_pools_with_and_without_machines_as_their_controllers_make_them() -> None:
-    made = [objects.machine_pool(name, 2, 0, 5, machines=machines, cluster="c1")
-            for name, machines in (("backed", True), ("bare", False))]
+    made = [
+        objects.machine_pool(name, 2, 0, 5, machines=machines, cluster="c1")
+        for name, machines in (("backed", True), ("bare", False))
+    ]
     with management() as there:
         objects.apply(there.store, *made)
         there.work(80)
@@ -221,16 +237,23 @@ def test_CAPI_6_D29_a_paused_cluster_is_left_alone_until_it_is_not() -> None:
 
 def test_a_size_that_the_topology_sets_is_told_with_the_entry() -> None:
     with management() as there:
-        there.add(deployment("w", labels={"topology.cluster.x-k8s.io/deployment-name": "big"}),
-                  cluster("c1", topology={"big": 3, "small": None}))
+        there.add(
+            deployment("w", labels={"topology.cluster.x-k8s.io/deployment-name": "big"}),
+            cluster("c1", topology={"big": 3, "small": None}),
+        )
         [group] = there.provider().observe(OURS).groups
     assert "sets replicas of big" in group.error
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-@pytest.mark.parametrize(("fault", "cls"), [
-    ("out-of-stock", "OutOfStock"), ("quota", "QuotaExceeded"), ("provisioning-failure", "Unknown"),
-])
+@pytest.mark.parametrize(
+    ("fault", "cls"),
+    [
+        ("out-of-stock", "OutOfStock"),
+        ("quota", "QuotaExceeded"),
+        ("provisioning-failure", "Unknown"),
+    ],
+)
 def test_CAPI_10_D25_no_stock_and_no_quota_are_seen_with_their_class(version: str, fault: str, cls: str) -> None:
     with management() as there:
         there.version = version
@@ -240,7 +263,7 @@ def test_CAPI_10_D25_no_stock_and_no_quota_are_seen_with_their_class(version: st
         [found] = there.provider(settings={"stuckAfter": "30s"}).observe(OURS).groups[0].instances
         assert (found.state, found.error is not None and found.error.cls) == (InstanceState.CREATING, cls)
         [before] = there.provider().observe(OURS).groups[0].instances
-        assert (before.error is not None) is (version == "v1beta1")       # only there the phase says Failed
+        assert (before.error is not None) is (version == "v1beta1")  # only there the phase says Failed
 
 
 def test_D3_D11_a_node_whose_machine_is_gone_is_nobodys_instance() -> None:

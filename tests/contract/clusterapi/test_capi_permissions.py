@@ -46,8 +46,13 @@ def granted(path: Path = WHOLE, namespaces: tuple[str, ...] = ()) -> list[Rule]:
 def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], str]]:
     """Each of the provider's changes, with its rare paths; each step tells what came of it, refusals included."""
     nodes = [*fill(there, 4, joined=3), node("x"), node("y")]
-    there.add(cluster(), machine_set("alone", replicas=1), machine("a-0", "alone", node="x"),
-              pool("pool", replicas=1), pool_machine("p-0", "pool", provider_id="c:///p-0", node="y"))
+    there.add(
+        cluster(),
+        machine_set("alone", replicas=1),
+        machine("a-0", "alone", node="x"),
+        pool("pool", replicas=1),
+        pool_machine("p-0", "pool", provider_id="c:///p-0", node="y"),
+    )
     provider = there.provider(settings=settings)
 
     def observed() -> str:
@@ -60,7 +65,7 @@ def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], 
     yield lambda: str(provider.grow(operation(Kind.GROW, 1, 2, group="MachineSet/default/alone")))
     yield lambda: str(provider.grow(operation(Kind.GROW, 1, 2, group="MachinePool/default/pool")))
     there.fault("PATCH", "/scale", 404, times=3)
-    yield lambda: f"{provider.remove(operation(Kind.REMOVE, 3, 2, 0))} {there.marked()}"    # takes its mark off again
+    yield lambda: f"{provider.remove(operation(Kind.REMOVE, 3, 2, 0))} {there.marked()}"  # takes its mark off again
     there.server.faults.clear()
     yield lambda: str(provider.remove(operation(Kind.REMOVE, 3, 2, 0)))
     there.add(cluster(paused=True))
@@ -164,7 +169,7 @@ def commented(path: Path) -> dict[str, Any]:
     """The rule for infrastructure objects, which is there as an example."""
     lines = [line.strip().removeprefix("#")[1:] for line in path.read_text().splitlines()]
     start = next(at for at, line in enumerate(lines) if "infrastructure.cluster.x-k8s.io]" in line)
-    rules: list[dict[str, Any]] = yaml.safe_load("\n".join(lines[start:start + 3]))
+    rules: list[dict[str, Any]] = yaml.safe_load("\n".join(lines[start : start + 3]))
     return rules[0]
 
 
@@ -179,9 +184,17 @@ def test_the_example_of_an_infrastructure_rule_is_what_reading_a_capacity_takes(
             empty = resource("MachineDeployment", "empty", replicas=0)
             empty["spec"]["template"]["spec"]["infrastructureRef"].update(kind="LocalMachineTemplate", name="t")
             there.add(empty)
-            there.store.load("localmachinetemplates", [
-                {"metadata": {"name": "t", "namespace": "default"}, "spec": {},
-                 "status": {"capacity": {"cpu": "4", "memory": "8Gi"}}}], example["apiGroups"][0])
+            there.store.load(
+                "localmachinetemplates",
+                [
+                    {
+                        "metadata": {"name": "t", "namespace": "default"},
+                        "spec": {},
+                        "status": {"capacity": {"cpu": "4", "memory": "8Gi"}},
+                    }
+                ],
+                example["apiGroups"][0],
+            )
             [group] = [each for each in there.provider().observe(nodes).groups if each.id.endswith("/empty")]
             cpus[name] = group.template.allocatable["cpu"] if group.template else None
     assert cpus == {"with": 4000, "without": None}

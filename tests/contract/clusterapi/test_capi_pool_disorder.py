@@ -44,8 +44,9 @@ def disturb(there: Management, rng: random.Random) -> int:
         case 5 if rng.random() < 0.2:
             size = there.size("mp", "MachinePool")
             try:
-                return int(isinstance(
-                    there.provider().grow(operation(Kind.GROW, size, size + 1, group=GROUP_ID)), Done))
+                return int(
+                    isinstance(there.provider().grow(operation(Kind.GROW, size, size + 1, group=GROUP_ID)), Done)
+                )
             except ProviderError:
                 return there.size("mp", "MachinePool") - size
     return 0
@@ -67,7 +68,7 @@ def run(there: Management, rng: random.Random, todo: dict[str, Operation]) -> tu
         except ProviderError:
             continue
         if isinstance(outcome, Pending):
-            if rng.random() < 0.8:          # else: the function died before it wrote this down
+            if rng.random() < 0.8:  # else: the function died before it wrote this down
                 todo[name] = msgspec.structs.replace(todo[name], data=outcome.data)
             continue
         if isinstance(outcome, Done):
@@ -94,7 +95,7 @@ def test_D28_where_marks_are_heeded_nobody_else_is_lost(seed: int) -> None:
         assert not gone & set(there.machines())
         assert len(there.machines()) == there.size("mp", "MachinePool")
         assert SIZE - len(going) + added <= there.size("mp", "MachinePool") <= SIZE - len(done) + added
-        assert added or len(done) == len(going)      # only a growth in between can make one fail
+        assert added or len(done) == len(going)  # only a growth in between can make one fail
 
 
 @pytest.mark.parametrize("how", ["heedless", "instances"])

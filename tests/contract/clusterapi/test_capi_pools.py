@@ -133,7 +133,7 @@ def test_CAPI_23_D28_a_lost_answer_and_repeats_never_lower_it_twice(how: str, la
         there.fault("PATCH", "/scale", close=True, late=late)
         with pytest.raises(Transient):
             there.provider(settings=ALLOWED).remove(wanted)
-        for _ in range(3):                                     # the same message, several times over
+        for _ in range(3):  # the same message, several times over
             there.provider(settings=ALLOWED).remove(wanted)
         assert there.size("mp", "MachinePool") == 3
         there.touch("mp", "MachinePool")
@@ -257,7 +257,7 @@ def test_D11_an_instance_that_has_no_machine_yet_is_not_risked_in_a_pool_that_ha
         cls, message = refused(there.provider(settings=ALLOWED).remove(removal(target)))
         assert (cls, "none yet for c:///new" in message) == ("Conflict", True)
         assert there.writes() == []
-        there.add(finalized(pool_machine("late", "mp", provider_id="c:///new", node="n-new")))      # now it has
+        there.add(finalized(pool_machine("late", "mp", provider_id="c:///new", node="n-new")))  # now it has
         assert isinstance(finish(there, removal(target)), Done)
         assert there.machines() == ["m-0", "m-1"]
 
@@ -283,7 +283,7 @@ def test_CAPI_23_without_machines_a_pool_may_become_empty() -> None:
 def test_CAPI_23_without_machines_it_is_allowed_by_the_setting() -> None:
     with management() as there:
         bare(there, 3)
-        assert isinstance(finish(there, removal(of_instance("mp-0000")), **ALLOWED), Done)     # the cloud's own choice
+        assert isinstance(finish(there, removal(of_instance("mp-0000")), **ALLOWED), Done)  # the cloud's own choice
         assert there.writes() == [f"PATCH {SCALE} 200"]
         assert (there.size("mp", "MachinePool"), nodes_left(there)) == (2, ["mp-0001", "mp-0002"])
 
@@ -309,8 +309,11 @@ def test_what_is_no_instance_of_the_pool_is_refused_before_any_write() -> None:
     with management() as there:
         backed(there, 2)
         there.add(pool("other", replicas=1), pool_machine("theirs", "other", provider_id="c:///t"))
-        for target in (Target("t", "c:///t", "default/theirs"), Target("n-0", "c:///before", "default/m-0"),
-                       Target("n", "x", "a/b/c")):
+        for target in (
+            Target("t", "c:///t", "default/theirs"),
+            Target("n-0", "c:///before", "default/m-0"),
+            Target("n", "x", "a/b/c"),
+        ):
             assert refused(there.provider().remove(removal(of_machine(1), target)))[0] == "InvalidRequest"
         assert (there.writes(), there.marked()) == ([], {})
 
@@ -331,7 +334,8 @@ def test_a_listed_instance_that_joined_meanwhile_is_not_discarded() -> None:
     with management() as there:
         bare(there, 2)
         cls, message = refused(
-            there.provider(settings=ALLOWED).remove(removal(of_instance("mp-0001"), kind=Kind.DISCARD)))
+            there.provider(settings=ALLOWED).remove(removal(of_instance("mp-0001"), kind=Kind.DISCARD))
+        )
         assert (cls, "joined as node mp-0001" in message) == ("Conflict", True)
         assert there.size("mp", "MachinePool") == 2
 
@@ -357,7 +361,7 @@ def test_what_was_prepared_is_taken_back_until_the_size_is_lowered() -> None:
         step(there.provider(), wanted)
         assert there.provider().release(msgspec.structs.replace(wanted, data={})) is False
         there.work()
-        assert there.provider().release(wanted) is False            # it is going
+        assert there.provider().release(wanted) is False  # it is going
         assert there.machines() == ["m-0", "m-2"]
 
 

@@ -30,7 +30,7 @@ def test_D30_a_machine_that_goes_between_the_look_and_its_mark_is_one_that_is_go
         fill(there, 3)
         there.fault("PATCH", "/machines/m-1", 404)
         outcome = there.provider().remove(operation(Kind.REMOVE, 3, 1, 0, 1))
-        assert isinstance(outcome, Pending)                 # looked again, and it had only seemed so
+        assert isinstance(outcome, Pending)  # looked again, and it had only seemed so
         assert (there.size(), sorted(there.marked())) == (1, ["m-0", "m-1"])
 
 
@@ -48,8 +48,9 @@ def test_D31_a_count_that_cannot_be_read_any_more_counts_nothing(text: str) -> N
 def test_D28_a_record_that_cannot_be_read_any_more_is_written_anew(text: str) -> None:
     with management() as there:
         there.add(pool("mp", replicas=2, annotations={**bounds(), "local.outscaler/pool": "machines"}))
-        there.add(*(finalized(pool_machine(f"m-{at}", "mp", provider_id=f"c:///i-{at}", node=f"n-{at}"))
-                    for at in range(2)))
+        there.add(
+            *(finalized(pool_machine(f"m-{at}", "mp", provider_id=f"c:///i-{at}", node=f"n-{at}")) for at in range(2))
+        )
         there.controllers.step()
         spoilt = dict.fromkeys(("pool_size", "pool_version", "pool_generation", "never_joined"), text)
         wanted = operation(Kind.REMOVE, 2, 1, group="MachinePool/default/mp")
@@ -78,7 +79,7 @@ def test_D28_marks_come_off_though_the_group_was_paused_or_is_none_any_more(kind
             with pytest.raises(Transient):
                 there.provider().remove(wanted)
         else:
-            assert isinstance(there.provider().remove(wanted), Pending)     # recorded and marked, not lowered
+            assert isinstance(there.provider().remove(wanted), Pending)  # recorded and marked, not lowered
         assert list(there.marked()) == ["m-0"]
         found = there.store.get(PLURALS[kind], "md-0", "default", GROUP)
         assert found is not None
@@ -96,7 +97,7 @@ def test_D28_a_size_is_not_lowered_for_a_mark_whose_function_stopped_there() -> 
         first, second = operation(Kind.REMOVE, 4, 3, 0, op="first"), operation(Kind.REMOVE, 4, 3, 1, op="second")
         there.fault("PATCH", "/scale", 503, times=-1)
         with pytest.raises(Transient):
-            there.provider().remove(first)      # marked, and dies before the size
+            there.provider().remove(first)  # marked, and dies before the size
         there.server.faults.clear()
         there.clock.advance(31.0)
 

@@ -65,8 +65,12 @@ def test_CAPI_12_five_of_ten_are_marked_then_the_size_is_lowered_once() -> None:
 def test_CAPI_12_a_machine_of_another_group_stops_it_before_any_write() -> None:
     with management() as there:
         fill(there, 3)
-        there.add(deployment("md-1"), machine_set("md-1-ms", of="md-1"), machine("other", "md-1-ms"),
-                  machine("cp", "", owners=(owner("KubeadmControlPlane", "cp"),)))
+        there.add(
+            deployment("md-1"),
+            machine_set("md-1-ms", of="md-1"),
+            machine("other", "md-1-ms"),
+            machine("cp", "", owners=(owner("KubeadmControlPlane", "cp"),)),
+        )
         for name in ("default/other", "default/cp", "elsewhere/m-2"):
             wanted = msgspec.structs.replace(
                 removal(3, 0, 1), targets=(Target("n-0", "c:///i-0", "default/m-0"), Target("n", "i", name))
@@ -112,7 +116,7 @@ def test_D30_only_machines_that_are_still_to_be_removed_count_against_the_minimu
     with management() as there:
         fill(there, 4, annotations=bounds(2, 5))
         there.resize(3)
-        there.begin_deletion("m-0")         # by another: the size accounts for it
+        there.begin_deletion("m-0")  # by another: the size accounts for it
         assert isinstance(there.provider().remove(removal(4, 0, 1)), Pending)
         assert there.size() == 2
 
@@ -182,7 +186,7 @@ def test_D28_a_crash_after_the_change_and_a_growth_before_the_next_call() -> Non
         there.provider().remove(removal(4, 1))
         there.resize(6)
         assert isinstance(there.provider().remove(removal(4, 1)), Pending)
-        assert there.size() == 6                          # machines are still to be made: not now
+        assert there.size() == 6  # machines are still to be made: not now
         there.work()
         finish(there, there.provider(), removal(4, 1))
         assert there.size() == 5
@@ -210,7 +214,7 @@ def test_a_mark_of_a_removal_that_runs_beside_is_counted_whoever_lowers_first() 
         fill(there, 5)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().remove(removal(5, 0, op="first"))       # stopped between mark and size
+            there.provider().remove(removal(5, 0, op="first"))  # stopped between mark and size
         assert isinstance(there.provider().remove(removal(5, 1, op="second")), Pending)
         assert there.size() == 3
         there.work()

@@ -101,7 +101,7 @@ def test_an_answer_that_is_lost_is_asked_about_before_it_is_repeated() -> None:
         there.fault("PATCH", "/scale", close=True, late=True)
         with pytest.raises(Transient):
             there.provider().grow(grow(2, 3))
-        assert there.size() == 3                    # it had happened
+        assert there.size() == 3  # it had happened
         there.requests()
         assert isinstance(there.provider().grow(grow(2, 3)), Done)
         assert there.writes() == []
@@ -132,7 +132,7 @@ def test_growth_waits_until_a_removal_has_taken_its_machines() -> None:
     ("group", "cls"),
     [
         ("MachineDeployment/default/gone", "NotFound"),
-        ("MachineSet/default/md-0-ms", "InvalidRequest"),        # D8: it belongs to a MachineDeployment
+        ("MachineSet/default/md-0-ms", "InvalidRequest"),  # D8: it belongs to a MachineDeployment
         ("MachineDeployment/default/paused", "Conflict"),
         ("MachineDeployment/default/bare", "InvalidRequest"),
         ("MachineDeployment/elsewhere/md-0", "NotFound"),
@@ -168,7 +168,7 @@ def test_CAPI_15_zero_is_sent_and_read() -> None:
         fill(there, 1, joined=0)
         assert there.provider().shrink_target(shrink(1, 0)) == Done({"from": 1, "to": 0})
         assert there.size() == 0
-        assert there.provider().grow(grow(0, 2)) == Done({"from": 0, "to": 2})     # a Scale without replicas is 0
+        assert there.provider().grow(grow(0, 2)) == Done({"from": 0, "to": 2})  # a Scale without replicas is 0
         assert there.size() == 2
 
 
@@ -176,14 +176,14 @@ def test_CAPI_15_zero_is_sent_and_read() -> None:
     ("size", "running", "odd", "down", "left"),
     [
         (4, 3, [], 1, 3),
-        (3, 3, [], 1, None),                                  # would delete a running one
+        (3, 3, [], 1, None),  # would delete a running one
         (4, 3, ["pending"], 1, 3),
         (4, 3, ["failed"], 1, 3),
         (4, 3, ["deleting"], 1, 3),
         (5, 3, ["pending", "failed"], 2, 3),
         (5, 2, ["pending", "failed", "deleting"], 3, 2),
         (5, 3, ["pending", "failed"], 3, None),
-        (4, 3, ["registered"], 1, None),                      # D26: pending to Cluster API, yet its Node is there
+        (4, 3, ["registered"], 1, None),  # D26: pending to Cluster API, yet its Node is there
     ],
 )
 def test_CAPI_11_decrease(size: int, running: int, odd: list[str], down: int, left: int | None) -> None:
@@ -221,7 +221,7 @@ def test_CAPI_11_D26_a_decrease_does_not_take_an_ailing_node_for_a_machine_that_
         there.join(node("n", "c:///a"))
         there.change("md-0-ms", kind="MachineSet", replicas=5)
         there.resize(5)
-        assert there.provider().shrink_target(shrink(5, 4)) == Done({"from": 5, "to": 4})   # nobody goes for this
+        assert there.provider().shrink_target(shrink(5, 4)) == Done({"from": 5, "to": 4})  # nobody goes for this
         cls, message = failed(there.provider().shrink_target(shrink(4, 3)))
         assert (cls, "default/a has joined and is not healthy" in message, there.size()) == ("Conflict", True, 4)
 
@@ -256,10 +256,10 @@ def test_D28_a_mark_that_was_forgotten_does_not_keep_a_group_from_shrinking_nor_
             there.provider().remove(operation(Kind.REMOVE, 4, 3, 0))
         with pytest.raises(Conflict):
             there.provider().shrink_target(shrink(4, 3))
-        assert list(there.marked()) == ["m-0"]                  # it may still be under way
+        assert list(there.marked()) == ["m-0"]  # it may still be under way
         there.clock.advance(FORGOTTEN_AFTER + 1)
         with pytest.raises(Conflict):
-            there.provider().shrink_target(shrink(4, 3))        # taken off; the next look finds it gone
+            there.provider().shrink_target(shrink(4, 3))  # taken off; the next look finds it gone
         assert there.provider().shrink_target(shrink(4, 3)) == Done({"from": 4, "to": 3})
         there.work()
         assert there.machines() == ["m-0", "m-1", "m-2"]
@@ -267,9 +267,14 @@ def test_D28_a_mark_that_was_forgotten_does_not_keep_a_group_from_shrinking_nor_
 
 def test_D15_with_two_sets_a_decrease_could_cost_a_running_machine() -> None:
     with management() as there:
-        there.add(deployment("md-0", replicas=3), machine_set("adopted", of="md-0", revision=None, replicas=1),
-                  machine_set("md-0-ms", of="md-0", replicas=2), machine("a", "adopted", node="n"),
-                  machine("b", "md-0-ms"), machine("c", "md-0-ms"))
+        there.add(
+            deployment("md-0", replicas=3),
+            machine_set("adopted", of="md-0", revision=None, replicas=1),
+            machine_set("md-0-ms", of="md-0", replicas=2),
+            machine("a", "adopted", node="n"),
+            machine("b", "md-0-ms"),
+            machine("c", "md-0-ms"),
+        )
         cls, message = failed(there.provider().shrink_target(shrink(3, 2)))
         assert (cls, "several of its MachineSets" in message) == ("Conflict", True)
         assert there.size() == 3

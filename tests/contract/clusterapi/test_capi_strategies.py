@@ -90,7 +90,7 @@ def test_CAPI_17_D15_once_some_are_replaced_the_outdated_go_and_the_current_stay
     with management() as there:
         start(there, 4, version=version, type="OnDelete")
         change_template(there)
-        there.begin_deletion(there.machines()[0])           # what the owner does to replace one
+        there.begin_deletion(there.machines()[0])  # what the owner does to replace one
         there.work(80)
         [current] = set(there.machines()) - set(outdated(there))
         assert held(there) == ""
@@ -102,7 +102,11 @@ def test_CAPI_17_D15_once_some_are_replaced_the_outdated_go_and_the_current_stay
         assert isinstance(finish(there, removal(last)), Done)
         there.work(80)
         assert (len(there.machines()), there.size(), current in there.machines(), last in there.machines()) == (
-            3, 3, True, False)
+            3,
+            3,
+            True,
+            False,
+        )
         both = removal(*outdated(there), current)
         assert isinstance(finish(there, both), Failed)
         assert there.marked() == {}
@@ -113,8 +117,11 @@ def test_D15_a_set_that_is_about_to_lose_a_machine_anyway_is_waited_for() -> Non
     waits = deployment("md-0", replicas=3)
     waits["spec"]["rollout"] = {"strategy": {"type": "OnDelete"}}
     with management() as there:
-        there.add(waits, machine_set("old", of="md-0", revision="1", replicas=1),
-                  machine_set("new", of="md-0", revision="2", replicas=2))
+        there.add(
+            waits,
+            machine_set("old", of="md-0", revision="1", replicas=1),
+            machine_set("new", of="md-0", revision="2", replicas=2),
+        )
         there.add(*(machine(name, of, node=name) for name, of in (("a", "old"), ("b", "old"), ("c", "new"))))
         with pytest.raises(Conflict):
             there.provider().remove(removal("b"))
@@ -176,7 +183,7 @@ def test_D15_whatever_the_owner_deletes_meanwhile_no_other_machine_is_lost(seed_
     with management() as there:
         start(there, 6, type="OnDelete")
         change_template(there)
-        meant: set[str] = set()             # whose end somebody asked for
+        meant: set[str] = set()  # whose end somebody asked for
         seen = set(there.machines())
         todo: dict[str, Operation] = {}
         for turn in range(60):

@@ -51,8 +51,16 @@ class Two:
     def provider(self, settings: dict[str, str], access: KubernetesAccess, **secrets: str) -> Provider:
         """As a pass builds it. secrets: name -> `manager` or `worker`."""
         self.secrets = {name: self.of[which].server.kubeconfig(self.of[which].user) for name, which in secrets.items()}
-        connection = Connection("test", settings, (), self.read, self.connect(access), self.manager.clock, access,
-                                Means(connect=self.connect))
+        connection = Connection(
+            "test",
+            settings,
+            (),
+            self.read,
+            self.connect(access),
+            self.manager.clock,
+            access,
+            Means(connect=self.connect),
+        )
         return build("clusterapi", connection)
 
 
@@ -70,14 +78,22 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 @pytest.mark.parametrize(
     ("settings", "access", "secrets"),
     [
-        ({"kubeconfigSecret": "C", **NAMED},
-         KubernetesAccess(in_cluster_kubeconfig_secret="I"), {"C": "manager", "I": "worker"}),
-        ({"cloudConfigAuthoritative": "true", **NAMED},
-         KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I"), {"K": "worker", "I": "manager"}),
+        (
+            {"kubeconfigSecret": "C", **NAMED},
+            KubernetesAccess(in_cluster_kubeconfig_secret="I"),
+            {"C": "manager", "I": "worker"},
+        ),
+        (
+            {"cloudConfigAuthoritative": "true", **NAMED},
+            KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I"),
+            {"K": "worker", "I": "manager"},
+        ),
         ({"kubeconfigSecret": "C", **NAMED}, KubernetesAccess(kubeconfig_secret="K"), {"C": "manager", "K": "worker"}),
-        ({"kubeconfigSecret": "C", "cloudConfigAuthoritative": "true", **NAMED},
-         KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I"),
-         {"C": "manager", "K": "worker", "I": "worker"}),
+        (
+            {"kubeconfigSecret": "C", "cloudConfigAuthoritative": "true", **NAMED},
+            KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I"),
+            {"C": "manager", "K": "worker", "I": "worker"},
+        ),
     ],
     ids=["in the workload cluster", "in the management cluster", "anywhere", "C with A"],
 )
@@ -137,8 +153,11 @@ def test_a_management_cluster_that_cannot_be_reached_stops_this_provider_and_no_
     """The policy's other providers are built and asked; this one says what is wrong."""
     from chalicelib.model.policy import Policy
 
-    policy = Policy("test", kubernetes=KubernetesAccess(kubeconfig_secret="K"),
-                    providers={"clusterapi": {"cloudConfigAuthoritative": "true"}})
+    policy = Policy(
+        "test",
+        kubernetes=KubernetesAccess(kubeconfig_secret="K"),
+        providers={"clusterapi": {"cloudConfigAuthoritative": "true"}},
+    )
     [provider] = providers(policy, object(), two.read, two.manager.clock, Means(connect=two.connect))
     with pytest.raises(ProviderError, match="inClusterKubeconfigSecret"):
         provider.observe([])
@@ -167,6 +186,14 @@ def test_a_rotated_credential_of_the_management_cluster_is_read_again(two: Two, 
         return connect(way, reader, clock=two.manager.clock, sleep=lambda _: None)
 
     two.secrets = {"K": two.worker.server.kubeconfig(two.worker.user)}
-    connection = Connection("test", {**settings, **NAMED}, (), two.read, two.connect(access), two.manager.clock, access,
-                            Means(connect=managed))
+    connection = Connection(
+        "test",
+        {**settings, **NAMED},
+        (),
+        two.read,
+        two.connect(access),
+        two.manager.clock,
+        access,
+        Means(connect=managed),
+    )
     assert len(build("clusterapi", connection).observe([node("n-0", "c:///i-0", of="m-0")]).groups) == 1

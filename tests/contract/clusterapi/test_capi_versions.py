@@ -68,19 +68,24 @@ def use(there: Management, version: str) -> None:
     provider = there.provider()
     groups = {group.id: group for group in provider.observe(there.nodes()).groups}
     assert {name: len(group.instances) for name, group in groups.items()} == {
-        "MachineDeployment/default/md-0": 3, "MachinePool/default/backed": 3, "MachinePool/default/bare": 1}
+        "MachineDeployment/default/md-0": 3,
+        "MachinePool/default/backed": 3,
+        "MachinePool/default/bare": 1,
+    }
     assert all(each.node for group in groups.values() for each in group.instances)
     there.controllers.fail_next("default/md-0", "quota")
     for name, group in groups.items():
         target = group.instances[-1]
         wanted = msgspec.structs.replace(
             operation(Kind.REMOVE, group.target, group.target - 1, group=name, op=f"remove-{group.target}"),
-            targets=(Target(target.node, target.id, target.handle),))
+            targets=(Target(target.node, target.id, target.handle),),
+        )
         removed(there, wanted)
         there.work(40)
         assert target.node not in {each.name for each in there.nodes()}
         assert provider.grow(operation(Kind.GROW, group.target - 1, group.target + 1, group=name)) == Done(
-            {"from": group.target - 1, "to": group.target + 1})
+            {"from": group.target - 1, "to": group.target + 1}
+        )
     there.work(120)
     found = there.provider(settings={"stuckAfter": "30s"}).observe(there.nodes()).groups
     errors = {each.error.cls for group in found for each in group.instances if each.error is not None}

@@ -47,15 +47,25 @@ class Desk:
         self.checker = checker()
         self.front.watches.append(self.checker.watch)
 
-    def send(self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None,
-             key: str = KEY, secret: str = SECRET) -> Answer:
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        key: str = KEY,
+        secret: str = SECRET,
+    ) -> Answer:
         """One request, signed."""
         raw = b"" if body is None else json.dumps(body).encode()
-        return self.front.served(signed(method, f"/v2{path}", raw, query or {}, key=key, secret=secret,
-                                        expires=int(self.clock()) + 600))
+        return self.front.served(
+            signed(method, f"/v2{path}", raw, query or {}, key=key, secret=secret, expires=int(self.clock()) + 600)
+        )
 
-    def ask(self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None,
-            status: int = 200) -> dict[str, Any]:
+    def ask(
+        self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None, status: int = 200
+    ) -> dict[str, Any]:
         """Its answer, which must have that status."""
         answer = self.send(method, path, body, query=query)
         assert answer.status == status, answer.body
@@ -68,8 +78,9 @@ class Desk:
         self.zone.step()
 
 
-def signed(method: str, path: str, body: bytes, query: Mapping[str, str], *, key: str = KEY, secret: str = SECRET,
-           expires: int) -> Incoming:
+def signed(
+    method: str, path: str, body: bytes, query: Mapping[str, str], *, key: str = KEY, secret: str = SECRET, expires: int
+) -> Incoming:
     """A request with its signature (exoscale.md §4)."""
     values = "".join(query[name] for name in sorted(query))
     text = b"\n".join((f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode()))
@@ -81,15 +92,28 @@ def signed(method: str, path: str, body: bytes, query: Mapping[str, str], *, key
     return Incoming(method, f"{path}?{urlencode(query)}" if query else path, headers, body)
 
 
-def order(bench: ExoscaleBench, kind: Kind, group: str, start: int, end: int, *handles: str,
-          op: str = "op-0123456789abcdef") -> Operation:
+def order(
+    bench: ExoscaleBench, kind: Kind, group: str, start: int, end: int, *handles: str, op: str = "op-0123456789abcdef"
+) -> Operation:
     """handles: of the instances to remove."""
     nodes = {node.provider_id: node.name for node in bench.nodes()}
     ids = [each if each.startswith("exoscale://") else f"exoscale://{each}" for each in handles]
     targets = tuple(Target(nodes.get(id_, ""), id_, handle) for id_, handle in zip(ids, handles, strict=True))
     now = bench.now()
-    return Operation(id=op, cluster="ours", provider="exoscale", group=group, kind=kind, plan="plan", created_at=now,
-                     from_size=start, to_size=end, due_at=now, deadline=now + 7200.0, targets=targets)
+    return Operation(
+        id=op,
+        cluster="ours",
+        provider="exoscale",
+        group=group,
+        kind=kind,
+        plan="plan",
+        created_at=now,
+        from_size=start,
+        to_size=end,
+        due_at=now,
+        deadline=now + 7200.0,
+        targets=targets,
+    )
 
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
@@ -123,5 +147,6 @@ def shelf(bench: ExoscaleBench) -> Shelf:
     """One in a table, as all functions of a deployment share it."""
     client = MemoryClient(Tables())
     create_table(client, "exoscale")
-    return Store("exoscale", clock=bench.clock, client=client, region="eu-west-1", sleep=lambda _: None,
-                 chance=lambda: 0.5).shelf
+    return Store(
+        "exoscale", clock=bench.clock, client=client, region="eu-west-1", sleep=lambda _: None, chance=lambda: 0.5
+    ).shelf

@@ -82,7 +82,7 @@ def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_
 
 @KINDS
 def test_EXO_9_EXO_DEFECT_8_EXO_DEFECT_12_no_capacity_is_told_at_once_and_the_size_is_taken_back(
-    standalone: bool
+    standalone: bool,
 ) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=2, least=1)
@@ -94,7 +94,8 @@ def test_EXO_9_EXO_DEFECT_8_EXO_DEFECT_12_no_capacity_is_told_at_once_and_the_si
         assert "No capacity is left" in failed.message
         lost = [each for each in seen(bench, group).instances if each.error]
         assert [(each.state, each.error.cls if each.error else "") for each in lost] == [
-            (InstanceState.CREATING, "OutOfStock")] * 2
+            (InstanceState.CREATING, "OutOfStock")
+        ] * 2
         assert all(each.id.startswith("exoscale://placeholder-") for each in lost)
         bench.look()
         assert isinstance(drive(bench, order(bench, Kind.DISCARD, group, 4, 2, *(each.handle for each in lost))), Done)
@@ -125,8 +126,10 @@ def test_EXO_9_a_timeout_of_the_vendor_is_no_verdict(bench: ExoscaleBench, done:
     assert (bench.target(group), len(bench.machines(group))) == (size, size)
 
 
-@pytest.mark.parametrize("reason", ["busy", "conflict", "fault", "forbidden", "incorrect", "interrupted", "not-found",
-                                    "unknown", "unsupported"])
+@pytest.mark.parametrize(
+    "reason",
+    ["busy", "conflict", "fault", "forbidden", "incorrect", "interrupted", "not-found", "unknown", "unsupported"],
+)
 def test_EXO_DEFECT_12_the_reason_and_the_message_of_a_failure_are_kept(bench: ExoscaleBench, reason: str) -> None:
     group = bench.add_group("g", size=1)
     bench.zone.end_next(group, Ending("failure", reason, "the vendor's own words"))
@@ -182,8 +185,11 @@ def test_EXO_11_EXO_DEFECT_9_members_and_the_minimum_are_checked_before_anything
 
 
 @KINDS
-@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.HANGS_UP, Fault.WEB_PAGE,
-                                   Fault.SERVER_ERROR], ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault",
+    [Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.HANGS_UP, Fault.WEB_PAGE, Fault.SERVER_ERROR],
+    ids=lambda fault: fault.name,
+)
 def test_EXO_11_an_eviction_whose_answer_is_lost_is_looked_up_and_never_sent_twice(
     standalone: bool, fault: Fault
 ) -> None:

@@ -20,8 +20,9 @@ JSON = {"content-type": "application/json"}
 def _problems(method: str, target: str, answer: object = None, *, body: object = None, status: int = 200) -> list[str]:
     watching = checker()
     raw = b"" if body is None else json.dumps(body).encode()
-    watching.watch(Incoming(method, f"/v2{target}", JSON if raw else {}, raw),
-                   Answer(status, json.dumps(answer).encode()))
+    watching.watch(
+        Incoming(method, f"/v2{target}", JSON if raw else {}, raw), Answer(status, json.dumps(answer).encode())
+    )
     return watching.problems
 
 
@@ -32,40 +33,46 @@ def test_what_is_right_is_let_through() -> None:
     assert not _problems("GET", f"/instance/{ID}", "whatever an error looks like", status=404)
 
 
-@pytest.mark.parametrize(("path", "answer"), [
-    ("/instance-pool", {"instance-pools": {}}),                                 # not a list
-    ("/instance-pool", {"pools": []}),                                          # misspelt
-    (f"/instance-pool/{ID}", {"id": "x"}),                                      # no uuid
-    (f"/instance-pool/{ID}", {"id": ID, "state": "scaling"}),                   # a Nodepool's state
-    (f"/instance-pool/{ID}", {"id": ID, "min_available": 0}),                   # not kebab-case
-    (f"/instance-pool/{ID}", {"id": ID, "instances": [{"id": 5}]}),
-    (f"/instance-pool/{ID}", {"id": ID, "manager": {"type": "nobody"}}),
-    (f"/instance/{ID}", {"id": ID, "created-at": "yesterday"}),
-    (f"/instance/{ID}", {"id": ID, "public-ip": "1.2.3.4.5"}),
-    ("/sks-cluster", {"sks-clusters": [{"id": ID, "nodepools": [{"id": ID, "taints": {"a": {"value": "b"}}}]}]}),
-    (f"/instance-type/{ID}", {"id": ID, "memory": "4294967296"}),
-    (f"/instance-type/{ID}", {"id": ID, "gpus": 0}),                            # left out where there are none
-    (f"/operation/{ID}", {"id": ID, "state": "done"}),
-    ("/quota/instance", {"resource": "instance", "usage": 1.5, "limit": 3}),
-    ("/zone", [1, 2]),
-])
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/instance-pool", {"instance-pools": {}}),  # not a list
+        ("/instance-pool", {"pools": []}),  # misspelt
+        (f"/instance-pool/{ID}", {"id": "x"}),  # no uuid
+        (f"/instance-pool/{ID}", {"id": ID, "state": "scaling"}),  # a Nodepool's state
+        (f"/instance-pool/{ID}", {"id": ID, "min_available": 0}),  # not kebab-case
+        (f"/instance-pool/{ID}", {"id": ID, "instances": [{"id": 5}]}),
+        (f"/instance-pool/{ID}", {"id": ID, "manager": {"type": "nobody"}}),
+        (f"/instance/{ID}", {"id": ID, "created-at": "yesterday"}),
+        (f"/instance/{ID}", {"id": ID, "public-ip": "1.2.3.4.5"}),
+        ("/sks-cluster", {"sks-clusters": [{"id": ID, "nodepools": [{"id": ID, "taints": {"a": {"value": "b"}}}]}]}),
+        (f"/instance-type/{ID}", {"id": ID, "memory": "4294967296"}),
+        (f"/instance-type/{ID}", {"id": ID, "gpus": 0}),  # left out where there are none
+        (f"/operation/{ID}", {"id": ID, "state": "done"}),
+        ("/quota/instance", {"resource": "instance", "usage": 1.5, "limit": 3}),
+        ("/zone", [1, 2]),
+    ],
+)
 def test_a_wrong_answer_is_noticed(path: str, answer: Any) -> None:
     assert _problems("GET", path, answer)
 
 
-@pytest.mark.parametrize(("method", "target", "body"), [
-    ("GET", "/instance-pools", None),                                           # no such path
-    ("POST", f"/instance-pool/{ID}:scale", {"size": 1}),                        # no such method
-    ("PUT", f"/instance-pool/{ID}:scale", {"size": -1}),
-    ("PUT", f"/instance-pool/{ID}:scale", {"Size": 1}),
-    ("PUT", f"/instance-pool/{ID}:scale", None),                                # without a body
-    ("PUT", f"/instance-pool/{ID}:evict", {"instances": ["x"]}),
-    ("PUT", f"/sks-cluster/{ID}/nodepool/{ID}:evict", {"instances": [ID, ID]}),    # unique, says the document
-    ("GET", "/instance-pool/x", None),
-    ("GET", "/instance?manager=x", None),
-    ("GET", "/instance?manager-type=nobody", None),
-    ("GET", "/quota/instance", {"a": "body"}),
-])
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("GET", "/instance-pools", None),  # no such path
+        ("POST", f"/instance-pool/{ID}:scale", {"size": 1}),  # no such method
+        ("PUT", f"/instance-pool/{ID}:scale", {"size": -1}),
+        ("PUT", f"/instance-pool/{ID}:scale", {"Size": 1}),
+        ("PUT", f"/instance-pool/{ID}:scale", None),  # without a body
+        ("PUT", f"/instance-pool/{ID}:evict", {"instances": ["x"]}),
+        ("PUT", f"/sks-cluster/{ID}/nodepool/{ID}:evict", {"instances": [ID, ID]}),  # unique, says the document
+        ("GET", "/instance-pool/x", None),
+        ("GET", "/instance?manager=x", None),
+        ("GET", "/instance?manager-type=nobody", None),
+        ("GET", "/quota/instance", {"a": "body"}),
+    ],
+)
 def test_a_wrong_request_is_noticed(method: str, target: str, body: object) -> None:
     assert _problems(method, target, "refused", body=body, status=400)
 
@@ -86,9 +93,20 @@ def test_every_operation_of_the_emulator_is_one_of_the_document() -> None:
     desk.after(600.0)
     desk.ask("PUT", f"{path}:evict", {"instances": list(web.pool.members)[:1]})
     desk.ask("PUT", f"/instance-pool/{pool.id}:evict", {"instances": list(pool.members)[:1]})
-    for each in ("/zone", "/instance", f"/instance/{next(iter(pool.members))}", "/instance-pool",
-                 f"/instance-pool/{pool.id}", "/sks-cluster", f"/sks-cluster/{cluster.id}", path, "/quota/instance",
-                 "/instance-type", f"/instance-type/{pool.kind.id}", f"/operation/{work}"):
+    for each in (
+        "/zone",
+        "/instance",
+        f"/instance/{next(iter(pool.members))}",
+        "/instance-pool",
+        f"/instance-pool/{pool.id}",
+        "/sks-cluster",
+        f"/sks-cluster/{cluster.id}",
+        path,
+        "/quota/instance",
+        "/instance-type",
+        f"/instance-type/{pool.kind.id}",
+        f"/operation/{work}",
+    ):
         desk.ask("GET", each)
     assert not desk.checker.problems
     assert len(desk.checker.checked) == 16

@@ -22,7 +22,10 @@ def _web(desk: Desk, size: int = 2) -> tuple[Nodepool, str]:
 
 def test_lists_name_what_there_is_and_leave_out_what_is_empty(desk: Desk) -> None:
     assert (desk.ask("GET", "/instance-pool"), desk.ask("GET", "/instance"), desk.ask("GET", "/sks-cluster")) == (
-        {}, {}, {})
+        {},
+        {},
+        {},
+    )
     pool = desk.zone.add_pool("own", size=1)
     empty = desk.zone.add_pool("empty")
     web, _ = _web(desk)
@@ -43,11 +46,21 @@ def test_lists_name_what_there_is_and_leave_out_what_is_empty(desk: Desk) -> Non
 
 def test_a_nodepool_tells_its_labels_taints_and_pods(desk: Desk) -> None:
     cluster = desk.zone.add_cluster("prod")
-    made = desk.zone.add_nodepool(cluster.id, "gpu", type="gpu3.small", labels={"tier": "ml"},
-                                  taints={"dedicated": ("ml", "NoSchedule")}, max_pods=50)
+    made = desk.zone.add_nodepool(
+        cluster.id,
+        "gpu",
+        type="gpu3.small",
+        labels={"tier": "ml"},
+        taints={"dedicated": ("ml", "NoSchedule")},
+        max_pods=50,
+    )
     told = desk.ask("GET", f"/sks-cluster/{cluster.id}/nodepool/{made.id}")
     assert (told["labels"], told["taints"], told["kubelet-max-pods"], told["size"]) == (
-        {"tier": "ml"}, {"dedicated": {"value": "ml", "effect": "NoSchedule"}}, 50, 0)
+        {"tier": "ml"},
+        {"dedicated": {"value": "ml", "effect": "NoSchedule"}},
+        50,
+        0,
+    )
     kind = desk.ask("GET", f"/instance-type/{made.pool.kind.id}")
     assert (kind["family"], kind["size"], kind["gpus"]) == ("gpu3", "small", 1)
     plain = desk.ask("GET", f"/instance-type/{desk.zone.kind('standard.medium').id}")
@@ -127,9 +140,17 @@ def test_scaling_down_takes_whom_the_vendor_chooses(desk: Desk) -> None:
     assert list(pool.members) == members[2:]
 
 
-@pytest.mark.parametrize(("body", "status"), [
-    ({"size": -1}, 400), ({"size": "3"}, 400), ({"size": True}, 400), ({}, 400), ([1], 400), ({"size": 0}, 400),
-])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"size": -1}, 400),
+        ({"size": "3"}, 400),
+        ({"size": True}, 400),
+        ({}, 400),
+        ([1], 400),
+        ({"size": 0}, 400),
+    ],
+)
 def test_a_size_that_is_none_is_refused(body: object, status: int) -> None:
     desk = Desk()
     pool = desk.zone.add_pool("own", size=1)
@@ -153,10 +174,18 @@ def test_a_hidden_pool_is_changed_through_its_nodepool_only(desk: Desk) -> None:
     assert desk.ask("GET", "/instance-pool")["instance-pools"][0]["size"] == 0
 
 
-@pytest.mark.parametrize("path", [
-    f"/instance/{NOBODY}", f"/instance-pool/{NOBODY}", f"/sks-cluster/{NOBODY}", f"/operation/{NOBODY}",
-    f"/instance-type/{NOBODY}", f"/sks-cluster/{NOBODY}/nodepool/{NOBODY}", "/quota/nothing",
-])
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/instance/{NOBODY}",
+        f"/instance-pool/{NOBODY}",
+        f"/sks-cluster/{NOBODY}",
+        f"/operation/{NOBODY}",
+        f"/instance-type/{NOBODY}",
+        f"/sks-cluster/{NOBODY}/nodepool/{NOBODY}",
+        "/quota/nothing",
+    ],
+)
 def test_what_there_is_not_is_not_found(desk: Desk, path: str) -> None:
     assert "message" in desk.ask("GET", path, status=404)
 
@@ -194,10 +223,15 @@ def test_an_instance_that_does_not_start_ends_in_error(desk: Desk) -> None:
     assert [vm.state for vm in pool.members.values()] == ["running", "error"]
 
 
-@pytest.mark.parametrize(("ending", "size", "members"), [
-    (Ending("failure", "busy"), 1, 1), (Ending("timeout"), 1, 1), (Ending("timeout", done=True), 3, 3),
-    (Ending("failure", "fault", done=True), 3, 3),
-])
+@pytest.mark.parametrize(
+    ("ending", "size", "members"),
+    [
+        (Ending("failure", "busy"), 1, 1),
+        (Ending("timeout"), 1, 1),
+        (Ending("timeout", done=True), 3, 3),
+        (Ending("failure", "fault", done=True), 3, 3),
+    ],
+)
 def test_an_operation_ends_as_a_test_orders_it(desk: Desk, ending: Ending, size: int, members: int) -> None:
     pool = desk.zone.add_pool("own", size=1)
     desk.zone.end_next(pool.id, ending)
@@ -258,8 +292,12 @@ def test_bodies_of_errors_have_all_the_vendors_forms(desk: Desk, form: str) -> N
     desk.front.form = form
     answer = desk.send("GET", f"/instance/{NOBODY}")
     assert answer.status == 404
-    told = {"message": lambda body: json.loads(body)["message"], "error": lambda body: json.loads(body)["error"],
-            "problem": lambda body: json.loads(body)["detail"], "text": lambda body: body.decode()}[form](answer.body)
+    told = {
+        "message": lambda body: json.loads(body)["message"],
+        "error": lambda body: json.loads(body)["error"],
+        "problem": lambda body: json.loads(body)["detail"],
+        "text": lambda body: body.decode(),
+    }[form](answer.body)
     assert NOBODY in told
 
 
@@ -296,7 +334,11 @@ def test_the_log_tells_what_was_asked_and_no_secret(desk: Desk) -> None:
     pool = desk.zone.add_pool("own", size=1)
     desk.send("PUT", f"/instance-pool/{pool.id}:scale", {"size": 2})
     (call,) = desk.front.log
-    assert (call.operation, call.key, call.status, call.writes) == ("scale-instance-pool", "EXO-EXAMPLE-KEY-0001", 200,
-                                                                   True)
+    assert (call.operation, call.key, call.status, call.writes) == (
+        "scale-instance-pool",
+        "EXO-EXAMPLE-KEY-0001",
+        200,
+        True,
+    )
     assert call.line == f'PUT scale-instance-pool /v2/instance-pool/{pool.id}:scale {{"size": 2}}'
     assert not any(signature in repr(call) for signature in desk.front.seen)

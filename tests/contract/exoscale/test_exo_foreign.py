@@ -33,8 +33,11 @@ def _ours(bench: ExoscaleBench, policy: str, size: int = 4) -> Pool:
 
 
 def _foreign(bench: ExoscaleBench, size: int, *, standalone: bool = False) -> Pool:
-    pool = bench.zone.add_pool("victim", size=size, type="standard.medium") if standalone \
+    pool = (
+        bench.zone.add_pool("victim", size=size, type="standard.medium")
+        if standalone
         else bench.add_nodepool("victim", size=size, cluster="theirs").pool
+    )
     bench._theirs.add(pool.id)
     return pool
 
@@ -78,7 +81,7 @@ def test_an_id_that_is_taken_while_passes_are_made_leaves_all_pools_their_size(
     passes = Passes(Yard(bench, Ear()), frozenset(node.name for node in rest))
     passes.once()
     bench.settle(1000.0)
-    for at in range(3):     # another machine each time
+    for at in range(3):  # another machine each time
         _steal(bench, thief, theirs, at)
         passes.make(20)
     assert (len(theirs.staying), len(ours.staying)) == (4, 4)
@@ -145,7 +148,7 @@ def test_a_named_pool_whose_first_machine_never_joins_is_rid_of_it(bench: Exosca
     passes = Passes(Yard(bench, Ear()), frozenset(node.name for node in _nodes(bench, anchor)))
     passes.once()
     bench.settle(60.0)
-    bench._theirs.add(pool.id)      # its machines never join
+    bench._theirs.add(pool.id)  # its machines never join
     yard = passes.yard
     yard.run(yard.growth(pool.id, 1))
     assert len(pool.staying) == 1

@@ -20,7 +20,8 @@ class Bed:
         self.clock = ManualClock(1_800_000_000.0)
         self.store, self.zone = ObjectStore(self.clock), Zone(self.clock)
         self.cluster = ClusterSimulation(
-            self.store, self.clock, more=[Joining(self.zone, self.store, self.clock, ways)])
+            self.store, self.clock, more=[Joining(self.zone, self.store, self.clock, ways)]
+        )
 
     def after(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -49,13 +50,24 @@ def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
 def test_labels_capacity_and_taints_are_those_of_the_instance_and_its_nodepool() -> None:
     bed = Bed(Ways(reserve={"cpu": "100m", "memory": "1Gi"}))
     cluster = bed.zone.add_cluster("prod")
-    web = bed.zone.add_nodepool(cluster.id, "gpu", size=1, type="gpu3.small", disk=100, labels={"team": "vision"},
-                                taints={"dedicated": ("gpu", "NoSchedule")}, max_pods=30)
+    web = bed.zone.add_nodepool(
+        cluster.id,
+        "gpu",
+        size=1,
+        type="gpu3.small",
+        disk=100,
+        labels={"team": "vision"},
+        taints={"dedicated": ("gpu", "NoSchedule")},
+        max_pods=30,
+    )
     bed.after(0.0)
     (node,) = bed.nodes().values()
     labels, status = node["metadata"]["labels"], node["status"]
     assert (labels[NODEPOOL_LABEL], labels["team"], labels["node.kubernetes.io/instance-type"]) == (
-        web.id, "vision", "gpu3.small")
+        web.id,
+        "vision",
+        "gpu3.small",
+    )
     assert labels["topology.kubernetes.io/region"] == labels["topology.kubernetes.io/zone"] == "ch-gva-2"
     assert {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"} in node["spec"]["taints"]
     assert (status["capacity"]["nvidia.com/gpu"], status["capacity"]["pods"]) == ("1", "30")

@@ -23,7 +23,7 @@ from tests.contract.exoscale.fixtures import drive, order, seen
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
 FOLDER = Path(__file__).parents[3] / "infra" / "exoscale"
-OURS = {"iam-sks": False, "iam-instance-pool": True}            # policy -> whether it is for standalone pools
+OURS = {"iam-sks": False, "iam-instance-pool": True}  # policy -> whether it is for standalone pools
 UPSTREAMS = {f"{name}-as-upstream": standalone for name, standalone in OURS.items()}
 # What is asked besides, and done without where the key may not.
 BULK = {"list-instances", "list-instance-pools", "get-instance-type"}
@@ -96,8 +96,10 @@ def test_EXO_16_a_role_holds_exactly_the_operations_that_are_used_and_suffices(
     assert {call.operation for call in calls} == operations(named)
 
 
-@pytest.mark.parametrize(("name", "missing"), [(name, each) for name in sorted(OURS) for each in sorted(
-    operations(name) - BULK - {"get-quota"})])
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [(name, each) for name in sorted(OURS) for each in sorted(operations(name) - BULK - {"get-quota"})],
+)
 def test_each_operation_of_a_role_is_needed(name: str, missing: str) -> None:
     with bench_with(name, standalone=OURS[name], fewer=missing) as bench:
         with pytest.raises((AssertionError, Unauthorized)):
@@ -105,8 +107,9 @@ def test_each_operation_of_a_role_is_needed(name: str, missing: str) -> None:
         assert missing in denied(bench.server.log)
 
 
-@pytest.mark.parametrize(("name", "missing"), [(name, each) for name in sorted(OURS) for each in sorted(
-    BULK | {"get-quota"})])
+@pytest.mark.parametrize(
+    ("name", "missing"), [(name, each) for name in sorted(OURS) for each in sorted(BULK | {"get-quota"})]
+)
 def test_EXO_16_what_can_be_done_without_is_asked_for_and_its_refusal_stops_nothing(name: str, missing: str) -> None:
     with bench_with(name, standalone=OURS[name], fewer=missing) as bench:
         assert denied(everything(bench)) - {"list-sks-clusters"} == {missing}
@@ -151,5 +154,3 @@ def test_a_key_that_may_do_nothing_is_refused_and_nothing_changes(name: str) -> 
         assert outcome.cls == "Unauthorized"
         assert bench.target(group) == 2
         assert not [call for call in bench.server.log if call.status == 200]
-
-

@@ -22,10 +22,22 @@ from tests.contract.suite.provider_fixture import Trouble
 from tests.contract.suite.recording_provider import Ear
 
 MOST, STEPS = 8, 5
-KINDS = (Trouble.CONFLICT, Trouble.THROTTLED, Trouble.SERVER_ERROR, Trouble.CUT_OFF, Trouble.WEB_PAGE, Trouble.HANGS,
-         Trouble.LOST_ANSWER)
-ENDINGS = (Ending("failure", "busy"), Ending("failure", "fault", done=True), Ending("timeout"),
-           Ending("timeout", done=True), Ending("failure", "interrupted"))
+KINDS = (
+    Trouble.CONFLICT,
+    Trouble.THROTTLED,
+    Trouble.SERVER_ERROR,
+    Trouble.CUT_OFF,
+    Trouble.WEB_PAGE,
+    Trouble.HANGS,
+    Trouble.LOST_ANSWER,
+)
+ENDINGS = (
+    Ending("failure", "busy"),
+    Ending("failure", "fault", done=True),
+    Ending("timeout"),
+    Ending("timeout", done=True),
+    Ending("failure", "interrupted"),
+)
 
 
 def _late_size(zone: Zone) -> None:
@@ -45,8 +57,12 @@ def _as_it_is(_: Zone) -> None:
 
 
 WAYS: tuple[tuple[Callable[[Zone], None], Times], ...] = (
-    (_as_it_is, Times(operation=0.0, create=90.0)), (_late_size, Times()), (_leavers_hidden, Times(destroy=200.0)),
-    (_heals, Times()), (_as_it_is, Times(operation=400.0, create=300.0)))
+    (_as_it_is, Times(operation=0.0, create=90.0)),
+    (_late_size, Times()),
+    (_leavers_hidden, Times(destroy=200.0)),
+    (_heals, Times()),
+    (_as_it_is, Times(operation=400.0, create=300.0)),
+)
 
 
 class _Walk:
@@ -90,8 +106,9 @@ class _Walk:
         for each in victims:
             if each.handle in self.alive:
                 self.alive.remove(each.handle)
-        self.yard.run(self.yard.removal(self.group, *victims, op=f"remove-{number}"),
-                      dies=self.random.choice((0, 0, 1)))
+        self.yard.run(
+            self.yard.removal(self.group, *victims, op=f"remove-{number}"), dies=self.random.choice((0, 0, 1))
+        )
 
     def _check(self) -> None:
         self.bench.settle()

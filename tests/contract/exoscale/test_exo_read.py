@@ -12,10 +12,27 @@ from infra.emulators.vendor_common.fault_injection import Fault
 from tests.contract.exoscale.fixtures import drive, order, seen, shelf
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
-UPSTREAM_SKS = frozenset({"get-instance", "get-instance-pool", "get-operation", "get-quota", "list-sks-clusters",
-                          "scale-sks-nodepool", "evict-sks-nodepool-members"})
-UPSTREAM_POOLS = frozenset({"get-instance", "get-instance-pool", "get-operation", "get-quota", "scale-instance-pool",
-                            "evict-instance-pool-members"})
+UPSTREAM_SKS = frozenset(
+    {
+        "get-instance",
+        "get-instance-pool",
+        "get-operation",
+        "get-quota",
+        "list-sks-clusters",
+        "scale-sks-nodepool",
+        "evict-sks-nodepool-members",
+    }
+)
+UPSTREAM_POOLS = frozenset(
+    {
+        "get-instance",
+        "get-instance-pool",
+        "get-operation",
+        "get-quota",
+        "scale-instance-pool",
+        "evict-instance-pool-members",
+    }
+)
 
 
 def _operations(bench: ExoscaleBench) -> list[str]:
@@ -37,8 +54,13 @@ def test_EXO_3_EXO_DEFECT_1_EXO_DEFECT_2_a_cold_start_sees_all_in_four_calls(ben
     _grown_old(bench, nodes)
     bench.shelf = shelf(bench)
     first = bench.provider().observe(bench.nodes())
-    assert sorted(_operations(bench)) == ["get-instance-type", "get-quota", "list-instance-pools", "list-instances",
-                                          "list-sks-clusters"]
+    assert sorted(_operations(bench)) == [
+        "get-instance-type",
+        "get-quota",
+        "list-instance-pools",
+        "list-instances",
+        "list-sks-clusters",
+    ]
     bench.settle(301.0)
     again = bench.provider().observe(bench.nodes())
     assert sorted(_operations(bench)) == ["get-quota", "list-instance-pools", "list-instances", "list-sks-clusters"]
@@ -87,7 +109,7 @@ def test_EXO_5_EXO_DEFECT_4_the_maximum_comes_from_what_the_quota_leaves(bench: 
 def test_EXO_6_EXO_DEFECT_3_nodes_of_others_stop_nothing(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=2)
     nodes = bench.nodes()
-    bench.zone.vanish(bench.machines(group)[0])     # its Node is still there
+    bench.zone.vanish(bench.machines(group)[0])  # its Node is still there
     bench.zone.add_lonely()
     found = bench.provider().observe(nodes)
     assert [each.id for each in found.groups] == [group]
@@ -133,8 +155,15 @@ def test_EXO_13_EXO_DEFECT_7_a_pool_that_is_not_running_holds_up_no_other(
 
 def test_EXO_14_EXO_DEFECT_10_EXO_DEFECT_13_an_empty_nodepool_grows_from_its_template(bench: ExoscaleBench) -> None:
     cluster = bench.zone.add_cluster("prod")
-    web = bench.zone.add_nodepool(cluster.id, "gpu", type="gpu3.small", disk=200, labels={"team": "ml"},
-                                  taints={"dedicated": ("ml", "NoSchedule")}, max_pods=40)
+    web = bench.zone.add_nodepool(
+        cluster.id,
+        "gpu",
+        type="gpu3.small",
+        disk=200,
+        labels={"team": "ml"},
+        taints={"dedicated": ("ml", "NoSchedule")},
+        max_pods=40,
+    )
     bench.bind(web.id, 0, 3)
     empty = seen(bench, web.pool.id)
     assert (empty.min, empty.target, empty.instances) == (0, 0, ())
@@ -146,18 +175,27 @@ def test_EXO_14_EXO_DEFECT_10_EXO_DEFECT_13_an_empty_nodepool_grows_from_its_tem
     assert template.capacity == node.capacity, "as the node that came of it"
     own = {"kubernetes.io/hostname"}
     assert {key: value for key, value in template.labels.items() if key not in own} == {
-        key: value for key, value in node.labels.items() if key not in own}
+        key: value for key, value in node.labels.items() if key not in own
+    }
     assert [str(taint) for taint in template.taints] == [
-        str(taint) for taint in node.taints if taint.key == "dedicated"]
+        str(taint) for taint in node.taints if taint.key == "dedicated"
+    ]
 
 
-@pytest.mark.parametrize(("state", "known", "failed"), [
-    ("starting", InstanceState.CREATING, False), ("running", InstanceState.RUNNING, False),
-    ("migrating", InstanceState.RUNNING, False), ("stopped", InstanceState.RUNNING, False),
-    ("stopping", InstanceState.DELETING, False), ("destroying", InstanceState.DELETING, False),
-    ("destroyed", InstanceState.DELETING, False), ("expunging", InstanceState.DELETING, False),
-    ("error", InstanceState.CREATING, True),
-])
+@pytest.mark.parametrize(
+    ("state", "known", "failed"),
+    [
+        ("starting", InstanceState.CREATING, False),
+        ("running", InstanceState.RUNNING, False),
+        ("migrating", InstanceState.RUNNING, False),
+        ("stopped", InstanceState.RUNNING, False),
+        ("stopping", InstanceState.DELETING, False),
+        ("destroying", InstanceState.DELETING, False),
+        ("destroyed", InstanceState.DELETING, False),
+        ("expunging", InstanceState.DELETING, False),
+        ("error", InstanceState.CREATING, True),
+    ],
+)
 def test_EXO_15_EXO_DEFECT_16_every_state_of_an_instance_has_a_meaning(
     bench: ExoscaleBench, state: str, known: InstanceState, failed: bool
 ) -> None:

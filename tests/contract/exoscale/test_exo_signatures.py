@@ -15,17 +15,36 @@ POOL = "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"
 EXAMPLE = "exampleSecret-0123456789abcdefghijklmnopqrs"
 
 
-@pytest.mark.parametrize(("incoming", "secret", "expires", "expected"), [
-    (Incoming("PUT", f"/v2/instance-pool/{POOL}:scale", {}, b'{"size": 5}'), EXAMPLE, "1768467000",
-     "YIs8FjeBzPZfY5I2yLVk0ZLLVPEujxCFnpw347Iy0l8="),
-    (Incoming("GET", f"/v2/instance-pool/{POOL}", {}), EXAMPLE, "1768467000",
-     "BDpyxfm+bZnmisIDb3RxXOOyizm7xD2z6REXq+rTkfw="),
-    (Incoming("GET", f"/v2/instance?manager-type=instance-pool&manager-id={POOL}", {}), EXAMPLE, "1768467000",
-     "AfBQDQLMB4/ldFGJSbSWGC11K1joytOXHnk8nB62nL4="),
-    (Incoming("GET", "/v2/zone", {}), "X" * 43, "3376684800", "Ntbq/p0HVmA3Zg1HHY+Lq1vjFGi7HeMrrgXDS5jRNlY="),
-    (Incoming("GET", "/v2/zone?k1=v1&k2=v2", {}), "X" * 43, "3376684800",
-     "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY="),
-])
+@pytest.mark.parametrize(
+    ("incoming", "secret", "expires", "expected"),
+    [
+        (
+            Incoming("PUT", f"/v2/instance-pool/{POOL}:scale", {}, b'{"size": 5}'),
+            EXAMPLE,
+            "1768467000",
+            "YIs8FjeBzPZfY5I2yLVk0ZLLVPEujxCFnpw347Iy0l8=",
+        ),
+        (
+            Incoming("GET", f"/v2/instance-pool/{POOL}", {}),
+            EXAMPLE,
+            "1768467000",
+            "BDpyxfm+bZnmisIDb3RxXOOyizm7xD2z6REXq+rTkfw=",
+        ),
+        (
+            Incoming("GET", f"/v2/instance?manager-type=instance-pool&manager-id={POOL}", {}),
+            EXAMPLE,
+            "1768467000",
+            "AfBQDQLMB4/ldFGJSbSWGC11K1joytOXHnk8nB62nL4=",
+        ),
+        (Incoming("GET", "/v2/zone", {}), "X" * 43, "3376684800", "Ntbq/p0HVmA3Zg1HHY+Lq1vjFGi7HeMrrgXDS5jRNlY="),
+        (
+            Incoming("GET", "/v2/zone?k1=v1&k2=v2", {}),
+            "X" * 43,
+            "3376684800",
+            "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY=",
+        ),
+    ],
+)
 def test_EXO_2_the_published_vectors(incoming: Incoming, secret: str, expires: str, expected: str) -> None:
     assert signature(incoming, expires, secret) == expected
 
@@ -71,10 +90,17 @@ def test_EXO_2_a_query_parameter_that_is_not_signed_is_refused() -> None:
     assert _status(msgspec.structs.replace(whole, target="/v2/instance?manager-type=other")) == 401
 
 
-@pytest.mark.parametrize("header", [
-    "", "Bearer x", "EXO2-HMAC-SHA256", "EXO2-HMAC-SHA256 credential=x", "EXO2-HMAC-SHA256 ,,==,",
-    "EXO2-HMAC-SHA256 credential=EXO-EXAMPLE-KEY-0001,expires=soon,signature=x",
-])
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer x",
+        "EXO2-HMAC-SHA256",
+        "EXO2-HMAC-SHA256 credential=x",
+        "EXO2-HMAC-SHA256 ,,==,",
+        "EXO2-HMAC-SHA256 credential=EXO-EXAMPLE-KEY-0001,expires=soon,signature=x",
+    ],
+)
 def test_rubbish_for_a_signature_is_refused(header: str) -> None:
     assert _status(Incoming("GET", "/v2/instance", {"authorization": header} if header else {})) == 401
 

@@ -38,10 +38,17 @@ class Bed:
         cluster = self.zone.add_cluster("prod")
         self.sks: Pool = self.zone.add_nodepool(cluster.id, "web", type="standard.large").pool
         self.own: Pool = self.zone.add_pool("own", size=1, type="standard.large")
-        world.apply_policy(POLICY.format(
-            name=world.name, kubeconfig=world.kubeconfig_secret, settings=account.settings(),
-            groups="\n".join(f"    - {{provider: exoscale, id: {id_}, min: {least}, max: 5, priority: {priority}}}"
-                             for id_, least, priority in (("prod/web", 0, 9), (self.own.id, 1, 1)))))
+        world.apply_policy(
+            POLICY.format(
+                name=world.name,
+                kubeconfig=world.kubeconfig_secret,
+                settings=account.settings(),
+                groups="\n".join(
+                    f"    - {{provider: exoscale, id: {id_}, min: {least}, max: 5, priority: {priority}}}"
+                    for id_, least, priority in (("prod/web", 0, 9), (self.own.id, 1, 1))
+                ),
+            )
+        )
         world.seed(objects.node("system", cpu="2"))
         world.step(60.0)
 

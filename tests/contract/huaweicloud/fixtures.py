@@ -50,8 +50,9 @@ class Desk:
         target = f"{place}?{urlencode(query)}" if query else place
         return self.front.served(Incoming(method, target, {"host": "cce.example.com", "x-auth-token": TOKEN}, raw))
 
-    def ask(self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None,
-            status: int = 200) -> dict[str, Any]:
+    def ask(
+        self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None, status: int = 200
+    ) -> dict[str, Any]:
         """Its answer, which must have that status."""
         answer = self.send(method, path, body, query=query)
         assert answer.status == status, answer.body
@@ -61,8 +62,12 @@ class Desk:
     def scale(self, pool: str, total: int, *groups: str, status: int = 200, **options: str) -> dict[str, Any]:
         """To an absolute total."""
         spec = {"desiredNodeCount": total, "scaleGroups": list(groups), "options": options}
-        return self.ask("POST", f"/nodepools/{pool}/operation/scale", {"kind": "NodePool", "apiVersion": "v3",
-                                                                       "spec": spec}, status=status)
+        return self.ask(
+            "POST",
+            f"/nodepools/{pool}/operation/scale",
+            {"kind": "NodePool", "apiVersion": "v3", "spec": spec},
+            status=status,
+        )
 
     def pool(self, uid: str) -> dict[str, Any]:
         """As the list shows it."""
@@ -79,14 +84,27 @@ class Desk:
         self.cloud.step()
 
 
-def order(bench: HuaweiBench, kind: Kind, group: str, start: int, end: int, *handles: str,
-          op: str = "op-0123456789abcdef") -> Operation:
+def order(
+    bench: HuaweiBench, kind: Kind, group: str, start: int, end: int, *handles: str, op: str = "op-0123456789abcdef"
+) -> Operation:
     """handles: of the nodes to remove."""
     names = {node.provider_id: node.name for node in bench.nodes()}
     targets = tuple(Target(names.get(each, ""), each, each) for each in handles)
     now = bench.now()
-    return Operation(id=op, cluster="ours", provider="huaweicloud", group=group, kind=kind, plan="plan", created_at=now,
-                     from_size=start, to_size=end, due_at=now, deadline=now + 7200.0, targets=targets)
+    return Operation(
+        id=op,
+        cluster="ours",
+        provider="huaweicloud",
+        group=group,
+        kind=kind,
+        plan="plan",
+        created_at=now,
+        from_size=start,
+        to_size=end,
+        due_at=now,
+        deadline=now + 7200.0,
+        targets=targets,
+    )
 
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
@@ -140,5 +158,6 @@ def shelf(bench: HuaweiBench) -> Shelf:
     """One in a table, as all functions of a deployment share it."""
     client = MemoryClient(Tables())
     create_table(client, "huaweicloud")
-    return Store("huaweicloud", clock=bench.clock, client=client, region="eu-west-1", sleep=lambda _: None,
-                 chance=lambda: 0.5).shelf
+    return Store(
+        "huaweicloud", clock=bench.clock, client=client, region="eu-west-1", sleep=lambda _: None, chance=lambda: 0.5
+    ).shelf

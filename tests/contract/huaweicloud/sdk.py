@@ -60,8 +60,13 @@ class Drive:
             credentials = credentials.with_security_token(token)
         config = self.official.config.get_default_config()
         config.ignore_ssl_verification, config.timeout = True, (5, 10)
-        return self.official.cce.CceClient.new_builder().with_http_config(config).with_credentials(credentials) \
-            .with_endpoint(self.server.url).build()
+        return (
+            self.official.cce.CceClient.new_builder()
+            .with_http_config(config)
+            .with_credentials(credentials)
+            .with_endpoint(self.server.url)
+            .build()
+        )
 
     def after(self, seconds: float) -> None:
         """Time passes."""
@@ -87,16 +92,25 @@ class Drive:
     def scale(self, uid: str, total: int | None, *groups: str, client: Any = None, **options: Any) -> Any:
         """total: None to leave it out."""
         cce = self.official.cce
-        spec = cce.ScaleNodePoolSpec(desired_node_count=total, scale_groups=list(groups),
-                                     options=cce.ScaleNodePoolOptions(**options) if options else None)
-        return self.ask("scale_node_pool", "ScaleNodePool", client, nodepool_id=uid,
-                        body=cce.ScaleNodePoolRequestBody(kind="NodePool", api_version="v3", spec=spec))
+        spec = cce.ScaleNodePoolSpec(
+            desired_node_count=total,
+            scale_groups=list(groups),
+            options=cce.ScaleNodePoolOptions(**options) if options else None,
+        )
+        return self.ask(
+            "scale_node_pool",
+            "ScaleNodePool",
+            client,
+            nodepool_id=uid,
+            body=cce.ScaleNodePoolRequestBody(kind="NodePool", api_version="v3", spec=spec),
+        )
 
     def update(self, uid: str, **spec: Any) -> Any:
         """spec: of the update."""
         cce = self.official.cce
-        body = cce.NodePoolUpdate(metadata=cce.NodePoolMetadataUpdate(name="renamed"),
-                                  spec=cce.NodePoolSpecUpdate(**spec))
+        body = cce.NodePoolUpdate(
+            metadata=cce.NodePoolMetadataUpdate(name="renamed"), spec=cce.NodePoolSpecUpdate(**spec)
+        )
         return self.ask("update_node_pool", "UpdateNodePool", nodepool_id=uid, body=body)
 
     def refused(self, call: Callable[[], Any]) -> Any:

@@ -55,8 +55,9 @@ def test_CCE_18_a_growth_names_the_total_of_the_pool_and_its_own_group(bench: Hu
     assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
 
 
-@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.WEB_PAGE, Fault.HANGS_UP,
-                                   Fault.SERVER_ERROR])
+@pytest.mark.parametrize(
+    "fault", [Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.WEB_PAGE, Fault.HANGS_UP, Fault.SERVER_ERROR]
+)
 def test_CCE_18_after_a_time_out_one_looks_before_one_asks_again(bench: HuaweiBench, fault: Fault) -> None:
     own, other = two_groups(bench)
     bench.server.faults.next(fault, on="scale-pool")
@@ -140,7 +141,7 @@ def test_two_growths_of_one_pool_in_turns_both_get_all_they_want(bench: HuaweiBe
     first = order(bench, Kind.GROW, own, 3, 5, op="a-0123456789abcdef")
     second = order(bench, Kind.GROW, other, 2, 5, op="b-0123456789abcdef")
     _, first = step(bench, first)
-    _, second = step(bench, second)     # both have announced a total from the same reading
+    _, second = step(bench, second)  # both have announced a total from the same reading
     _, first = step(bench, first)
     _, second = step(bench, second)
     assert isinstance(drive(bench, second), Done)
@@ -220,9 +221,16 @@ def _late_quota(bench: HuaweiBench, pool: Pool) -> None:
     bench.cloud.limit, bench.cloud.refuses_quota = 5, False
 
 
-@pytest.mark.parametrize(("trouble", "cls"), [
-    (_known, "OutOfStock"), (_hinted, "OutOfStock"), (_learnt, "OutOfStock"), (_quota, "QuotaExceeded"),
-    (_late_quota, "QuotaExceeded")])
+@pytest.mark.parametrize(
+    ("trouble", "cls"),
+    [
+        (_known, "OutOfStock"),
+        (_hinted, "OutOfStock"),
+        (_learnt, "OutOfStock"),
+        (_quota, "QuotaExceeded"),
+        (_late_quota, "QuotaExceeded"),
+    ],
+)
 def test_CCE_A9_1_why_nodes_do_not_come_is_told_by_its_class(
     bench: HuaweiBench, trouble: Callable[[HuaweiBench, Pool], None], cls: str
 ) -> None:
@@ -231,15 +239,18 @@ def test_CCE_A9_1_why_nodes_do_not_come_is_told_by_its_class(
     failed = drive_quietly(bench, order(bench, Kind.GROW, other, 2, 4))
     assert failed.cls == cls
     assert isinstance(drive(bench, order(bench, Kind.GROW, own, 3, 4, op="b-0123456789abcdef")), Done) == (
-        cls != "QuotaExceeded")
+        cls != "QuotaExceeded"
+    )
 
 
 @pytest.mark.parametrize("phase", ["Upgrading", "Hibernation", "Unavailable"])
 def test_a_cluster_that_takes_no_order_is_not_given_one(bench: HuaweiBench, phase: str) -> None:
     own, _ = two_groups(bench)
     bench.cloud.clusters[bench.cluster].phase = phase
-    for operation in (order(bench, Kind.GROW, own, 3, 4),
-                      order(bench, Kind.REMOVE, own, 3, 2, bench.machines(own)[0], op="b-0123456789abcdef")):
+    for operation in (
+        order(bench, Kind.GROW, own, 3, 4),
+        order(bench, Kind.REMOVE, own, 3, 2, bench.machines(own)[0], op="b-0123456789abcdef"),
+    ):
         outcome = tried(bench, operation)
         assert isinstance(outcome, ProviderError | Failed | Pending)
     bench.look()
@@ -316,7 +327,8 @@ def test_CCE_19_what_was_never_made_is_taken_back_and_nothing_else_goes(bench: H
     assert isinstance(drive(bench, order(bench, Kind.GROW, other, 2, 4)), Failed)
     missing = [each for each in seen(bench, other).instances if each.error]
     assert [(each.state, each.error.cls if each.error else "") for each in missing] == [
-        (InstanceState.CREATING, "OutOfStock")] * 2
+        (InstanceState.CREATING, "OutOfStock")
+    ] * 2
     assert [each.handle for each in missing] == [f"{other}/placeholder-{number}" for number in range(2)]
     bench.look()
     discard = order(bench, Kind.DISCARD, other, 4, 2, *(each.handle for each in missing), op="b-0123456789abcdef")
@@ -381,8 +393,9 @@ def test_conflicts_and_limits_are_met_again_without_a_failure(bench: HuaweiBench
         bench.server.faults.next(fault, on="write")
     assert isinstance(drive(bench, order(bench, Kind.GROW, other, 2, 4)), Done)
     assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
-    assert {json.loads(call.body)["spec"]["desiredNodeCount"]
-            for call in bench.server.log if call.operation == "scale-pool"} == {7}
+    assert {
+        json.loads(call.body)["spec"]["desiredNodeCount"] for call in bench.server.log if call.operation == "scale-pool"
+    } == {7}
 
 
 def test_with_a_shelf_a_growth_costs_few_calls(bench: HuaweiBench) -> None:

@@ -35,7 +35,7 @@ def test_CCE_17_temporary_keys_are_taken_once_and_renewed_before_they_end(bench:
     assert len(asked(bench)) == 1
     signed = {call.key for call in bench.server.log if call.operation == "list-pools"}
     assert signed == {"HSTEXAMPLE000001"}
-    bench.clock.advance(900.0 - 301.0)      # five minutes are left
+    bench.clock.advance(900.0 - 301.0)  # five minutes are left
     assert seen(bench, group).target == 2
     assert len(asked(bench)) == 1
     assert {call.status for call in bench.server.log} <= {200, 201}

@@ -44,8 +44,10 @@ def test_CCE_DANGER_1_the_total_is_of_the_pool_and_not_of_the_group(desk: Desk) 
     assert (pool.groups[DEFAULT].desired, group.desired) == (1, 3)
 
 
-@pytest.mark.parametrize("spec", [{}, {"autoscaling": {"enable": True}}, {"ignoreInitialNodeCount": False},
-                                  {"ignoreInitialNodeCount": "true"}])
+@pytest.mark.parametrize(
+    "spec",
+    [{}, {"autoscaling": {"enable": True}}, {"ignoreInitialNodeCount": False}, {"ignoreInitialNodeCount": "true"}],
+)
 def test_CCE_DANGER_2_an_update_without_the_guard_empties_the_pool(desk: Desk, spec: dict[str, Any]) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.ask("PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "a"}, "spec": spec})
@@ -53,22 +55,32 @@ def test_CCE_DANGER_2_an_update_without_the_guard_empties_the_pool(desk: Desk, s
 
 
 def test_CCE_DANGER_2_with_the_guard_only_what_is_named_changes_and_a_list_of_groups_is_the_whole_list(
-    desk: Desk
+    desk: Desk,
 ) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.cloud.add_group(pool.uid, "az2", size=2)
     guarded = {"ignoreInitialNodeCount": True}
-    told = desk.ask("PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "b"}, "spec": {
-        **guarded, "autoscaling": {"enable": False, "minNodeCount": 2, "maxNodeCount": 8}}})
+    told = desk.ask(
+        "PUT",
+        f"/nodepools/{pool.uid}",
+        {
+            "metadata": {"name": "b"},
+            "spec": {**guarded, "autoscaling": {"enable": False, "minNodeCount": 2, "maxNodeCount": 8}},
+        },
+    )
     assert (told["metadata"]["name"], told["spec"]["autoscaling"]["maxNodeCount"], pool.desired) == ("b", 8, 5)
     desk.ask("PUT", f"/nodepools/{pool.uid}", {"spec": guarded}, status=400)
-    desk.ask("PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "a"}, "spec": {
-        **guarded, "autoscaling": {"minNodeCount": 9}}}, status=400)
-    desk.ask("PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "b"}, "spec": {
-        "initialNodeCount": 6}})
+    desk.ask(
+        "PUT",
+        f"/nodepools/{pool.uid}",
+        {"metadata": {"name": "a"}, "spec": {**guarded, "autoscaling": {"minNodeCount": 9}}},
+        status=400,
+    )
+    desk.ask("PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "b"}, "spec": {"initialNodeCount": 6}})
     assert (pool.desired, pool.groups[DEFAULT].desired) == (6, 4)
-    desk.ask("PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "b"}, "spec": {
-        **guarded, "extensionScaleGroups": []}})
+    desk.ask(
+        "PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "b"}, "spec": {**guarded, "extensionScaleGroups": []}}
+    )
     assert (list(pool.groups), pool.desired) == ([DEFAULT], 4)
 
 
@@ -133,11 +145,22 @@ def test_a_node_takes_its_time_and_is_counted_as_it_goes(desk: Desk) -> None:
     for _ in range(3):
         status = desk.pool(pool.uid)["status"]
         group = status["scaleGroupStatuses"][0]
-        told.append((phases(desk)[1], status["currentNode"], status["creatingNode"], status["phase"],
-                     group["existingNodeCount"]["total"], group["upcomingNodeCount"]["total"]))
+        told.append(
+            (
+                phases(desk)[1],
+                status["currentNode"],
+                status["creatingNode"],
+                status["phase"],
+                group["existingNodeCount"]["total"],
+                group["upcomingNodeCount"]["total"],
+            )
+        )
         desk.after(40.0)
-    assert told == [("Build", 1, 1, "Synchronizing", 1, 1), ("Installing", 1, 1, "Synchronizing", 1, 1),
-                    ("Active", 2, 0, "", 2, 0)]
+    assert told == [
+        ("Build", 1, 1, "Synchronizing", 1, 1),
+        ("Installing", 1, 1, "Synchronizing", 1, 1),
+        ("Active", 2, 0, "", 2, 0),
+    ]
     desk.cloud.counts_coming = True
     desk.scale(pool.uid, 3, DEFAULT)
     assert desk.pool(pool.uid)["status"]["currentNode"] == 3
@@ -172,12 +195,18 @@ def test_what_cce_knows_to_be_sold_out_is_refused_at_once_unless_it_may_check_la
     desk.scale(pool.uid, 2, "az2")
     desk.scale(pool.uid, 3, DEFAULT, scalableChecking="async")
     assert pool.desired == 3
-    flavor = next(each for each in desk.ask("GET", f"//v1/{desk.cloud.project}/cloudservers/flavors")["flavors"]
-                  if each["id"] == "c7.xlarge.2")
+    flavor = next(
+        each
+        for each in desk.ask("GET", f"//v1/{desk.cloud.project}/cloudservers/flavors")["flavors"]
+        if each["id"] == "c7.xlarge.2"
+    )
     assert flavor["os_extra_specs"]["cond:operation:az"] == (
-        "cn-north-4a(sellout), cn-north-4b(normal), cn-north-4c(normal)")
+        "cn-north-4a(sellout), cn-north-4b(normal), cn-north-4c(normal)"
+    )
     assert {each["type"] for each in desk.pool(pool.uid)["status"]["conditions"]} == {
-        "Scalable", "ResourceInsufficient"}
+        "Scalable",
+        "ResourceInsufficient",
+    }
     own = desk.ask("GET", "/nodepools")["items"][0]["status"]["conditions"]
     assert {each["type"]: each["status"] for each in own} == {"Scalable": "False", "ResourceInsufficient": "True"}
 
@@ -274,22 +303,34 @@ def test_a_cluster_that_is_not_open_takes_no_order(desk: Desk, phase: str) -> No
     assert pool.desired == 2
 
 
-@pytest.mark.parametrize(("method", "path", "body", "status"), [
-    ("GET", "/nodepools/x", None, 404), ("GET", "/nodes/x", None, 404), ("GET", "/nothing", None, 404),
-    ("GET", "//api/v3/projects/other/clusters/x/nodes", None, 404), ("DELETE", "/nodepools/POOL", None, 404),
-    ("POST", "/nodepools/POOL/operation/scale", b"", 400), ("POST", "/nodepools/POOL/operation/scale", [1], 400),
-    ("POST", "/nodepools/POOL/operation/scale", {}, 400),
-    ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": -1}}, 400),
-    ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": "3"}}, 400),
-    ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": True}}, 400),
-    ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": 3, "scaleGroups": "default"}}, 400),
-    ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": 3, "scaleGroups": [["a"]]}}, 400),
-    ("POST", "/nodepools/POOL/operation/scale",
-     {"spec": {"desiredNodeCount": 3, "options": {"billingConfigOverride": {"billingMode": 1}}}}, 400),
-    ("POST", "/nodepools/DefaultPool/operation/scale", {"spec": {"desiredNodeCount": 3}}, 400),
-    ("POST", "/nodes/locknodescaledown", {}, 400), ("GET", "//api/v3/addons", None, 404),
-    ("GET", "//api/v3/projects/0123456789abcdef0123456789abcdef/clusters/x/nodes", None, 400),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/nodepools/x", None, 404),
+        ("GET", "/nodes/x", None, 404),
+        ("GET", "/nothing", None, 404),
+        ("GET", "//api/v3/projects/other/clusters/x/nodes", None, 404),
+        ("DELETE", "/nodepools/POOL", None, 404),
+        ("POST", "/nodepools/POOL/operation/scale", b"", 400),
+        ("POST", "/nodepools/POOL/operation/scale", [1], 400),
+        ("POST", "/nodepools/POOL/operation/scale", {}, 400),
+        ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": -1}}, 400),
+        ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": "3"}}, 400),
+        ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": True}}, 400),
+        ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": 3, "scaleGroups": "default"}}, 400),
+        ("POST", "/nodepools/POOL/operation/scale", {"spec": {"desiredNodeCount": 3, "scaleGroups": [["a"]]}}, 400),
+        (
+            "POST",
+            "/nodepools/POOL/operation/scale",
+            {"spec": {"desiredNodeCount": 3, "options": {"billingConfigOverride": {"billingMode": 1}}}},
+            400,
+        ),
+        ("POST", "/nodepools/DefaultPool/operation/scale", {"spec": {"desiredNodeCount": 3}}, 400),
+        ("POST", "/nodes/locknodescaledown", {}, 400),
+        ("GET", "//api/v3/addons", None, 404),
+        ("GET", "//api/v3/projects/0123456789abcdef0123456789abcdef/clusters/x/nodes", None, 400),
+    ],
+)
 def test_what_makes_no_sense_is_refused_and_changes_nothing(
     desk: Desk, method: str, path: str, body: object, status: int
 ) -> None:
@@ -298,8 +339,10 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
     assert (pool.desired, phases(desk)) == (2, ["Active", "Active"])
 
 
-@pytest.mark.parametrize(("form", "code", "message"), [
-    ("cce", "errorCode", "errorMessage"), ("gateway", "error_code", "error_msg"), ("plain", "code", "message")])
+@pytest.mark.parametrize(
+    ("form", "code", "message"),
+    [("cce", "errorCode", "errorMessage"), ("gateway", "error_code", "error_msg"), ("plain", "code", "message")],
+)
 def test_CCE_20_errors_have_three_forms(desk: Desk, form: str, code: str, message: str) -> None:
     desk.front.form = form
     told = desk.ask("GET", "/nodes/x", status=404)
@@ -307,10 +350,17 @@ def test_CCE_20_errors_have_three_forms(desk: Desk, form: str, code: str, messag
     assert "not found" in told[message]
 
 
-@pytest.mark.parametrize(("fault", "status", "code"), [
-    (Fault.UNAUTHORIZED, 401, "CCE.01401001"), (Fault.FORBIDDEN, 403, "CCE.01403001"),
-    (Fault.NOT_FOUND, 404, "CCE.01404001"), (Fault.CONFLICT, 409, "CCE.01409002"),
-    (Fault.THROTTLED, 429, "CCE.02429001"), (Fault.SERVER_ERROR, 500, "CCE.01500001")])
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [
+        (Fault.UNAUTHORIZED, 401, "CCE.01401001"),
+        (Fault.FORBIDDEN, 403, "CCE.01403001"),
+        (Fault.NOT_FOUND, 404, "CCE.01404001"),
+        (Fault.CONFLICT, 409, "CCE.01409002"),
+        (Fault.THROTTLED, 429, "CCE.02429001"),
+        (Fault.SERVER_ERROR, 500, "CCE.01500001"),
+    ],
+)
 def test_faults_come_with_the_vendors_codes(desk: Desk, fault: Fault, status: int, code: str) -> None:
     desk.front.faults.next(fault)
     assert desk.ask("GET", "/nodes", status=status)["errorCode"] == code
@@ -333,7 +383,9 @@ def test_a_right_that_is_missing_is_named(desk: Desk) -> None:
     desk.ask("GET", "/nodepools")
     assert "cce:node:list" in desk.ask("GET", "/nodes", status=403)["errorMessage"]
     assert [(call.action, call.status) for call in desk.front.log] == [
-        ("cce:nodepool:list", 200), ("cce:node:list", 403)]
+        ("cce:nodepool:list", 200),
+        ("cce:node:list", 403),
+    ]
 
 
 def test_lost_orders_are_not_carried_out_and_lost_answers_are(desk: Desk) -> None:

@@ -26,8 +26,10 @@ class Yard:
         """Name -> keys of its taints."""
         self.clock.advance(seconds)
         self.joining.step()
-        return {node["metadata"]["name"]: [taint["key"] for taint in node["spec"].get("taints", ())]
-                for node in self.store.list("nodes")}
+        return {
+            node["metadata"]["name"]: [taint["key"] for taint in node["spec"].get("taints", ())]
+            for node in self.store.list("nodes")
+        }
 
 
 def test_a_node_joins_when_it_is_active_loses_its_taint_and_goes() -> None:
@@ -47,8 +49,10 @@ def test_a_node_joins_when_it_is_active_loses_its_taint_and_goes() -> None:
     assert yard.after(60.0) == {}
 
 
-@pytest.mark.parametrize(("ways", "id_"), [
-    (Ways(), "{uid}"), (Ways(scheme="huaweicloud://"), "huaweicloud://{uid}"), (Ways(by_server=True), "{server}")])
+@pytest.mark.parametrize(
+    ("ways", "id_"),
+    [(Ways(), "{uid}"), (Ways(scheme="huaweicloud://"), "huaweicloud://{uid}"), (Ways(by_server=True), "{server}")],
+)
 def test_the_provider_id_is_the_nodes_uid_unless_told_otherwise(ways: Ways, id_: str) -> None:
     yard = Yard(ways)
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1)
@@ -62,8 +66,13 @@ def test_who_never_joins_is_no_node() -> None:
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=2)
     yard.cloud.add_group(pool.uid, "az2", size=1)
     first, second = pool.groups[DEFAULT].nodes.values()
-    yard.joining = Joining(yard.cloud, yard.store, yard.clock, cluster=yard.ours.uid,
-                           ways=Ways(never=frozenset({first.uid, f"{pool.uid}/az2"})))
+    yard.joining = Joining(
+        yard.cloud,
+        yard.store,
+        yard.clock,
+        cluster=yard.ours.uid,
+        ways=Ways(never=frozenset({first.uid, f"{pool.uid}/az2"})),
+    )
     assert list(yard.after(10.0)) == [second.ip]
 
 
@@ -74,13 +83,28 @@ def test_labels_and_sizes_are_as_cce_gives_them() -> None:
     gpu = yard.cloud.add_pool(yard.ours.uid, "gpu", size=1, flavor="pi2.2xlarge.4", extend={"maxPods": 30})
     made, other = (node_object(yard.cloud, next(each.all_nodes()), Ways()) for each in (pool, gpu))
     labels = made["metadata"]["labels"]
-    assert {name: labels[name] for name in ("tier", "cce.cloud.com/cce-nodepool", "topology.kubernetes.io/zone",
-                                            "node.kubernetes.io/instance-type")} == {
-        "tier": "web", "cce.cloud.com/cce-nodepool": "web", "topology.kubernetes.io/zone": "cn-north-4a",
-        "node.kubernetes.io/instance-type": "c7.xlarge.2"}
+    assert {
+        name: labels[name]
+        for name in (
+            "tier",
+            "cce.cloud.com/cce-nodepool",
+            "topology.kubernetes.io/zone",
+            "node.kubernetes.io/instance-type",
+        )
+    } == {
+        "tier": "web",
+        "cce.cloud.com/cce-nodepool": "web",
+        "topology.kubernetes.io/zone": "cn-north-4a",
+        "node.kubernetes.io/instance-type": "c7.xlarge.2",
+    }
     assert taint in made["spec"]["taints"]
     assert {name: parse_amount(name, made["status"]["allocatable"][name]) for name in ("cpu", "memory", "pods")} == {
-        "cpu": 3920, "memory": 6792 * 2**20, "pods": 40}
+        "cpu": 3920,
+        "memory": 6792 * 2**20,
+        "pods": 40,
+    }
     assert (other["metadata"]["labels"]["accelerator"], other["status"]["capacity"]["nvidia.com/gpu"]) == (
-        "nvidia-t4", "1")
+        "nvidia-t4",
+        "1",
+    )
     assert other["status"]["capacity"]["pods"] == "30"

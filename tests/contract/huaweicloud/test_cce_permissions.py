@@ -29,7 +29,7 @@ SPARED = frozenset({"cce:cluster:get", "cce:addonInstance:list", "ecs:cloudServe
 def statements(name: str) -> list[dict[str, Any]]:
     found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
     assert found.keys() == {"Version", "Statement"}
-    assert found["Version"] == "1.1"        # of custom policies
+    assert found["Version"] == "1.1"  # of custom policies
     for each in found["Statement"]:
         assert each.keys() == {"Effect", "Action"}
         assert each["Effect"] == "Allow"
@@ -55,7 +55,7 @@ def everything(bench: HuaweiBench) -> list[Logged]:
     removal = carried(removal, ask(bench.provider(), removal))
     late = [node for node in bench.group(group).nodes.values() if node.leaves]
     for node in late:
-        node.phase = "Active"       # the list of nodes is behind what CCE does: now the jobs are asked
+        node.phase = "Active"  # the list of nodes is behind what CCE does: now the jobs are asked
     removal = carried(removal, ask(bench.provider(), removal))
     for node in late:
         node.phase = DELETING

@@ -12,7 +12,7 @@ def test_CCE_A9_3_a_pool_whose_nodes_install_for_ever_gives_way_to_the_next_afte
     account = HuaweiAccount(times=Times(install=1e6))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
         bed = Bed(world, account)
-        bed.demand(2)     # one has room on the node that is there
+        bed.demand(2)  # one has room on the node that is there
         begun = world.clock()
         world.step(880.0)
         assert (bed.tried(), bed.sizes()) == (["web/az2"], [(0, 0), (1, 1), (1, 1)]), "not before its time"

@@ -26,8 +26,15 @@ from tests.contract.suite.provider_fixture import Trouble
 from tests.contract.suite.recording_provider import Ear
 
 MOST, STEPS = 8, 4
-KINDS = (Trouble.CONFLICT, Trouble.THROTTLED, Trouble.SERVER_ERROR, Trouble.CUT_OFF, Trouble.WEB_PAGE, Trouble.HANGS,
-         Trouble.LOST_ANSWER)
+KINDS = (
+    Trouble.CONFLICT,
+    Trouble.THROTTLED,
+    Trouble.SERVER_ERROR,
+    Trouble.CUT_OFF,
+    Trouble.WEB_PAGE,
+    Trouble.HANGS,
+    Trouble.LOST_ANSWER,
+)
 
 
 def _as_it_is(_: Cloud) -> None:
@@ -51,8 +58,12 @@ def _never_again(cloud: Cloud) -> None:
 
 
 WAYS: tuple[tuple[Callable[[Cloud], None], Times], ...] = (
-    (_as_it_is, Times(build=5.0, install=5.0)), (_counts_coming, Times()), (_lags, Times(delete=200.0)),
-    (_holds, Times()), (_never_again, Times(build=300.0)))
+    (_as_it_is, Times(build=5.0, install=5.0)),
+    (_counts_coming, Times()),
+    (_lags, Times(delete=200.0)),
+    (_holds, Times()),
+    (_never_again, Times(build=300.0)),
+)
 
 
 class _Walk:
@@ -102,8 +113,9 @@ class _Walk:
     def _remove(self, number: int, running: list[Instance]) -> None:
         victims = self.random.sample(running, self.random.randint(1, min(2, len(running) - 1)))
         self.alive = [each for each in self.alive if each not in {victim.handle for victim in victims}]
-        self.yard.run(self.yard.removal(self.group, *victims, op=f"remove-{number}"),
-                      dies=self.random.choice((0, 0, 1)))
+        self.yard.run(
+            self.yard.removal(self.group, *victims, op=f"remove-{number}"), dies=self.random.choice((0, 0, 1))
+        )
 
     def _check(self) -> None:
         self.bench.settle()
@@ -167,8 +179,10 @@ def test_CCE_18_two_growths_of_a_pool_in_any_order_with_deaths_and_repetitions_b
     before = [node.uid for node in pool.all_nodes()]
     wanted = {DEFAULT: 2 + chance.randint(1, 4), "az2": 1 + chance.randint(1, 4)}
     starts = {DEFAULT: 2, "az2": 1}
-    growths = [_Message(order(bench, Kind.GROW, f"{pool.uid}/{name}", starts[name], to, op=f"{name}-0123456789abcdef"))
-               for name, to in wanted.items()]
+    growths = [
+        _Message(order(bench, Kind.GROW, f"{pool.uid}/{name}", starts[name], to, op=f"{name}-0123456789abcdef"))
+        for name, to in wanted.items()
+    ]
     for _ in range(200):
         left = [each for each in growths if not each.over]
         if not left:

@@ -24,11 +24,17 @@ def _no_id(node: Node) -> Node:
     return msgspec.structs.replace(node, provider_id="")
 
 
-@pytest.mark.parametrize(("ways", "changed"), [
-    (Ways(boot=0.0, taint=0.0), None), (Ways(boot=0.0, taint=0.0, scheme="huaweicloud://"), None),
-    (Ways(boot=0.0, taint=0.0, by_server=True), None),
-    (Ways(boot=0.0, taint=0.0, scheme="cce://cn-north-4/", by_server=True), None),
-    (Ways(boot=0.0, taint=0.0), _no_id)], ids=["uid", "uid with scheme", "server", "server with path", "address"])
+@pytest.mark.parametrize(
+    ("ways", "changed"),
+    [
+        (Ways(boot=0.0, taint=0.0), None),
+        (Ways(boot=0.0, taint=0.0, scheme="huaweicloud://"), None),
+        (Ways(boot=0.0, taint=0.0, by_server=True), None),
+        (Ways(boot=0.0, taint=0.0, scheme="cce://cn-north-4/", by_server=True), None),
+        (Ways(boot=0.0, taint=0.0), _no_id),
+    ],
+    ids=["uid", "uid with scheme", "server", "server with path", "address"],
+)
 def test_CCE_20_a_node_is_found_by_uid_server_id_or_address(ways: Ways, changed: Renamed | None) -> None:
     with HuaweiBench(ways=ways) as bench:
         group = bench.add_group("a", size=2)
@@ -36,7 +42,8 @@ def test_CCE_20_a_node_is_found_by_uid_server_id_or_address(ways: Ways, changed:
         nodes = tuple(changed(node) if changed else node for node in bench.nodes())
         found = {each.id: each for each in bench.provider().observe(nodes).groups}[group]
         assert [(each.state, each.handle) for each in found.instances] == [
-            (InstanceState.RUNNING, handle) for handle in bench.machines(group)]
+            (InstanceState.RUNNING, handle) for handle in bench.machines(group)
+        ]
         assert [each.node for each in found.instances] == [node.name for node in nodes[:2]]
 
 
@@ -58,8 +65,9 @@ def test_CCE_20_two_groups_of_a_pool_each_see_their_own(bench: HuaweiBench) -> N
     bench.cloud.add_group(pool.uid, "az3", size=3, az="cn-north-4c", enabled=False)
     groups = {each.id.partition("/")[2]: each for each in bench.provider().observe(bench.nodes()).groups}
     assert sorted(groups) == ["big", DEFAULT]
-    assert [(each.target, len(each.instances), each.rank, each.priority) for each in (groups[DEFAULT], groups["big"])
-            ] == [(2, 2, 0, 7), (1, 1, 5, 7)]
+    assert [
+        (each.target, len(each.instances), each.rank, each.priority) for each in (groups[DEFAULT], groups["big"])
+    ] == [(2, 2, 0, 7), (1, 1, 5, 7)]
     assert (groups["big"].min, groups["big"].max) == (1, 4)
     shared = groups["big"].pool
     assert shared is not None
@@ -89,17 +97,27 @@ def test_CCE_20_two_hundred_nodes_in_four_calls_and_fewer_with_a_shelf(bench: Hu
     provider = bench.provider()
     bench.look()
     assert sum(len(each.instances) for each in provider.observe(nodes).groups) == 200
-    assert sorted(call.operation for call in bench.look()) == ["list-addons", "list-flavors", "list-nodes",
-                                                               "list-pools"]
+    assert sorted(call.operation for call in bench.look()) == [
+        "list-addons",
+        "list-flavors",
+        "list-nodes",
+        "list-pools",
+    ]
     bench.clock.advance(60.0)
     bench.provider().observe(nodes)
     assert sorted(call.operation for call in bench.look()) == ["list-nodes", "list-pools"]
 
 
 @pytest.mark.parametrize("form", ["cce", "gateway", "plain", "page"])
-@pytest.mark.parametrize(("fault", "cls"), [
-    (Fault.UNAUTHORIZED, "Unauthorized"), (Fault.THROTTLED, "Throttled"), (Fault.SERVER_ERROR, "Transient"),
-    (Fault.OLD_TIME, "Unauthorized")])
+@pytest.mark.parametrize(
+    ("fault", "cls"),
+    [
+        (Fault.UNAUTHORIZED, "Unauthorized"),
+        (Fault.THROTTLED, "Throttled"),
+        (Fault.SERVER_ERROR, "Transient"),
+        (Fault.OLD_TIME, "Unauthorized"),
+    ],
+)
 def test_CCE_20_errors_are_understood_in_each_form(bench: HuaweiBench, form: str, fault: Fault, cls: str) -> None:
     bench.add_group("a", size=1)
     bench.server.front.form = form
@@ -124,7 +142,8 @@ def test_CCE_20_a_condition_makes_placeholders_of_what_is_missing(bench: HuaweiB
     lost = [each for each in found.instances if each.error]
     assert (found.target, len(found.instances)) == (4, 4)
     assert [(each.id, each.state, each.error.cls if each.error else "") for each in lost] == [
-        (f"{group}/placeholder-{number}", InstanceState.CREATING, cls) for number in range(3)]
+        (f"{group}/placeholder-{number}", InstanceState.CREATING, cls) for number in range(3)
+    ]
 
 
 def test_CCE_A1_5_the_default_pool_and_prepaid_pools_are_left_alone(bench: HuaweiBench) -> None:
@@ -146,8 +165,9 @@ def test_a_pool_of_an_old_region_that_lists_no_group_is_seen_by_its_size(bench: 
 @pytest.mark.parametrize("active", [True, False])
 def test_CCE_A7_the_vendors_own_scaler_at_work_is_told(bench: HuaweiBench, active: bool) -> None:
     bench.add_group("a", size=1)
-    bench.cloud.add_addon(bench.cluster, scaleUpUnscheduledPodEnabled=active, scaleUpUtilizationEnabled=False,
-                          scaleDownEnabled=False)
+    bench.cloud.add_addon(
+        bench.cluster, scaleUpUnscheduledPodEnabled=active, scaleUpUtilizationEnabled=False, scaleDownEnabled=False
+    )
     gaps = [gap for gap in bench.provider().observe(bench.nodes()).gaps if "add-on" in gap.name]
     assert len(gaps) == active
 

@@ -30,8 +30,17 @@ def drive(official: Official) -> Iterator[Drive]:
 
 def test_the_sdk_is_let_in_and_reads_everything(drive: Drive) -> None:
     cloud, uid = drive.cloud, drive.cluster.uid
-    pool = cloud.add_pool(uid, "pool-a", size=2, most=9, priority=4, cooldown=15, labels={"tier": "web"},
-                          taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}], extend={"maxPods": 40})
+    pool = cloud.add_pool(
+        uid,
+        "pool-a",
+        size=2,
+        most=9,
+        priority=4,
+        cooldown=15,
+        labels={"tier": "web"},
+        taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}],
+        extend={"maxPods": 40},
+    )
     cloud.add_group(pool.uid, "c7-az2", size=1, least=1, most=6, priority=5)
     cloud.add_addon(uid, scaleDownEnabled=True, maxNodesTotal=50)
     (seen,) = drive.pools(advance_status=True)
@@ -112,8 +121,11 @@ def test_CCE_DANGER_3_a_smaller_number_takes_whom_it_likes_but_none_that_is_prot
     pool = drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=20)
     uids = [each.metadata.uid for each in drive.nodes().items]
     cce = drive.official.cce
-    drive.client.lock_nodepool_node_scale_down(cce.LockNodepoolNodeScaleDownRequest(
-        cluster_id=drive.cluster.uid, body=cce.LockNodeScaledownRequestBody("v3", "List", uids[:5])))
+    drive.client.lock_nodepool_node_scale_down(
+        cce.LockNodepoolNodeScaleDownRequest(
+            cluster_id=drive.cluster.uid, body=cce.LockNodeScaledownRequestBody("v3", "List", uids[:5])
+        )
+    )
     assert drive.pool(pool.uid).status.scale_group_statuses[0].scale_down_disabled_node_count == 5
     drive.scale(pool.uid, 8, "default")
     leaving = [each.metadata.uid for each in drive.nodes().items if each.status.phase == "Deleting"]
@@ -190,20 +202,30 @@ def test_the_sdk_comes_in_with_temporary_keys(drive: Drive) -> None:
     assert drive.refused(lambda: drive.ask("list_nodes", "ListNodes", client)).status_code == 401
 
 
-@pytest.mark.parametrize(("method", "path", "query", "body"), [
-    ("GET", "/api/v3/projects/p/clusters/c/nodes", [("marker", "a b/c~"), ("limit", "200")], ""),
-    ("GET", "/api/v3/addons", [("x", ""), ("cluster_id", "ü&=+"), ("x", "1")], ""),
-    ("DELETE", "/api/v3/projects/p/clusters/c/nodes/n%20m", [], ""),
-    ("POST", "/api/v3/projects/p/clusters/c/nodepools/n/operation/scale", [], '{"spec": {"desiredNodeCount": 3}}'),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "query", "body"),
+    [
+        ("GET", "/api/v3/projects/p/clusters/c/nodes", [("marker", "a b/c~"), ("limit", "200")], ""),
+        ("GET", "/api/v3/addons", [("x", ""), ("cluster_id", "ü&=+"), ("x", "1")], ""),
+        ("DELETE", "/api/v3/projects/p/clusters/c/nodes/n%20m", [], ""),
+        ("POST", "/api/v3/projects/p/clusters/c/nodepools/n/operation/scale", [], '{"spec": {"desiredNodeCount": 3}}'),
+    ],
+)
 def test_CCE_17_the_sdk_signs_as_the_emulation_checks(
     official: Official, method: str, path: str, query: list[tuple[str, str]], body: str
 ) -> None:
     from infra.emulators.huaweicloud.signing import claim, signature
 
-    request = official.request(method=method, schema="https", host="cce.example.com", resource_path=path, uri="",
-                               query_params=query, header_params={"X-Sdk-Date": "20260102T030405Z", "Content-Type":
-                                                                  "application/json"}, body=body)
+    request = official.request(
+        method=method,
+        schema="https",
+        host="cce.example.com",
+        resource_path=path,
+        uri="",
+        query_params=query,
+        header_params={"X-Sdk-Date": "20260102T030405Z", "Content-Type": "application/json"},
+        body=body,
+    )
     signed = official.signer(official.credentials(KEY, SECRET, "p")).sign(request)
     headers = {name.lower(): value for name, value in signed.header_params.items()}
     incoming = Incoming(method, signed.uri, headers, body.encode())

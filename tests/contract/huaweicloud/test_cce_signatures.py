@@ -18,30 +18,55 @@ PROJECT, CLUSTER = "0123456789abcdef0123456789abcdef", "2292498e-1111-11ee-8b5e-
 BASE = f"/api/v3/projects/{PROJECT}/clusters/{CLUSTER}"
 SCALE = f"{BASE}/nodepools/7d48eca7-3419-11ea-bc29-0255ac1001a8/operation/scale"
 BODY = b'{"kind":"NodePool","apiVersion":"v3","spec":{"desiredNodeCount":3,"scaleGroups":["default"]}}'
-HEADERS = {"host": "cce.cn-north-4.myhuaweicloud.com", "x-sdk-date": "20260102T030405Z",
-           "content-type": "application/json", "x-project-id": PROJECT}
+HEADERS = {
+    "host": "cce.cn-north-4.myhuaweicloud.com",
+    "x-sdk-date": "20260102T030405Z",
+    "content-type": "application/json",
+    "x-project-id": PROJECT,
+}
 
 
-@pytest.mark.parametrize(("incoming", "told", "signed"), [
-    (Incoming("GET", f"{BASE}/nodes?limit=200&marker=a%20b%2Fc~", HEADERS),
-     "4ea5e39257493f5ef33621cebc1d976e537bcb0c4ccf21a75425260ef98374f5",
-     "fba1973a1fa6a07dafe0a3d53ee97a498c549a7a9b28c81a909df88e1fc12921"),
-    (Incoming("POST", SCALE, HEADERS, BODY),
-     "44d009987971edca47d80bf291392701faecb9a6d32749236bc782a40668f2ab",
-     "991b906f2ed737255f97cabb19157bcb394f3eea5236eed65828ab08f2f56e83"),
-    (Incoming("POST", SCALE, {**HEADERS, "x-security-token": "TOKENabc"}, BODY),
-     "3c99e0d18ea1d9bc928d0861178a40155e8e8b7f8fa758d312af0c7c42c29e74",
-     "417dca547688070e863f83582286441b614329727a7af817d3c7670f5cbdd1a4"),
-], ids=["get", "post", "temporary keys"])
+@pytest.mark.parametrize(
+    ("incoming", "told", "signed"),
+    [
+        (
+            Incoming("GET", f"{BASE}/nodes?limit=200&marker=a%20b%2Fc~", HEADERS),
+            "4ea5e39257493f5ef33621cebc1d976e537bcb0c4ccf21a75425260ef98374f5",
+            "fba1973a1fa6a07dafe0a3d53ee97a498c549a7a9b28c81a909df88e1fc12921",
+        ),
+        (
+            Incoming("POST", SCALE, HEADERS, BODY),
+            "44d009987971edca47d80bf291392701faecb9a6d32749236bc782a40668f2ab",
+            "991b906f2ed737255f97cabb19157bcb394f3eea5236eed65828ab08f2f56e83",
+        ),
+        (
+            Incoming("POST", SCALE, {**HEADERS, "x-security-token": "TOKENabc"}, BODY),
+            "3c99e0d18ea1d9bc928d0861178a40155e8e8b7f8fa758d312af0c7c42c29e74",
+            "417dca547688070e863f83582286441b614329727a7af817d3c7670f5cbdd1a4",
+        ),
+    ],
+    ids=["get", "post", "temporary keys"],
+)
 def test_CCE_17_the_three_vectors(incoming: Incoming, told: str, signed: str) -> None:
     names = sorted(incoming.headers)
     assert hashlib.sha256(canonical(incoming, names).encode()).hexdigest() == told
     assert signature(incoming, names, SECRET) == signed
 
 
-def _send(desk: Desk, *, secret: str = SECRET, key: str = KEY, drop: str = "", late: float = 0.0, token: str = "",
-          signs_token: bool = True, path: str = "/nodes", names: list[str] | None = None, body: bytes = b"",
-          signed_body: bytes | None = None) -> Answer:
+def _send(
+    desk: Desk,
+    *,
+    secret: str = SECRET,
+    key: str = KEY,
+    drop: str = "",
+    late: float = 0.0,
+    token: str = "",
+    signs_token: bool = True,
+    path: str = "/nodes",
+    names: list[str] | None = None,
+    body: bytes = b"",
+    signed_body: bytes | None = None,
+) -> Answer:
     stamp = _date(desk.clock() - late)
     headers = {"host": "cce.example.com", "x-sdk-date": stamp, "content-type": "application/json"}
     if token:
@@ -69,10 +94,17 @@ def test_a_good_signature_is_let_in_within_a_quarter_of_an_hour(desk: Desk) -> N
 def test_whoever_signs_wrong_is_not_let_in(desk: Desk) -> None:
     desk.front.ring.add(KEY, SECRET)
     tries = (
-        _send(desk, secret="another"), _send(desk, key="AKIDEXAMPLENOBODY"), _send(desk, drop="host"),
-        _send(desk, drop="x-sdk-date"), _send(desk, names=["x-sdk-date", "host"]), _send(desk, names=["Host"]),
-        _send(desk, body=b"{}", signed_body=b""), _send(desk, names=["host", "x-absent", "x-sdk-date"]),
-        _send(desk, token="none-is-needed"), _send(desk, names=["", "host", "x-sdk-date"]))
+        _send(desk, secret="another"),
+        _send(desk, key="AKIDEXAMPLENOBODY"),
+        _send(desk, drop="host"),
+        _send(desk, drop="x-sdk-date"),
+        _send(desk, names=["x-sdk-date", "host"]),
+        _send(desk, names=["Host"]),
+        _send(desk, body=b"{}", signed_body=b""),
+        _send(desk, names=["host", "x-absent", "x-sdk-date"]),
+        _send(desk, token="none-is-needed"),
+        _send(desk, names=["", "host", "x-sdk-date"]),
+    )
     for refused in tries:
         assert (refused.status, json.loads(refused.body)["error_code"]) == (401, "APIGW.0301")
     desk.front.ring.keys[KEY].active = False
@@ -93,8 +125,9 @@ def test_temporary_keys_need_their_token_signed_and_in_time(desk: Desk) -> None:
     assert {session.secret, session.token} <= set(ring.secrets())
 
 
-@pytest.mark.parametrize("header", ["", "Basic abc", "SDK-HMAC-SHA256", "SDK-HMAC-SHA256 Access=a, Signature=b",
-                                    "ü=;,"])
+@pytest.mark.parametrize(
+    "header", ["", "Basic abc", "SDK-HMAC-SHA256", "SDK-HMAC-SHA256 Access=a, Signature=b", "ü=;,"]
+)
 def test_rubbish_in_the_header_is_no_signature(desk: Desk, header: str) -> None:
     answer = desk.front.served(Incoming("GET", f"{desk.base}/nodes", {"host": "x", "authorization": header}))
     assert answer.status == 401

@@ -32,10 +32,12 @@ class Bed:
         self.world, self.account, self.cloud = world, account, account.cloud
         self.web = self.cloud.add_pool(account.cluster.uid, "web", most=8, priority=10)
         self.cloud.add_group(self.web.uid, "az2", most=4, priority=5)
-        self.own = self.cloud.add_pool(account.cluster.uid, "own", size=1, least=1, most=5, priority=1,
-                                       az=self.cloud.zone("c"))
-        world.apply_policy(POLICY.format(name=world.name, kubeconfig=world.kubeconfig_secret,
-                                         settings=account.settings()))
+        self.own = self.cloud.add_pool(
+            account.cluster.uid, "own", size=1, least=1, most=5, priority=1, az=self.cloud.zone("c")
+        )
+        world.apply_policy(
+            POLICY.format(name=world.name, kubeconfig=world.kubeconfig_secret, settings=account.settings())
+        )
         world.seed(objects.node("system", cpu="2"))
         world.step(60.0)
 

@@ -15,10 +15,12 @@ from infra.emulators.kube.store import ObjectStore
 NOW = 1_800_000_000.0
 READER = "system:serviceaccount:app:reader"
 USERS = (User("admin", "token-of-admin", (MASTERS,)), User(READER, "token-of-reader"))
-RBAC = {READER: (
-    Rule(verbs=("get", "list", "watch"), groups=("",), resources=("nodes", "pods")),
-    Rule(verbs=("create",), groups=("",), resources=("pods/eviction",), namespaces=("app",)),
-)}
+RBAC = {
+    READER: (
+        Rule(verbs=("get", "list", "watch"), groups=("",), resources=("nodes", "pods")),
+        Rule(verbs=("create",), groups=("",), resources=("pods/eviction",), namespaces=("app",)),
+    )
+}
 
 
 def node(name: str, **labels: str) -> dict[str, Any]:
@@ -53,11 +55,16 @@ def machine_deployment(name: str, replicas: int = 1) -> dict[str, Any]:
         "kind": "MachineDeployment",
         "metadata": {"name": name, "namespace": "app"},
         "spec": {
-            "clusterName": "c1", "replicas": replicas, "selector": {"matchLabels": {"d": name}},
-            "template": {"spec": {
-                "clusterName": "c1", "bootstrap": {"dataSecretName": "b"},
-                "infrastructureRef": {"apiGroup": "infrastructure.example.com", "kind": "Template", "name": "t"},
-            }},
+            "clusterName": "c1",
+            "replicas": replicas,
+            "selector": {"matchLabels": {"d": name}},
+            "template": {
+                "spec": {
+                    "clusterName": "c1",
+                    "bootstrap": {"dataSecretName": "b"},
+                    "infrastructureRef": {"apiGroup": "infrastructure.example.com", "kind": "Template", "name": "t"},
+                }
+            },
         },
     }
 
@@ -85,9 +92,7 @@ class Caller:
     def __init__(self, server: ApiServer, user: str = "admin") -> None:
         self.server, self.user = server, user
 
-    def __call__(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
-    ) -> Response:
+    def __call__(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Response:
         sent = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": content_type, "User-Agent": "test/1"}
         if self.user:

@@ -82,7 +82,8 @@ class Replay:
             headers["Content-Type"] = asked["contentType"]
         sent = body if isinstance(body, str) else None if body is None else json.dumps(self._rewritten(body))
         answer = session.request(
-            asked["method"], self.server.url + asked["path"], params=query, headers=headers, data=sent, timeout=20)
+            asked["method"], self.server.url + asked["path"], params=query, headers=headers, data=sent, timeout=20
+        )
         found: Exchange = {"status": answer.status_code, "headers": dict(answer.headers)}
         if "stream" in exchange["response"]:
             return {**found, "stream": [json.loads(line) for line in answer.text.splitlines()]}
@@ -170,8 +171,11 @@ class Replay:
         for path in sorted(self.crd_directory.glob("*.yaml")):
             crd = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
             made = requests.post(
-                f"{self.server.url}/apis/apiextensions.k8s.io/v1/customresourcedefinitions", headers=admin, json=crd,
-                timeout=20)
+                f"{self.server.url}/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+                headers=admin,
+                json=crd,
+                timeout=20,
+            )
             assert made.status_code == 201, made.text
 
 

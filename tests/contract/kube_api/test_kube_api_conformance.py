@@ -22,8 +22,18 @@ UNSUPPORTED: dict[str, str] = {}
 
 # Resources that the real server lists in discovery and the simulation does not serve.
 NOT_SERVED = {
-    "bindings", "componentstatuses", "namespaces/finalize", "nodes/proxy", "pods/attach", "pods/ephemeralcontainers",
-    "pods/exec", "pods/log", "pods/portforward", "pods/proxy", "pods/resize", "serviceaccounts/token",
+    "bindings",
+    "componentstatuses",
+    "namespaces/finalize",
+    "nodes/proxy",
+    "pods/attach",
+    "pods/ephemeralcontainers",
+    "pods/exec",
+    "pods/log",
+    "pods/portforward",
+    "pods/proxy",
+    "pods/resize",
+    "serviceaccounts/token",
     "services/proxy",
 }
 

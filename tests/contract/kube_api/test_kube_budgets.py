@@ -12,8 +12,11 @@ from tests.contract.kube_api.cluster import Caller, budget, caller, filled_store
 
 
 def _evict(call: Caller, name: str) -> Any:
-    return call("POST", f"/api/v1/namespaces/app/pods/{name}/eviction", {
-        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "app"}})
+    return call(
+        "POST",
+        f"/api/v1/namespaces/app/pods/{name}/eviction",
+        {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "app"}},
+    )
 
 
 def _status(store: ObjectStore, **spec: Any) -> tuple[int, int, int, int]:
@@ -30,8 +33,13 @@ def _owned_store(replicas: int) -> ObjectStore:
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}}
     owner = store.create("replicasets", {"metadata": {"name": "web", "namespace": "app"}, "spec": spec}, "apps")
     for each in store.list("pods", "app"):
-        reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": owner["metadata"]["uid"],
-                     "controller": True}
+        reference = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": "web",
+            "uid": owner["metadata"]["uid"],
+            "controller": True,
+        }
         meta = {**each["metadata"], "ownerReferences": [reference]}
         store.update("pods", {**each, "metadata": meta})
     return store

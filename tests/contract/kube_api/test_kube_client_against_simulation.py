@@ -34,10 +34,15 @@ HARD = Taint(TO_BE_DELETED, "NoSchedule", "1800000000")
 def shipped_rules() -> list[Rule]:
     documents = [doc for doc in yaml.safe_load_all(RBAC_FILE.read_text()) if doc["kind"] in {"ClusterRole", "Role"}]
     return [
-        Rule(verbs=tuple(rule["verbs"]), groups=tuple(rule["apiGroups"]), resources=tuple(rule["resources"]),
-             namespaces=tuple(filter(None, [doc["metadata"].get("namespace", "")])),
-             names=tuple(rule.get("resourceNames", ())))
-        for doc in documents for rule in doc["rules"]
+        Rule(
+            verbs=tuple(rule["verbs"]),
+            groups=tuple(rule["apiGroups"]),
+            resources=tuple(rule["resources"]),
+            namespaces=tuple(filter(None, [doc["metadata"].get("namespace", "")])),
+            names=tuple(rule.get("resourceNames", ())),
+        )
+        for doc in documents
+        for rule in doc["rules"]
     ]
 
 
@@ -54,8 +59,11 @@ def kube(server: ApiServer, request: pytest.FixtureRequest) -> Iterator[Cluster]
     certificate = "certificate" in request.node.callspec.id
     config = server.kubeconfig(ACCOUNT, certificate=certificate)
     cluster = connect(
-        KubernetesAccess(kubeconfig_secret="config"), lambda _: config,
-        clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5,
+        KubernetesAccess(kubeconfig_secret="config"),
+        lambda _: config,
+        clock=lambda: NOW,
+        sleep=lambda _: None,
+        jitter=lambda: 0.5,
     )
     yield cluster
     cluster.close()
@@ -147,20 +155,44 @@ def test_one_nodes_pods_without_the_finished(kube: Cluster, store: ObjectStore) 
 
 def test_an_event_is_there_once(kube: Cluster, store: ObjectStore) -> None:
     for _ in range(2):
-        post_event(kube, namespace="", involved={"kind": "Node", "name": "n1"}, reason="ScaleDown",
-                   message="marked the node as toBeDeleted/unschedulable", type_="Normal", now=NOW)
-    post_event(kube, namespace="app", involved={"kind": "Pod", "name": "web-0"}, reason="ScaleDown",
-               message="deleting pod for node scale down", type_="Normal", now=NOW)
+        post_event(
+            kube,
+            namespace="",
+            involved={"kind": "Node", "name": "n1"},
+            reason="ScaleDown",
+            message="marked the node as toBeDeleted/unschedulable",
+            type_="Normal",
+            now=NOW,
+        )
+    post_event(
+        kube,
+        namespace="app",
+        involved={"kind": "Pod", "name": "web-0"},
+        reason="ScaleDown",
+        message="deleting pod for node scale down",
+        type_="Normal",
+        now=NOW,
+    )
     assert len(store.list("events", "default")) == 1
     assert len(store.list("events", "app")) == 1
 
 
-@pytest.mark.parametrize(("method", "path"), [
-    ("DELETE", "/api/v1/nodes/n1"), ("DELETE", "/api/v1/namespaces/app/pods/web-0"), ("GET", "/api/v1/secrets"),
-    ("POST", "/api/v1/namespaces/app/configmaps"), ("POST", "/api/v1/namespaces/kube-system/configmaps"),
-    ("PATCH", "/api/v1/namespaces/kube-system/configmaps/other"),
-])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", "/api/v1/nodes/n1"),
+        ("DELETE", "/api/v1/namespaces/app/pods/web-0"),
+        ("GET", "/api/v1/secrets"),
+        ("POST", "/api/v1/namespaces/app/configmaps"),
+        ("POST", "/api/v1/namespaces/kube-system/configmaps"),
+        ("PATCH", "/api/v1/namespaces/kube-system/configmaps/other"),
+    ],
+)
 def test_the_shipped_rights_are_not_more(kube: Cluster, method: str, path: str) -> None:
     with pytest.raises(errors.Forbidden, match=f'User "{ACCOUNT}" cannot'):
-        kube.request(method, path, body={} if method != "GET" else None, content_type=(
-            "application/merge-patch+json" if method == "PATCH" else "application/json"))
+        kube.request(
+            method,
+            path,
+            body={} if method != "GET" else None,
+            content_type=("application/merge-patch+json" if method == "PATCH" else "application/json"),
+        )

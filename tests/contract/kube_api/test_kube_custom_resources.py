@@ -17,19 +17,28 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/things"
 SCHEMA = {
     "type": "object",
-    "properties": {"spec": {"type": "object", "required": ["size"], "properties": {
-        "size": {"type": "integer", "minimum": 1, "maximum": 9},
-        "colour": {"type": "string", "enum": ["red", "blue"], "default": "red"},
-        "name": {"type": "string", "maxLength": 3, "pattern": "^[a-z]*$"},
-        "parts": {"type": "array", "minItems": 1, "items": {"type": "string"}},
-        "amount": {"x-kubernetes-int-or-string": True},
-    }}},
+    "properties": {
+        "spec": {
+            "type": "object",
+            "required": ["size"],
+            "properties": {
+                "size": {"type": "integer", "minimum": 1, "maximum": 9},
+                "colour": {"type": "string", "enum": ["red", "blue"], "default": "red"},
+                "name": {"type": "string", "maxLength": 3, "pattern": "^[a-z]*$"},
+                "parts": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+                "amount": {"x-kubernetes-int-or-string": True},
+            },
+        }
+    },
 }
 THING_CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
     "metadata": {"name": "things.example.com"},
     "spec": {
-        "group": "example.com", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
+        "group": "example.com",
+        "scope": "Cluster",
+        "names": {"plural": "things", "kind": "Thing"},
         "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}],
     },
 }
@@ -92,7 +101,8 @@ def test_the_real_cluster_api_schema_is_enforced() -> None:
     bad["spec"]["template"]["spec"]["infrastructureRef"] = {"apiVersion": "v1", "kind": "Template", "name": "t"}
     refused = call("POST", path, bad)
     assert [each["field"] for each in refused.json()["details"]["causes"]] == [
-        "spec.template.spec.infrastructureRef.apiGroup"]
+        "spec.template.spec.infrastructureRef.apiGroup"
+    ]
     assert call("POST", path, machine_deployment("md")).status == 201
 
 

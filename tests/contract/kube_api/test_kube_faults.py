@@ -49,7 +49,8 @@ def test_requests_are_logged_without_headers(server: ApiServer) -> None:
     _get(server, "/api/v1/nodes?limit=1")
     requests.get(server.url + "/api/v1/nodes", headers={"Authorization": "Bearer wrong"}, timeout=20)
     assert [(each.method, each.path, each.user, each.status) for each in server.requests] == [
-        ("GET", "/api/v1/nodes?limit=1", "admin", 200), ("GET", "/api/v1/nodes", "system:anonymous", 401),
+        ("GET", "/api/v1/nodes?limit=1", "admin", 200),
+        ("GET", "/api/v1/nodes", "system:anonymous", 401),
     ]
     assert "token-of-admin" not in repr(server.requests) + repr(User("admin", "token-of-admin"))
 
@@ -75,7 +76,11 @@ def test_rules(method: str, path: str, code: int) -> None:
 def test_nobody_sees_the_version_only() -> None:
     call = caller(user="")
     assert [call("GET", path).status for path in ("/version", "/healthz", "/apis", "/api/v1/nodes")] == [
-        200, 200, 403, 403]
+        200,
+        200,
+        403,
+        403,
+    ]
 
 
 def test_a_review_tells_a_user_its_rules() -> None:

@@ -107,9 +107,11 @@ def _many_pods(count: int, nodes: int) -> list[KubeObject]:
     template = pod("template")
     return [
         {
-            "apiVersion": "v1", "kind": "Pod",
+            "apiVersion": "v1",
+            "kind": "Pod",
             "metadata": {"namespace": "app", "name": f"p-{index:06d}", "labels": template["metadata"]["labels"]},
-            "spec": {**template["spec"], "nodeName": f"n-{index % nodes}"}, "status": template["status"],
+            "spec": {**template["spec"], "nodeName": f"n-{index % nodes}"},
+            "status": template["status"],
         }
         for index in range(count)
     ]

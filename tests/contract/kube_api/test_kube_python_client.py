@@ -123,8 +123,11 @@ def test_scales_a_custom_object(client: Any) -> None:
 
 def test_writes_events_and_leases(client: Any, core: Any) -> None:
     event = kubernetes.client.CoreV1Event(
-        metadata=kubernetes.client.V1ObjectMeta(generate_name="scale-up."), reason="TriggeredScaleUp", message="g 1->2",
-        type="Normal", event_time=datetime(2026, 1, 1, tzinfo=UTC),
+        metadata=kubernetes.client.V1ObjectMeta(generate_name="scale-up."),
+        reason="TriggeredScaleUp",
+        message="g 1->2",
+        type="Normal",
+        event_time=datetime(2026, 1, 1, tzinfo=UTC),
         involved_object=kubernetes.client.V1ObjectReference(kind="Pod", name="web-1", namespace="app"),
     )
     assert core.create_namespaced_event("app", event).metadata.name.startswith("scale-up.")
@@ -132,7 +135,8 @@ def test_writes_events_and_leases(client: Any, core: Any) -> None:
     assert [(each.reason, each.note) for each in shown] == [("TriggeredScaleUp", "g 1->2")]
     leases = kubernetes.client.CoordinationV1Api(client)
     spec = kubernetes.client.V1LeaseSpec(holder_identity="me")
-    leases.create_namespaced_lease("kube-system", kubernetes.client.V1Lease(
-        metadata=kubernetes.client.V1ObjectMeta(name="outscaler"), spec=spec))
+    leases.create_namespaced_lease(
+        "kube-system", kubernetes.client.V1Lease(metadata=kubernetes.client.V1ObjectMeta(name="outscaler"), spec=spec)
+    )
     assert leases.read_namespaced_lease("outscaler", "kube-system").spec.holder_identity == "me"
     leases.delete_namespaced_lease("outscaler", "kube-system")

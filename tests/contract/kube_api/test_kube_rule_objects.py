@@ -26,11 +26,22 @@ from tests.contract.kube_api.test_kube_client_against_simulation import ACCOUNT,
 
 PLACE = ("autoscaling.cce.io", "v1alpha1", "kube-system", "horizontalnodeautoscalers")
 BODY: dict[str, Any] = {
-    "apiVersion": "autoscaling.cce.io/v1alpha1", "kind": "HorizontalNodeAutoscaler",
+    "apiVersion": "autoscaling.cce.io/v1alpha1",
+    "kind": "HorizontalNodeAutoscaler",
     "metadata": {"name": "pool-a-policy", "namespace": "kube-system"},
-    "spec": {"disable": False, "targetNodepoolIds": ["7d48eca7-3419-11ea-bc29-0255ac1001a8"], "rules": [
-        {"ruleName": "evening", "type": "Cron", "disable": False, "cronTrigger": {"schedule": "47 20 * * *"},
-         "action": {"type": "ScaleUp", "unit": "Node", "value": 1}}]},
+    "spec": {
+        "disable": False,
+        "targetNodepoolIds": ["7d48eca7-3419-11ea-bc29-0255ac1001a8"],
+        "rules": [
+            {
+                "ruleName": "evening",
+                "type": "Cron",
+                "disable": False,
+                "cronTrigger": {"schedule": "47 20 * * *"},
+                "action": {"type": "ScaleUp", "unit": "Node", "value": 1},
+            }
+        ],
+    },
 }
 
 
@@ -55,8 +66,13 @@ def person(server: ApiServer, tmp_path: Path) -> Iterator[Any]:
 @pytest.fixture
 def kube(server: ApiServer) -> Cluster:
     config = server.kubeconfig(ACCOUNT)
-    return connect(KubernetesAccess(kubeconfig_secret="config"), lambda _: config, clock=lambda: NOW,
-                   sleep=lambda _: None, jitter=lambda: 0.5)
+    return connect(
+        KubernetesAccess(kubeconfig_secret="config"),
+        lambda _: config,
+        clock=lambda: NOW,
+        sleep=lambda _: None,
+        jitter=lambda: 0.5,
+    )
 
 
 def read(kube: Cluster) -> tuple[RuleObject, ...]:
@@ -91,8 +107,20 @@ def test_CCE_A2_a_bad_object_can_be_written_and_hears_of_it_on_itself(person: An
     objects.create_namespaced_custom_object(*PLACE, body=body)
     [found] = read(kube)
     assert found.rules == ()
-    Board(lambda: kube).post(Event("f", "HorizontalNodeAutoscaler", found.name, "HorizontalNodeAutoscalerInvalid",
-                                   found.problems[0], "Warning", found.namespace, found.uid, body["apiVersion"]), NOW)
+    Board(lambda: kube).post(
+        Event(
+            "f",
+            "HorizontalNodeAutoscaler",
+            found.name,
+            "HorizontalNodeAutoscalerInvalid",
+            found.problems[0],
+            "Warning",
+            found.namespace,
+            found.uid,
+            body["apiVersion"],
+        ),
+        NOW,
+    )
     [event] = core.list_namespaced_event("kube-system", field_selector=f"involvedObject.uid={found.uid}").items
     assert (event.involved_object.kind, event.involved_object.api_version) == (body["kind"], body["apiVersion"])
     assert event.message.startswith("spec.rules[0].action.value: 0 is not such a number")

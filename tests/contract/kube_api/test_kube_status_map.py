@@ -34,13 +34,17 @@ LAST = "kubectl.kubernetes.io/last-applied-configuration"
 
 @pytest.fixture
 def server() -> ApiServer:
-    return ApiServer(filled_store(), users=[User(ACCOUNT, "token-of-outscaler"), User("person", "p", (MASTERS,))],
-                     rbac={ACCOUNT: shipped_rules()})
+    return ApiServer(
+        filled_store(),
+        users=[User(ACCOUNT, "token-of-outscaler"), User("person", "p", (MASTERS,))],
+        rbac={ACCOUNT: shipped_rules()},
+    )
 
 
 def server_side(call: Caller) -> None:
-    assert call("PATCH", f"{PATH}?fieldManager=kubectl", json.dumps(SHIPPED).encode(),
-                "application/apply-patch+yaml").status in {200, 201}
+    assert call(
+        "PATCH", f"{PATH}?fieldManager=kubectl", json.dumps(SHIPPED).encode(), "application/apply-patch+yaml"
+    ).status in {200, 201}
 
 
 def three_ways(call: Caller) -> None:
@@ -62,16 +66,23 @@ def _deletions(last: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
 
 
 def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return one | {key: merged(one[key], value) if isinstance(value, dict) and isinstance(one.get(key), dict) else value
-                  for key, value in other.items()}
+    return one | {
+        key: merged(one[key], value) if isinstance(value, dict) and isinstance(one.get(key), dict) else value
+        for key, value in other.items()
+    }
 
 
 def status(server: ApiServer, **options: Any) -> None:
     """A pass of the functions writes what it decided."""
     with server:
         config = server.kubeconfig(ACCOUNT)
-        cluster = connect(KubernetesAccess(kubeconfig_secret="k"), lambda _: config, clock=lambda: NOW,
-                          sleep=lambda _: None, jitter=lambda: 0.5)
+        cluster = connect(
+            KubernetesAccess(kubeconfig_secret="k"),
+            lambda _: config,
+            clock=lambda: NOW,
+            sleep=lambda _: None,
+            jitter=lambda: 0.5,
+        )
         publish(Plan("plan", "shop", NOW), Options(**options), Published(), Board(lambda: cluster))
         cluster.close()
 

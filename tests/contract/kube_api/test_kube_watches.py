@@ -40,7 +40,8 @@ def test_a_write_reaches_a_waiting_watcher(server: ApiServer) -> None:
     seen: list[tuple[str, str]] = []
     since = server.store.version
     watcher = threading.Thread(
-        target=lambda: seen.extend(_short(each) for each in _events(server, f"resourceVersion={since}", 1)))
+        target=lambda: seen.extend(_short(each) for each in _events(server, f"resourceVersion={since}", 1))
+    )
     watcher.start()
     server.store.create("nodes", node("late"))
     watcher.join(20)

@@ -83,8 +83,10 @@ def test_a_custom_object_is_replaced_with_its_version_only(call: Caller) -> None
 
 def test_a_native_scale_shows_the_selector(call: Caller) -> None:
     deployments = "/apis/apps/v1/namespaces/app/deployments"
-    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": {
-        "metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "none"}]}}}
+    spec = {
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "none"}]}},
+    }
     assert call("POST", deployments, {"metadata": {"name": "web"}, "spec": spec}).status == 201
     scale = call("PATCH", f"{deployments}/web/scale", {"spec": {"replicas": 3}}, MERGE).json()
     assert (scale["spec"], scale["status"]["selector"]) == ({"replicas": 3}, "app=web")
@@ -141,9 +143,7 @@ def test_binding_a_pod_once(call: Caller) -> None:
         ("POST", MD, {**machine_deployment("md"), "spec": {"clusterName": ""}}, "spec.clusterName"),
     ],
 )
-def test_invalid_objects_are_422_with_the_field(
-    call: Caller, method: str, path: str, body: Any, field: str
-) -> None:
+def test_invalid_objects_are_422_with_the_field(call: Caller, method: str, path: str, body: Any, field: str) -> None:
     refused = call(method, path, body)
     assert (refused.status, refused.json()["details"]["causes"][0]["field"]) == (422, field)
 

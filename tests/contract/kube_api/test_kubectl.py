@@ -25,7 +25,11 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
 
         def run(*arguments: str) -> str:
             done = subprocess.run(
-                [str(KUBECTL), *arguments], capture_output=True, text=True, timeout=60, check=False,
+                [str(KUBECTL), *arguments],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
                 env={"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(Path(config))},
             )
             assert done.returncode == 0, done.stderr

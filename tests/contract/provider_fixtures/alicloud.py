@@ -28,12 +28,19 @@ from tests.contract.suite.shared_services import shared
 
 START = 1_800_000_000.0
 SECRET = "outscaler/alicloud/credentials"
-_CHECK = 7200.0     # ESS tries again only long after a test is over
+_CHECK = 7200.0  # ESS tries again only long after a test is over
 _FAULTS = {
-    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED, Trouble.FORBIDDEN: Fault.FORBIDDEN, Trouble.NOT_FOUND: Fault.NOT_FOUND,
-    Trouble.CONFLICT: Fault.CONFLICT, Trouble.THROTTLED: Fault.THROTTLED, Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
-    Trouble.SERVER_ERROR: Fault.SERVER_ERROR, Trouble.CUT_OFF: Fault.CUT_OFF, Trouble.WEB_PAGE: Fault.WEB_PAGE,
-    Trouble.HANGS: Fault.HANGS_UP, Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED,
+    Trouble.FORBIDDEN: Fault.FORBIDDEN,
+    Trouble.NOT_FOUND: Fault.NOT_FOUND,
+    Trouble.CONFLICT: Fault.CONFLICT,
+    Trouble.THROTTLED: Fault.THROTTLED,
+    Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: Fault.SERVER_ERROR,
+    Trouble.CUT_OFF: Fault.CUT_OFF,
+    Trouble.WEB_PAGE: Fault.WEB_PAGE,
+    Trouble.HANGS: Fault.HANGS_UP,
+    Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: QUOTA, Misfortune.NEVER_COMES: NOT_STARTING}
 
@@ -85,11 +92,20 @@ class AlicloudBench:
         """Groups by 20, instances by 50 in each, configurations by 10, and the instance types."""
         return math.ceil(groups / 20) + groups + machines // 50 + math.ceil(groups / 10) + 2
 
-    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
-                  instance_type: str = "") -> str:
+    def add_group(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        least: int = 0,
+        most: int = 10,
+        cluster: str = "ours",
+        instance_type: str = "",
+    ) -> str:
         """See Bench."""
-        made = self.cloud.add_group(name, size=size, least=least, most=most, desired=self._desired,
-                                    types=(instance_type or "ecs.g7.xlarge",))
+        made = self.cloud.add_group(
+            name, size=size, least=least, most=most, desired=self._desired, types=(instance_type or "ecs.g7.xlarge",)
+        )
         if cluster == "ours":
             self.bind(made.id, least, most)
         else:
@@ -109,9 +125,12 @@ class AlicloudBench:
         """See Bench."""
         self.cloud.step()
         due = joined(self.cloud, self.clock(), self.ways)
-        return self.kubelets.say(tuple(
-            ready_node(node_object(self.cloud, group, machine, self.ways), machine.created)
-            for group, machine in due.values()))
+        return self.kubelets.say(
+            tuple(
+                ready_node(node_object(self.cloud, group, machine, self.ways), machine.created)
+                for group, machine in due.values()
+            )
+        )
 
     def provider(self, *, credential: str = "good") -> Provider:
         """See Bench."""
@@ -121,12 +140,24 @@ class AlicloudBench:
 
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
         """What a provider is built from. wrong: its secret holds another key's secret."""
-        settings = {"region": REGION, "credentialsSecret": SECRET, "essEndpoint": url, "ecsEndpoint": url,
-                    "stsEndpoint": url, **self.settings}
+        settings = {
+            "region": REGION,
+            "credentialsSecret": SECRET,
+            "essEndpoint": url,
+            "ecsEndpoint": url,
+            "stsEndpoint": url,
+            **self.settings,
+        }
         means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer)
-        return Connection("ours", settings, tuple(self._bounds.values()),
-                          lambda name: self.read_secret(name, wrong=wrong), Workload(self.nodes), self.clock,
-                          means=means)
+        return Connection(
+            "ours",
+            settings,
+            tuple(self._bounds.values()),
+            lambda name: self.read_secret(name, wrong=wrong),
+            Workload(self.nodes),
+            self.clock,
+            means=means,
+        )
 
     def read_secret(self, name: str, *, wrong: bool = False) -> str:
         """The newest text of a secret: of the key's, or of one that a test has put into texts."""
@@ -193,7 +224,7 @@ class AlicloudBench:
     def look(self) -> list[Logged]:
         """The calls since the last look."""
         log = self.server.log
-        seen, self._looked = log[self._looked:], len(log)
+        seen, self._looked = log[self._looked :], len(log)
         return seen
 
     def secrets(self) -> Sequence[str]:

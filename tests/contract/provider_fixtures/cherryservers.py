@@ -42,13 +42,20 @@ from tests.contract.suite.provider_fixture import Misfortune, Trouble
 from tests.contract.suite.shared_services import shared
 
 START = 1_800_000_000.0
-_ON_THE_WAY = 0.25      # seconds of the wall, at most, for a request on loopback
+_ON_THE_WAY = 0.25  # seconds of the wall, at most, for a request on loopback
 QUICK = Times(accept=5.0, deploy=60.0, virtual=30.0, fail=20.0, terminate=30.0)
 _FAULTS = {
-    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED, Trouble.FORBIDDEN: Fault.FORBIDDEN, Trouble.NOT_FOUND: Fault.NOT_FOUND,
-    Trouble.CONFLICT: Fault.CONFLICT, Trouble.THROTTLED: Fault.THROTTLED, Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
-    Trouble.SERVER_ERROR: Fault.SERVER_ERROR, Trouble.CUT_OFF: Fault.CUT_OFF, Trouble.WEB_PAGE: Fault.WEB_PAGE,
-    Trouble.HANGS: Fault.HANGS_UP, Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED,
+    Trouble.FORBIDDEN: Fault.FORBIDDEN,
+    Trouble.NOT_FOUND: Fault.NOT_FOUND,
+    Trouble.CONFLICT: Fault.CONFLICT,
+    Trouble.THROTTLED: Fault.THROTTLED,
+    Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: Fault.SERVER_ERROR,
+    Trouble.CUT_OFF: Fault.CUT_OFF,
+    Trouble.WEB_PAGE: Fault.WEB_PAGE,
+    Trouble.HANGS: Fault.HANGS_UP,
+    Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: NO_CREDIT, Misfortune.NEVER_COMES: NOT_DEPLOYED}
 _LACKS = {
@@ -57,7 +64,7 @@ _LACKS = {
     "sizes": "a pool has no size that could be asked for",
     Trouble.CONFLICT.value: "the vendor has no 409, for no change of a server is in another's way",
     Trouble.NOT_FOUND.value: "404 to a deletion says that the server is gone, which is what was asked for; what 404 "
-                             "means otherwise is tried in tests/contract/cherryservers",
+    "means otherwise is tried in tests/contract/cherryservers",
 }
 
 
@@ -126,8 +133,16 @@ class CherryBench:
     name = "cherryservers"
     repeatable = False
 
-    def __init__(self, *, ways: Ways | None = None, times: Times = QUICK, cap: int | None = None, lag: float = 0.0,
-                 delete_lag: float = 0.0, prefix: str = PREFIX) -> None:
+    def __init__(
+        self,
+        *,
+        ways: Ways | None = None,
+        times: Times = QUICK,
+        cap: int | None = None,
+        lag: float = 0.0,
+        delete_lag: float = 0.0,
+        prefix: str = PREFIX,
+    ) -> None:
         self.lacks, self.differs = dict(_LACKS), dict[str, str]()
         self.clock = ManualClock(START)
         self.kubelets = Kubelets()
@@ -170,8 +185,16 @@ class CherryBench:
         cap = self.server.front.actions.cap
         return 2 + (machines // cap if cap else 0)
 
-    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
-                  instance_type: str = "") -> str:
+    def add_group(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        least: int = 0,
+        most: int = 10,
+        cluster: str = "ours",
+        instance_type: str = "",
+    ) -> str:
         """See Bench. instance_type: a plan's slug."""
         self._clusters[name] = cluster
         plan = instance_type or str(self.default["plan"])
@@ -191,8 +214,12 @@ class CherryBench:
         """The cluster's Nodes as its API has them."""
         self.cloud.step()
         with self.cloud.lock:
-            return self.kubelets.say_raw([self._object(node_object(self.cloud, server, self.ways), server.created)
-                                          for server in joined(self.cloud, self.clock(), self.ways).values()])
+            return self.kubelets.say_raw(
+                [
+                    self._object(node_object(self.cloud, server, self.ways), server.created)
+                    for server in joined(self.cloud, self.clock(), self.ways).values()
+                ]
+            )
 
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
@@ -202,8 +229,11 @@ class CherryBench:
         at, meta = format_time(created), raw["metadata"]
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": at}
         spec = {} if self.nameless else {"providerID": raw["spec"]["providerID"]}
-        return {"metadata": {**meta, "uid": f"uid-{meta['name']}", "creationTimestamp": at}, "spec": spec,
-                "status": {**raw["status"], "conditions": [ready]}}
+        return {
+            "metadata": {**meta, "uid": f"uid-{meta['name']}", "creationTimestamp": at},
+            "spec": spec,
+            "status": {**raw["status"], "conditions": [ready]},
+        }
 
     def provider(self, *, credential: str = "good") -> Provider:
         """See Bench."""
@@ -213,13 +243,24 @@ class CherryBench:
 
     def connection(self, root: str, *, wrong: bool = False) -> Connection:
         """What a provider is built from. wrong: its secret holds a token that is none."""
-        settings = {"credentialsSecret": SECRET_NAME, "clusterName": "ours", "endpoint": root,
-                    "cloudConfig": gcfg({"default": self.default, **self.pools}),
-                    "bootstrapTokenSecret": BOOTSTRAP_NAME, **self.settings}
+        settings = {
+            "credentialsSecret": SECRET_NAME,
+            "clusterName": "ours",
+            "endpoint": root,
+            "cloudConfig": gcfg({"default": self.default, **self.pools}),
+            "bootstrapTokenSecret": BOOTSTRAP_NAME,
+            **self.settings,
+        }
         means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
-        return Connection("ours", settings, tuple(self._bounds.values()),
-                          lambda name: self.read_secret(name, wrong=wrong), Workload(self.kube_nodes), self.clock,
-                          means=means)
+        return Connection(
+            "ours",
+            settings,
+            tuple(self._bounds.values()),
+            lambda name: self.read_secret(name, wrong=wrong),
+            Workload(self.kube_nodes),
+            self.clock,
+            means=means,
+        )
 
     def read_secret(self, name: str, *, wrong: bool = False) -> str:
         """The newest text of a secret: of the token, or of one that a test has put into texts."""
@@ -251,8 +292,9 @@ class CherryBench:
     def machines(self, group: str) -> list[str]:
         """See Bench."""
         self.cloud.step()
-        return [str(each.id) for each in self.cloud.members(group, self._clusters.get(group, "ours"))
-                if not each.leaving]
+        return [
+            str(each.id) for each in self.cloud.members(group, self._clusters.get(group, "ours")) if not each.leaving
+        ]
 
     def target(self, group: str) -> int:
         """See Bench."""
@@ -287,7 +329,7 @@ class CherryBench:
     def look(self) -> list[Logged]:
         """The calls since the last look."""
         log = self.server.log
-        seen, self._looked = log[self._looked:], len(log)
+        seen, self._looked = log[self._looked :], len(log)
         return seen
 
     def secrets(self) -> Sequence[str]:
@@ -304,6 +346,6 @@ class CherryBench:
         front = self.server.front
         with front.arrived:
             if not front.arrived.wait_for(lambda: len(front.log) >= self._pacer.booked, _ON_THE_WAY):
-                self._pacer.booked = len(front.log)         # a call that was booked and not made
+                self._pacer.booked = len(front.log)  # a call that was booked and not made
         self._slept += seconds
         self.clock.advance(seconds)

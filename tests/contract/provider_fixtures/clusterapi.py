@@ -46,26 +46,42 @@ WRONG = "suite-token-that-is-wrong-55555"
 PAGE = 500
 ACCESS = KubernetesAccess(kubeconfig_secret="kubeconfig")
 
-_REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 429: "TooManyRequests",
-            500: "InternalError"}
+_REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    429: "TooManyRequests",
+    500: "InternalError",
+}
 _HAPPENS: dict[Trouble, Fault] = {
     Trouble.CUT_OFF: Fault(truncate=20),
-    Trouble.WEB_PAGE: Fault(status=200, body=b"<html><body>Welcome to the proxy</body></html>",
-                            headers={"Content-Type": "text/html"}),
+    Trouble.WEB_PAGE: Fault(
+        status=200, body=b"<html><body>Welcome to the proxy</body></html>", headers={"Content-Type": "text/html"}
+    ),
     Trouble.HANGS: Fault(delay=3600.0),
     Trouble.LOST_ANSWER: Fault(close=True, late=True),
     Trouble.THROTTLED_FOR: Fault(status=429, headers={"Retry-After": "7"}),
 }
-_FAULTS = {Misfortune.OUT_OF_STOCK: "out-of-stock", Misfortune.QUOTA: "quota",
-           Misfortune.NEVER_COMES: "provisioning-failure"}
+_FAULTS = {
+    Misfortune.OUT_OF_STOCK: "out-of-stock",
+    Misfortune.QUOTA: "quota",
+    Misfortune.NEVER_COMES: "provisioning-failure",
+}
 
 
 def _fault(kind: Trouble) -> Fault:
     made = _HAPPENS.get(kind) or Fault(status=int(kind.value))
     if made.status < 300:
         return made
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "by the suite",
-            "reason": _REASONS[made.status], "code": made.status}
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": "by the suite",
+        "reason": _REASONS[made.status],
+        "code": made.status,
+    }
     return Fault(status=made.status, headers=made.headers, body=json.dumps(body).encode())
 
 
@@ -77,8 +93,11 @@ class ClusterApiBench:
 
     def __init__(self, *, apart: bool = False) -> None:
         self.lacks = {"pace": "an API server keeps its own order (priority and fairness), per user and not per account"}
-        self.lacks |= {kind.value: "the emulated controllers do not know it" for kind, fault in _FAULTS.items()
-                       if fault not in FAULTS}
+        self.lacks |= {
+            kind.value: "the emulated controllers do not know it"
+            for kind, fault in _FAULTS.items()
+            if fault not in FAULTS
+        }
         # Discovery comes first, and a group of the API that is not there is a mistake in the settings.
         self.differs = {f"{Trouble.NOT_FOUND.value} read": "InvalidRequest"}
         self.clock = ManualClock(START)
@@ -117,8 +136,16 @@ class ClusterApiBench:
         """See Bench: two for discovery, and a list of each kind (deployments, sets, pools, Machines, Clusters)."""
         return 2 + 2 * _pages(groups) + 2 * _pages(1) + _pages(machines)
 
-    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
-                  instance_type: str = "") -> str:
+    def add_group(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        least: int = 0,
+        most: int = 10,
+        cluster: str = "ours",
+        instance_type: str = "",
+    ) -> str:
         """See Bench."""
         marks = {**bounds(least, most), **capacity(cpu="4", memory="16Gi")}
         if instance_type:
@@ -126,25 +153,44 @@ class ClusterApiBench:
         self._load("machinedeployments", deployment(name, cluster=cluster, replicas=size, annotations=marks))
         of = f"{name}-set"
         labels = {f"{GROUP}/deployment-name": name}
-        self._load("machinesets", machine_set(of, of=name, cluster=cluster, replicas=size, annotations=marks,
-                                              template={"labels": labels}))
+        self._load(
+            "machinesets",
+            machine_set(of, of=name, cluster=cluster, replicas=size, annotations=marks, template={"labels": labels}),
+        )
         for index in range(size):
             self._add_machine(f"{name}-{index}", of, cluster)
         return f"MachineDeployment/default/{name}"
 
     def _add_machine(self, name: str, of: str, cluster: str) -> None:
         there = cluster == "ours"
-        made = finalized(machine(name, of, cluster=cluster, provider_id=f"suite:///{name}", node=name if there else "",
-                                 phase="Running"))
+        made = finalized(
+            machine(
+                name, of, cluster=cluster, provider_id=f"suite:///{name}", node=name if there else "", phase="Running"
+            )
+        )
         self._load("machines", made)
         if there:
-            self.workload.load("nodes", [{
-                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}, "annotations": {
-                    f"{GROUP}/cluster-name": cluster, f"{GROUP}/cluster-namespace": "default",
-                    f"{GROUP}/machine": name}},
-                "spec": {"providerID": f"suite:///{name}"},
-                "status": {"allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"},
-                           "conditions": [{"type": "Ready", "status": "True"}]}}])
+            self.workload.load(
+                "nodes",
+                [
+                    {
+                        "metadata": {
+                            "name": name,
+                            "labels": {"kubernetes.io/hostname": name},
+                            "annotations": {
+                                f"{GROUP}/cluster-name": cluster,
+                                f"{GROUP}/cluster-namespace": "default",
+                                f"{GROUP}/machine": name,
+                            },
+                        },
+                        "spec": {"providerID": f"suite:///{name}"},
+                        "status": {
+                            "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+                            "conditions": [{"type": "Ready", "status": "True"}],
+                        },
+                    }
+                ],
+            )
 
     def _load(self, plural: str, obj: KubeObject) -> None:
         self.store.load(plural, [obj], GROUP)
@@ -152,9 +198,13 @@ class ClusterApiBench:
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
         return tuple(
-            Node(each["metadata"]["name"], dict(each["metadata"].get("labels") or {}), {"cpu": 4000, "pods": 110},
-                 provider_id=each["spec"].get("providerID", ""),
-                 annotations=dict(each["metadata"].get("annotations") or {}))
+            Node(
+                each["metadata"]["name"],
+                dict(each["metadata"].get("labels") or {}),
+                {"cpu": 4000, "pods": 110},
+                provider_id=each["spec"].get("providerID", ""),
+                annotations=dict(each["metadata"].get("annotations") or {}),
+            )
             for each in self.workload.list("nodes")
         )
 
@@ -174,9 +224,15 @@ class ClusterApiBench:
         settings = {"namespace": "default", "clusterName": "ours", "stuckAfter": "30s"}
         kube = to(ACCESS)
         if self._apart:
-            settings["kubeconfigSecret"] = "management"     # its name, not its text
-            kube = connect(ACCESS, lambda _: self.workload_line.server.kubeconfig("suite"), clock=self.clock,
-                           sleep=self._sleep, jitter=_even, dial=self.workload_line.dial)
+            settings["kubeconfigSecret"] = "management"  # its name, not its text
+            kube = connect(
+                ACCESS,
+                lambda _: self.workload_line.server.kubeconfig("suite"),
+                clock=self.clock,
+                sleep=self._sleep,
+                jitter=_even,
+                dial=self.workload_line.dial,
+            )
         return build("clusterapi", Connection("suite", settings, (), read, kube, self.clock, ACCESS, means))
 
     def _kubeconfig(self, token: str) -> str:
@@ -194,8 +250,11 @@ class ClusterApiBench:
         """See Bench."""
         name, all_sets = group.rpartition("/")[2], self.store.list("machinesets", group=GROUP)
         sets = {each["metadata"]["name"] for each in all_sets if _owner(each) == name}
-        alive = [each["metadata"] for each in self.store.list("machines", group=GROUP)
-                 if _owner(each) in sets and "deletionTimestamp" not in each["metadata"]]
+        alive = [
+            each["metadata"]
+            for each in self.store.list("machines", group=GROUP)
+            if _owner(each) in sets and "deletionTimestamp" not in each["metadata"]
+        ]
         alive.sort(key=lambda meta: (meta["creationTimestamp"], meta["name"]))
         return [f"default/{meta['name']}" for meta in alive]
 

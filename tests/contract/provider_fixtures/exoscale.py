@@ -31,12 +31,19 @@ from tests.contract.suite.shared_services import shared
 
 START = 1_800_000_000.0
 SECRET = "outscaler/exoscale/credentials"
-MOST_NODEPOOLS = 16     # of one cluster, says the vendor's document
+MOST_NODEPOOLS = 16  # of one cluster, says the vendor's document
 _FAULTS = {
-    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED, Trouble.FORBIDDEN: Fault.FORBIDDEN, Trouble.NOT_FOUND: Fault.NOT_FOUND,
-    Trouble.CONFLICT: Fault.CONFLICT, Trouble.THROTTLED: Fault.THROTTLED, Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
-    Trouble.SERVER_ERROR: Fault.SERVER_ERROR, Trouble.CUT_OFF: Fault.CUT_OFF, Trouble.WEB_PAGE: Fault.WEB_PAGE,
-    Trouble.HANGS: Fault.HANGS_UP, Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED,
+    Trouble.FORBIDDEN: Fault.FORBIDDEN,
+    Trouble.NOT_FOUND: Fault.NOT_FOUND,
+    Trouble.CONFLICT: Fault.CONFLICT,
+    Trouble.THROTTLED: Fault.THROTTLED,
+    Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: Fault.SERVER_ERROR,
+    Trouble.CUT_OFF: Fault.CUT_OFF,
+    Trouble.WEB_PAGE: Fault.WEB_PAGE,
+    Trouble.HANGS: Fault.HANGS_UP,
+    Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: UNAVAILABLE, Misfortune.NEVER_COMES: NOT_STARTING}
 
@@ -49,10 +56,11 @@ class ExoscaleBench:
     """
 
     name = "exoscale"
-    repeatable = True       # a growth names the size; an eviction is never repeated (test_exo_change.py)
+    repeatable = True  # a growth names the size; an eviction is never repeated (test_exo_change.py)
 
-    def __init__(self, *, standalone: bool = False, times: Times | None = None,
-                 operations: frozenset[str] | None = None) -> None:
+    def __init__(
+        self, *, standalone: bool = False, times: Times | None = None, operations: frozenset[str] | None = None
+    ) -> None:
         self.lacks = {"zero": "an Instance Pool keeps one instance at least"} if standalone else dict[str, str]()
         # A list that is not found: this is not the API. A lost answer is asked for again, and meets its own change.
         self.differs = {"404 read": "InvalidRequest", f"{Trouble.LOST_ANSWER} again": "Conflict"}
@@ -93,20 +101,37 @@ class ExoscaleBench:
         """Pools, instances, clusters and the quota, and the one instance type that all groups here have."""
         return 5
 
-    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
-                  instance_type: str = "") -> str:
+    def add_group(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        least: int = 0,
+        most: int = 10,
+        cluster: str = "ours",
+        instance_type: str = "",
+    ) -> str:
         """See Bench."""
         kind = instance_type or "standard.medium"
-        pool = self.zone.add_pool(name, size=size, type=kind) if self._standalone \
+        pool = (
+            self.zone.add_pool(name, size=size, type=kind)
+            if self._standalone
             else self.add_nodepool(name, size=size, type=kind, cluster=cluster).pool
+        )
         if cluster == "ours":
             self.bind(pool.id, least, most)
         else:
             self._theirs.add(pool.id)
         return pool.id
 
-    def add_nodepool(self, name: str, *, size: int = 0, type: str = "standard.medium",  # noqa: A002  # the vendor's word
-                     cluster: str = "ours") -> Nodepool:
+    def add_nodepool(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        type: str = "standard.medium",  # noqa: A002  # the vendor's word
+        cluster: str = "ours",
+    ) -> Nodepool:
         """In a cluster of that name that has room."""
         held = self._clusters.get(cluster)
         if held is None or len(self.zone.clusters[held].nodepools) >= MOST_NODEPOOLS:
@@ -125,8 +150,12 @@ class ExoscaleBench:
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
         self.zone.step()
-        return self.kubelets.say(tuple(ready_node(node_object(self.zone, vm, self.ways), vm.created)
-                                       for vm in joined(self.zone, self.clock(), self.ways)))
+        return self.kubelets.say(
+            tuple(
+                ready_node(node_object(self.zone, vm, self.ways), vm.created)
+                for vm in joined(self.zone, self.clock(), self.ways)
+            )
+        )
 
     def provider(self, *, credential: str = "good") -> Provider:
         """See Bench."""
@@ -138,8 +167,15 @@ class ExoscaleBench:
         """What a provider is built from. wrong: its secret holds another key's secret."""
         settings = {"zone": ZONE, "credentialsSecret": SECRET, "endpoint": root, **self.settings}
         means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
-        return Connection("ours", settings, tuple(self._bounds.values()), lambda _: self.read_secret(wrong=wrong),
-                          Workload(self.nodes), self.clock, means=means)
+        return Connection(
+            "ours",
+            settings,
+            tuple(self._bounds.values()),
+            lambda _: self.read_secret(wrong=wrong),
+            Workload(self.nodes),
+            self.clock,
+            means=means,
+        )
 
     def read_secret(self, *, wrong: bool = False) -> str:
         """The newest text of the secret."""
@@ -210,7 +246,7 @@ class ExoscaleBench:
     def look(self) -> list[Logged]:
         """The calls since the last look."""
         log = self.server.log
-        seen, self._looked = log[self._looked:], len(log)
+        seen, self._looked = log[self._looked :], len(log)
         return seen
 
     def secrets(self) -> Sequence[str]:

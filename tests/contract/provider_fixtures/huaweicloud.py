@@ -28,12 +28,19 @@ from tests.contract.suite.shared_services import shared
 
 START = 1_800_000_000.0
 SECRET = "outscaler/huaweicloud/credentials"
-BESIDE, EXTRA = 2, "az2"    # nodes of the scale group beside ours, and the name of ours there
+BESIDE, EXTRA = 2, "az2"  # nodes of the scale group beside ours, and the name of ours there
 _FAULTS = {
-    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED, Trouble.FORBIDDEN: Fault.FORBIDDEN, Trouble.NOT_FOUND: Fault.NOT_FOUND,
-    Trouble.CONFLICT: Fault.CONFLICT, Trouble.THROTTLED: Fault.THROTTLED, Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
-    Trouble.SERVER_ERROR: Fault.SERVER_ERROR, Trouble.CUT_OFF: Fault.CUT_OFF, Trouble.WEB_PAGE: Fault.WEB_PAGE,
-    Trouble.HANGS: Fault.HANGS_UP, Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED,
+    Trouble.FORBIDDEN: Fault.FORBIDDEN,
+    Trouble.NOT_FOUND: Fault.NOT_FOUND,
+    Trouble.CONFLICT: Fault.CONFLICT,
+    Trouble.THROTTLED: Fault.THROTTLED,
+    Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: Fault.SERVER_ERROR,
+    Trouble.CUT_OFF: Fault.CUT_OFF,
+    Trouble.WEB_PAGE: Fault.WEB_PAGE,
+    Trouble.HANGS: Fault.HANGS_UP,
+    Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: SOLD_OUT, Misfortune.NEVER_COMES: NOT_INSTALLED}
 
@@ -47,12 +54,18 @@ class HuaweiBench:
     """
 
     name = "huaweicloud"
-    repeatable = False      # the pool's whole size is named: asked for late, it would undo what others have done
+    repeatable = False  # the pool's whole size is named: asked for late, it would undo what others have done
 
-    def __init__(self, *, grouped: bool = False, times: Times | None = None, ways: Ways | None = None,
-                 actions: frozenset[str] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        grouped: bool = False,
+        times: Times | None = None,
+        ways: Ways | None = None,
+        actions: frozenset[str] | None = None,
+    ) -> None:
         self.lacks: dict[str, str] = {}
-        self.differs = {"404 read": "InvalidRequest"}   # of a list: the cluster or the project is none of this account
+        self.differs = {"404 read": "InvalidRequest"}  # of a list: the cluster or the project is none of this account
         self.clock = ManualClock(START)
         self.kubelets = Kubelets()
         self.cloud = Cloud(self.clock, times=times)
@@ -88,8 +101,16 @@ class HuaweiBench:
         """Pools, the flavours of the one zone that all groups are in, the add-ons, and nodes by the thousand."""
         return 3 + max(1, -(-machines // 1000))
 
-    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
-                  instance_type: str = "") -> str:
+    def add_group(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        least: int = 0,
+        most: int = 10,
+        cluster: str = "ours",
+        instance_type: str = "",
+    ) -> str:
         """See Bench."""
         flavor = instance_type or "c7.xlarge.2"
         place = self.cluster if cluster == "ours" else self.theirs
@@ -110,10 +131,13 @@ class HuaweiBench:
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
         self.cloud.step()
-        return self.kubelets.say(tuple(
-            ready_node(node_object(self.cloud, node, self.ways), node.created)
-            for node in joined(self.cloud, self.clock(), self.ways, cluster=self.cluster)
-            if f"{node.pool}/{node.group}" not in self._strangers))
+        return self.kubelets.say(
+            tuple(
+                ready_node(node_object(self.cloud, node, self.ways), node.created)
+                for node in joined(self.cloud, self.clock(), self.ways, cluster=self.cluster)
+                if f"{node.pool}/{node.group}" not in self._strangers
+            )
+        )
 
     def provider(self, *, credential: str = "good") -> Provider:
         """See Bench."""
@@ -124,13 +148,27 @@ class HuaweiBench:
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
         """What a provider is built from. wrong: its secret holds another key's secret."""
         means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
-        return Connection("ours", self.policy(url), tuple(self._bounds.values()),
-                          lambda _: self.read_secret(wrong=wrong), Workload(self.nodes), self.clock, means=means)
+        return Connection(
+            "ours",
+            self.policy(url),
+            tuple(self._bounds.values()),
+            lambda _: self.read_secret(wrong=wrong),
+            Workload(self.nodes),
+            self.clock,
+            means=means,
+        )
 
     def policy(self, url: str) -> Mapping[str, str]:
         """The section `providers.huaweicloud`. Where groups have others beside them, only ours are named."""
-        found = {"region": REGION, "projectId": self.cloud.project, "clusterId": self.cluster,
-                 "credentialsSecret": SECRET, "cceEndpoint": url, "ecsEndpoint": url, "iamEndpoint": url}
+        found = {
+            "region": REGION,
+            "projectId": self.cloud.project,
+            "clusterId": self.cluster,
+            "credentialsSecret": SECRET,
+            "cceEndpoint": url,
+            "ecsEndpoint": url,
+            "iamEndpoint": url,
+        }
         only = {"autodiscovery": "false"} if self._grouped and self._bounds else {}
         return {**found, **only, **self.settings}
 
@@ -211,7 +249,7 @@ class HuaweiBench:
     def look(self) -> list[Logged]:
         """The calls since the last look."""
         log = self.server.log
-        seen, self._looked = log[self._looked:], len(log)
+        seen, self._looked = log[self._looked :], len(log)
         return seen
 
     def secrets(self) -> Sequence[str]:

@@ -68,8 +68,16 @@ class MemoryBench:
         del groups, machines
         return 1
 
-    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
-                  instance_type: str = "") -> str:
+    def add_group(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        least: int = 0,
+        most: int = 10,
+        cluster: str = "ours",
+        instance_type: str = "",
+    ) -> str:
         """See Bench."""
         template = Node(f"template-{name}", {"type": instance_type or "plain"}, {"cpu": 4000, "pods": 110})
         cloud = self.ours if cluster == "ours" else self.theirs
@@ -77,8 +85,12 @@ class MemoryBench:
 
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
-        return tuple(Node(machine.node, {}, {"cpu": 4000}, provider_id=machine.id)
-                     for pool in self.ours.pools.values() for machine in pool.machines.values() if machine.node)
+        return tuple(
+            Node(machine.node, {}, {"cpu": 4000}, provider_id=machine.id)
+            for pool in self.ours.pools.values()
+            for machine in pool.machines.values()
+            if machine.node
+        )
 
     def provider(self, *, credential: str = "good") -> Provider:
         """See Bench."""
@@ -92,8 +104,11 @@ class MemoryBench:
     def machines(self, group: str) -> list[str]:
         """See Bench."""
         cloud = self.ours if group in self.ours.pools else self.theirs
-        return [handle for handle, machine in cloud.pools[group].machines.items()
-                if machine.state is not InstanceState.DELETING]
+        return [
+            handle
+            for handle, machine in cloud.pools[group].machines.items()
+            if machine.state is not InstanceState.DELETING
+        ]
 
     def target(self, group: str) -> int:
         """See Bench."""

@@ -31,8 +31,13 @@ class Workload:
     def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[NodesPage]:
         """One page of everything."""
         assert (path, query) == ("/api/v1/nodes", None)
-        items = [{"metadata": {"name": node.name, "uid": node.uid, "labels": node.labels},
-                  "spec": {"providerID": node.provider_id}} for node in self._nodes()]
+        items = [
+            {
+                "metadata": {"name": node.name, "uid": node.uid, "labels": node.labels},
+                "spec": {"providerID": node.provider_id},
+            }
+            for node in self._nodes()
+        ]
         return [NodesPage(json.dumps({"kind": "NodeList", "items": items}).encode())]
 
 
@@ -41,8 +46,12 @@ def ready_node(raw: KubeObject, created: float) -> Node:
     start. created: epoch seconds."""
     at, meta = format_time(created), raw["metadata"]
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": at}
-    made = {"metadata": {**meta, "uid": f"uid-{meta['name']}", "creationTimestamp": at},
-            "spec": {"providerID": raw["spec"]["providerID"],
-                     "taints": [taint for taint in raw["spec"].get("taints", ()) if taint != NOT_READY]},
-            "status": {**raw["status"], "conditions": [ready]}}
+    made = {
+        "metadata": {**meta, "uid": f"uid-{meta['name']}", "creationTimestamp": at},
+        "spec": {
+            "providerID": raw["spec"]["providerID"],
+            "taints": [taint for taint in raw["spec"].get("taints", ()) if taint != NOT_READY],
+        },
+        "status": {**raw["status"], "conditions": [ready]},
+    }
     return node_from_wire(msgspec.convert(made, api_types.NodeObject))

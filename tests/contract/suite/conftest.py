@@ -15,22 +15,26 @@ from tests.contract.suite.provider_fixture import Bench
 from tests.contract.suite.recording_provider import Ear
 
 #: Name -> module in tests/contract/provider_fixtures, its class, and how it is made.
-BENCHES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
-    "memory": ("memory", "MemoryBench", {}),
-    "clusterapi": ("clusterapi", "ClusterApiBench", {}),
-    "alicloud": ("alicloud", "AlicloudBench", {}),
-    "cherryservers": ("cherryservers", "CherryBench", {}),
-    "exoscale": ("exoscale", "ExoscaleBench", {}),
-    "huaweicloud": ("huaweicloud", "HuaweiBench", {}),
-})
+BENCHES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "memory": ("memory", "MemoryBench", {}),
+        "clusterapi": ("clusterapi", "ClusterApiBench", {}),
+        "alicloud": ("alicloud", "AlicloudBench", {}),
+        "cherryservers": ("cherryservers", "CherryBench", {}),
+        "exoscale": ("exoscale", "ExoscaleBench", {}),
+        "huaweicloud": ("huaweicloud", "HuaweiBench", {}),
+    }
+)
 #: The same vendors used in another way, for the modules in VARIED only: it is the vendor that makes tests dear.
-VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
-    "clusterapi-apart": ("clusterapi", "ClusterApiBench", {"apart": True}),
-    "alicloud-undesired": ("alicloud", "AlicloudBench", {"desired": False, "prefix": "alicloud://"}),
-    "cherryservers-late": ("cherryservers", "CherryBench", {"prefix": "", "cap": 3, "delete_lag": 20.0}),
-    "exoscale-standalone": ("exoscale", "ExoscaleBench", {"standalone": True}),
-    "huaweicloud-grouped": ("huaweicloud", "HuaweiBench", {"grouped": True}),
-})
+VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "clusterapi-apart": ("clusterapi", "ClusterApiBench", {"apart": True}),
+        "alicloud-undesired": ("alicloud", "AlicloudBench", {"desired": False, "prefix": "alicloud://"}),
+        "cherryservers-late": ("cherryservers", "CherryBench", {"prefix": "", "cap": 3, "delete_lag": 20.0}),
+        "exoscale-standalone": ("exoscale", "ExoscaleBench", {"standalone": True}),
+        "huaweicloud-grouped": ("huaweicloud", "HuaweiBench", {"grouped": True}),
+    }
+)
 VARIED = ("test_suite_observe", "test_suite_grow", "test_suite_remove", "test_suite_random", "test_suite_identity")
 
 

@@ -26,13 +26,22 @@ from tests.property.corrupted_objects import HOSTILE, spoil
 Lists = Callable[[list[Any]], Iterator[list[Any]]]
 """[an answer's body] -> the lists in it that hold objects of one kind; the argument itself if the body is an object."""
 
-MOST = 2**31 - 1        # of a size; Kubernetes and the vendors count in 32 bits
-_LARGEST = 2**63 - 1    # of a resource in a template
-_MORE = 100_000         # bytes that a spoilt object may add to an observation
+MOST = 2**31 - 1  # of a size; Kubernetes and the vendors count in 32 bits
+_LARGEST = 2**63 - 1  # of a resource in a template
+_MORE = 100_000  # bytes that a spoilt object may add to an observation
 
 # JSON that Python's own values cannot be encoded to: numbers without end, half a character, values nested for ever.
-RAW: tuple[str, ...] = ("1e999", "-1e999", "9" * 5_000, "1e-999", '"\\ud800"', '"a\\udfffb"', '"\\u0000"',
-                        "[" * 3_000 + "]" * 3_000, '{"a":' * 3_000 + "1" + "}" * 3_000)
+RAW: tuple[str, ...] = (
+    "1e999",
+    "-1e999",
+    "9" * 5_000,
+    "1e-999",
+    '"\\ud800"',
+    '"a\\udfffb"',
+    '"\\u0000"',
+    "[" * 3_000 + "]" * 3_000,
+    '{"a":' * 3_000 + "1" + "}" * 3_000,
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +102,7 @@ class Spoiler:
         else:
             spoil(thing, draw)
         if 0.40 <= how < 0.46:
-            items.insert(at, thing)     # a second one, not in place of the first
+            items.insert(at, thing)  # a second one, not in place of the first
         else:
             items[at] = thing
         self.made = thing
@@ -126,6 +135,7 @@ def _mappings(value: Any) -> list[dict[str, Any]]:
 
 # -- what an observation may be
 
+
 def problems(good: Observation, seen: Observation, victim: str, spoiler: Spoiler) -> list[str]:
     """What is wrong with an observation, compared with the one of the same emulator without the spoilt object."""
     before, after = ({each.id: each for each in observed.groups} for observed in (good, seen))
@@ -148,8 +158,9 @@ def problems(good: Observation, seen: Observation, victim: str, spoiler: Spoiler
 
 def _named(spoiler: Spoiler, group: NodeGroup) -> bool:
     """Whether the object whose id was taken is the group's: either names the other."""
-    return spoiler.robbed != "null" and (str(spoiler.claimed) in msgspec.json.encode(group).decode()
-                                         or f'"{group.id}"' in spoiler.robbed)
+    return spoiler.robbed != "null" and (
+        str(spoiler.claimed) in msgspec.json.encode(group).decode() or f'"{group.id}"' in spoiler.robbed
+    )
 
 
 def _unsafe(group: NodeGroup) -> Iterator[str]:
@@ -187,8 +198,10 @@ def planned(seen: Observation, nodes: Sequence[Any], now: float) -> list[str]:
 
 # -- where answers hold objects
 
+
 def key(*path: str) -> Lists:
     """The list under these keys of an answer's object; a list on the way is gone into."""
+
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         holders = root
         for name in path[:-1]:
@@ -197,47 +210,66 @@ def key(*path: str) -> Lists:
         for each in holders:
             if isinstance(each, dict) and isinstance(each.get(path[-1]), list):
                 yield each[path[-1]]
+
     return lists
 
 
 def whole(*names: str) -> Lists:
     """Answers that are one object, which has these keys."""
+
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         if isinstance(root[0], dict) and set(names) <= root[0].keys():
             yield root
+
     return lists
 
 
 def listed(kind: str) -> Lists:
     """The items of a list of that kind, said by the list or by its items."""
+
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         body = root[0]
-        if isinstance(body, dict) and isinstance(items := body.get("items"), list) and items and (
-                body.get("kind") == f"{kind}List" or items[0].get("kind") == kind):
+        if (
+            isinstance(body, dict)
+            and isinstance(items := body.get("items"), list)
+            and items
+            and (body.get("kind") == f"{kind}List" or items[0].get("kind") == kind)
+        ):
             yield items
+
     return lists
 
 
 def plain(*names: str) -> Lists:
     """Answers that are a list of objects with these keys."""
+
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         body = root[0]
         if isinstance(body, list) and body and isinstance(body[0], dict) and set(names) <= body[0].keys():
             yield body
+
     return lists
 
 
 def _tagged(server: Any) -> bool:
     """Whether the tags of a server of Cherry Servers can be read."""
     tags = server.get("tags") if isinstance(server, dict) else 0
-    return tags in (None, [], "") or (isinstance(tags, dict) and all(
-        isinstance(tags.get(name, ""), str | int | float) and not isinstance(tags.get(name), bool) for name in TAGS))
+    return tags in (None, [], "") or (
+        isinstance(tags, dict)
+        and all(
+            isinstance(tags.get(name, ""), str | int | float) and not isinstance(tags.get(name), bool) for name in TAGS
+        )
+    )
 
 
 def _retagged(server: Any) -> bool:
     """Whether its tags name another pool, or none."""
-    return _tagged(server) and any(not isinstance(server["tags"], dict) or server["tags"].get(name) != mine
-                                   for name, mine in TAGS.items()) if server.get("tags") else _tagged(server)
+    return (
+        _tagged(server)
+        and any(not isinstance(server["tags"], dict) or server["tags"].get(name) != mine for name, mine in TAGS.items())
+        if server.get("tags")
+        else _tagged(server)
+    )
 
 
 TAGS = {"k8s-cluster": "ours", "k8s-nodepool": "bravo"}

@@ -48,16 +48,23 @@ class Kubelets:
         if word is None:
             return node
         return msgspec.structs.replace(
-            node, name=word.name or node.name, uid=f"{node.uid}-again", created=word.at,
-            provider_id=node.provider_id if word.provider_id is None else word.provider_id)
+            node,
+            name=word.name or node.name,
+            uid=f"{node.uid}-again",
+            created=word.at,
+            provider_id=node.provider_id if word.provider_id is None else word.provider_id,
+        )
 
     def _said_raw(self, node: KubeObject) -> KubeObject:
         word = self.words.get(node["metadata"]["name"])
         if word is None:
             return node
         made = copy.deepcopy(node)
-        made["metadata"] |= {"name": word.name or node["metadata"]["name"], "creationTimestamp": format_time(word.at),
-                             "uid": f"{node['metadata'].get('uid', '')}-again"}
+        made["metadata"] |= {
+            "name": word.name or node["metadata"]["name"],
+            "creationTimestamp": format_time(word.at),
+            "uid": f"{node['metadata'].get('uid', '')}-again",
+        }
         if word.provider_id is not None:
             made["spec"]["providerID"] = word.provider_id
         return made

@@ -21,7 +21,7 @@ from infra.emulators.fake_cluster import InMemoryCluster
 from tests.contract.suite.provider_fixture import Bench
 from tests.contract.suite.recording_provider import Ear, Watched
 
-STEPS = 120     # more than any operation takes
+STEPS = 120  # more than any operation takes
 
 
 @dataclass
@@ -65,13 +65,15 @@ class Yard:
         """From the vendor's present target unless told otherwise."""
         return self._order(op, group, Kind.GROW, self.bench.target(group) if start is None else start, to)
 
-    def removal(self, group: str, *instances: Instance, kind: Kind = Kind.REMOVE, op: str = "remove-1",
-                start: int | None = None) -> Operation:
+    def removal(
+        self, group: str, *instances: Instance, kind: Kind = Kind.REMOVE, op: str = "remove-1", start: int | None = None
+    ) -> Operation:
         """Of these machines. A discarded one goes without a node's name, as the plan knows none."""
         nodes = {node.provider_id: node.name for node in self.bench.nodes()}
         named = kind is Kind.REMOVE
-        targets = tuple(Target(nodes.get(each.id, each.handle) if named else "", each.id, each.handle)
-                        for each in instances)
+        targets = tuple(
+            Target(nodes.get(each.id, each.handle) if named else "", each.id, each.handle) for each in instances
+        )
         size = self.bench.target(group) if start is None else start
         return msgspec.structs.replace(self._order(op, group, kind, size, size - len(targets)), targets=targets)
 
@@ -81,8 +83,19 @@ class Yard:
 
     def _order(self, op: str, group: str, kind: Kind, start: int, end: int) -> Operation:
         now = self.bench.now()
-        return Operation(id=f"{op}-0123456789abcdef", cluster="suite", provider=self.bench.name, group=group, kind=kind,
-                         plan="plan", created_at=now, from_size=start, to_size=end, due_at=now, deadline=now + 7200.0)
+        return Operation(
+            id=f"{op}-0123456789abcdef",
+            cluster="suite",
+            provider=self.bench.name,
+            group=group,
+            kind=kind,
+            plan="plan",
+            created_at=now,
+            from_size=start,
+            to_size=end,
+            due_at=now,
+            deadline=now + 7200.0,
+        )
 
     # -- doing it
 

@@ -30,7 +30,7 @@ class Trouble(StrEnum):
     NOT_FOUND = "404"
     CONFLICT = "409"
     THROTTLED = "429"
-    THROTTLED_FOR = "429 with Retry-After"       # 7 seconds
+    THROTTLED_FOR = "429 with Retry-After"  # 7 seconds
     SERVER_ERROR = "500"
     CUT_OFF = "truncated body"
     WEB_PAGE = "HTML body with status 200"
@@ -85,8 +85,16 @@ class Bench(Protocol):
     def most_calls(self, groups: int, machines: int) -> int:
         """The provider's own promise: how many calls one observation takes at most. No call per machine."""
 
-    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
-                  instance_type: str = "") -> str:
+    def add_group(
+        self,
+        name: str,
+        *,
+        size: int = 0,
+        least: int = 0,
+        most: int = 10,
+        cluster: str = "ours",
+        instance_type: str = "",
+    ) -> str:
         """A group with `size` running machines, each with its Node; returns the group's id. cluster `theirs`: another
         cluster's group in the same account or management cluster, whose machines have no Node here."""
 

@@ -46,8 +46,12 @@ class Ear(logging.Handler):
 
     def leaked(self, secrets: Sequence[str]) -> list[str]:
         """What was said with a secret in it, the secret's first letters only."""
-        return [f"{secret[:4]}…: {text[:200].replace(secret, '<SECRET>')}" for text in self.texts for secret in secrets
-                if secret and secret in text]
+        return [
+            f"{secret[:4]}…: {text[:200].replace(secret, '<SECRET>')}"
+            for text in self.texts
+            for secret in secrets
+            if secret and secret in text
+        ]
 
 
 class Watched:
@@ -95,7 +99,7 @@ class Watched:
         finally:
             self._calls += 1
             if self._calls == 1:
-                self._look()        # what is read late, as credentials are
+                self._look()  # what is read late, as credentials are
         self._ear.hear(answer)
         return answer
 
@@ -119,6 +123,9 @@ def _parts(whole: object) -> Iterator[object]:
             todo += part
         elif type(part).__module__.startswith("chalicelib."):
             yield part
-            names = [*getattr(part, "__dict__", ()), *getattr(part, "__struct_fields__", ()),
-                     *getattr(part, "__slots__", ())]
+            names = [
+                *getattr(part, "__dict__", ()),
+                *getattr(part, "__struct_fields__", ()),
+                *getattr(part, "__slots__", ()),
+            ]
             todo += [getattr(part, name, None) for name in names]

@@ -24,12 +24,15 @@ def test_what_was_written_is_found_again(tmp_path: Path, monkeypatch: pytest.Mon
         assert_golden(NODE, path)
 
 
-@pytest.mark.parametrize("other", [
-    Node("t", {"b": "2"}, {"cpu": 900}, {"cpu": 1000}, taints=NODE.taints),
-    Node("t", NODE.labels, {"cpu": 901}, {"cpu": 1000}, taints=NODE.taints),
-    Node("t", NODE.labels, {"cpu": 900}, {"cpu": 1000}),
-    Node("t", NODE.labels, {"cpu": 900}, {"cpu": 1000}, taints=NODE.taints, unschedulable=True),
-])
+@pytest.mark.parametrize(
+    "other",
+    [
+        Node("t", {"b": "2"}, {"cpu": 900}, {"cpu": 1000}, taints=NODE.taints),
+        Node("t", NODE.labels, {"cpu": 901}, {"cpu": 1000}, taints=NODE.taints),
+        Node("t", NODE.labels, {"cpu": 900}, {"cpu": 1000}),
+        Node("t", NODE.labels, {"cpu": 900}, {"cpu": 1000}, taints=NODE.taints, unschedulable=True),
+    ],
+)
 def test_any_difference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: Node) -> None:
     path = tmp_path / "t.json"
     monkeypatch.setenv(WRITE, "1")

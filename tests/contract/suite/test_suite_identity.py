@@ -101,9 +101,11 @@ def test_a_node_that_is_another_by_the_time_of_its_deletion_is_kept(yard: Yard, 
     order = yard.removal(group, chosen)
     target = msgspec.structs.replace(order.targets[0], uid=idle.uid)
     order = msgspec.structs.replace(order, targets=(target,))
-    liar, provider_id = {"another node has its id": (other, idle.provider_id),
-                         "it has another id": (idle, busy.provider_id),
-                         "it was registered anew": (idle, idle.provider_id)}[change]
+    liar, provider_id = {
+        "another node has its id": (other, idle.provider_id),
+        "it has another id": (idle, busy.provider_id),
+        "it was registered anew": (idle, idle.provider_id),
+    }[change]
     _steal(yard, liar, provider_id)
     yard.bench.calls()
     answer = yard.ask(lambda provider: provider.remove(order))

@@ -35,7 +35,7 @@ class _BuysAgain(InMemoryProvider):
         pool = self.pools[operation.group]
         pool.target = min(pool.max, pool.target + operation.to_size - operation.from_size)
         while len(pool.machines) < pool.target:
-            self._make(pool, "creating")    # type: ignore[arg-type] # what is made of it nobody asks
+            self._make(pool, "creating")  # type: ignore[arg-type] # what is made of it nobody asks
         return Done()
 
 
@@ -113,18 +113,28 @@ CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[Yard], None]]] = {
     "buys twice": (lambda: _Bench(_BuysAgain), growing.test_asked_again_it_buys_nothing_more),
     "buys twice, in turns": (lambda: _Bench(_BuysAgain), growing.test_two_functions_in_turns_buy_it_once),
     "past the maximum": (lambda: _Bench(_KnowsNoMaximum), growing.test_past_the_maximum_is_refused_before_any_write),
-    "another machine": (lambda: _Bench(_TakesTheOldest),
-                        partial(removing.test_exactly_the_named_machines_go, which=(2,))),
-    "another group's": (lambda: _Bench(_TakesTheOldest),
-                        removing.test_one_of_another_group_is_refused_before_any_write),
-    "below the minimum": (lambda: _Bench(_AsksNoMinimum),
-                          removing.test_more_than_the_minimum_allows_is_refused_before_any_write),
+    "another machine": (
+        lambda: _Bench(_TakesTheOldest),
+        partial(removing.test_exactly_the_named_machines_go, which=(2,)),
+    ),
+    "another group's": (
+        lambda: _Bench(_TakesTheOldest),
+        removing.test_one_of_another_group_is_refused_before_any_write,
+    ),
+    "below the minimum": (
+        lambda: _Bench(_AsksNoMinimum),
+        removing.test_more_than_the_minimum_allows_is_refused_before_any_write,
+    ),
     "not its own": (lambda: _Bench(_SeesOthers), observing.test_a_group_of_another_cluster_is_not_seen),
     "a call per node": (_CallsPerNode, large.test_two_thousand_machines_without_a_call_for_each),
-    "repeats": (_Repeats, partial(troubled.test_a_growth_that_cannot_be_told_has_its_class_and_is_asked_for_once,
-                                  kind=Trouble.HANGS)),
-    "wrong class": (_SaysUnknown, partial(
-        troubled.test_a_removal_that_cannot_be_told_has_its_class_and_harms_no_other, kind=Trouble.THROTTLED)),
+    "repeats": (
+        _Repeats,
+        partial(troubled.test_a_growth_that_cannot_be_told_has_its_class_and_is_asked_for_once, kind=Trouble.HANGS),
+    ),
+    "wrong class": (
+        _SaysUnknown,
+        partial(troubled.test_a_removal_that_cannot_be_told_has_its_class_and_harms_no_other, kind=Trouble.THROTTLED),
+    ),
 }
 
 

@@ -76,9 +76,14 @@ def test_a_machine_that_is_being_deleted_is_told_as_such_or_gone(yard: Yard) -> 
     assert len(states) >= 2
 
 
-@pytest.mark.parametrize(("kind", "cls"), [
-    (Misfortune.OUT_OF_STOCK, "OutOfStock"), (Misfortune.QUOTA, "QuotaExceeded"), (Misfortune.NEVER_COMES, ""),
-])
+@pytest.mark.parametrize(
+    ("kind", "cls"),
+    [
+        (Misfortune.OUT_OF_STOCK, "OutOfStock"),
+        (Misfortune.QUOTA, "QuotaExceeded"),
+        (Misfortune.NEVER_COMES, ""),
+    ],
+)
 def test_a_machine_that_will_not_come_is_seen_with_its_class_within_one_pass(
     yard: Yard, kind: Misfortune, cls: str
 ) -> None:

@@ -13,8 +13,16 @@ from tests.contract.suite.provider_fixture import Trouble
 MOST = 8
 STEPS = 7
 # What is temporary: an operation comes through each of these.
-KINDS = (Trouble.CONFLICT, Trouble.THROTTLED, Trouble.THROTTLED_FOR, Trouble.SERVER_ERROR, Trouble.CUT_OFF,
-         Trouble.WEB_PAGE, Trouble.HANGS, Trouble.LOST_ANSWER)
+KINDS = (
+    Trouble.CONFLICT,
+    Trouble.THROTTLED,
+    Trouble.THROTTLED_FOR,
+    Trouble.SERVER_ERROR,
+    Trouble.CUT_OFF,
+    Trouble.WEB_PAGE,
+    Trouble.HANGS,
+    Trouble.LOST_ANSWER,
+)
 
 
 class _Walk:
@@ -42,8 +50,10 @@ class _Walk:
 
     def _disturb(self) -> None:
         kinds = [kind for kind in KINDS if kind.value not in self.yard.bench.lacks]
-        self.planned = [(self.random.choice(kinds), self.random.choice(("read", "write", "any")),
-                         self.random.randint(1, 2)) for _ in range(self.random.randint(0, 2))]
+        self.planned = [
+            (self.random.choice(kinds), self.random.choice(("read", "write", "any")), self.random.randint(1, 2))
+            for _ in range(self.random.randint(0, 2))
+        ]
         self.deaths = self.random.choice((0, 0, 1, 2))
 
     def _begin(self) -> None:

@@ -114,7 +114,7 @@ def test_removals_side_by_side_take_one_each(yard: Yard) -> None:
     before, found = yard.bench.machines(group), yard.instances(group)
     orders = [yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 2)]
     for order in orders:
-        yard.ask(lambda provider, order=order: provider.remove(order))      # type: ignore[misc]
+        yard.ask(lambda provider, order=order: provider.remove(order))  # type: ignore[misc]
     for order in orders:
         assert isinstance(yard.drive(order), Done)
     assert yard.finish(group) == [before[1], before[3], before[4]]
@@ -163,7 +163,7 @@ def test_one_that_never_joined_is_discarded(yard: Yard) -> None:
     yard.run(yard.growth(group, 3))
     yard.bench.settle(120.0)
     dead = [each for each in yard.group(group).instances if each.error]
-    if not dead:        # the vendor has told it by the operation, and made another
+    if not dead:  # the vendor has told it by the operation, and made another
         assert yard.bench.target(group) >= 2
         return
     assert isinstance(yard.run(yard.removal(group, *dead, kind=Kind.DISCARD, op="discard-1")), Done)

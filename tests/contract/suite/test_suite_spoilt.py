@@ -22,7 +22,7 @@ from tests.contract.suite.conftest import BENCHES
 from tests.contract.suite.corrupted_responses import KINDS, Spoiler, planned, problems
 
 _SEEDS = int(os.environ.get("OUTSCALER_SPOILT_SEEDS", "20"))
-_LONGEST = 20.0     # seconds of one observation and its plan, on a machine that does much else
+_LONGEST = 20.0  # seconds of one observation and its plan, on a machine that does much else
 _NAMES, _SIZES, _MOST, _VICTIM = ("alpha", "bravo", "carol"), (3, 2, 1), (10, 8, 9), 1
 _TYPES = {
     "alicloud": ("ecs.g6.large", "ecs.g7.xlarge", "ecs.g6.xlarge"),
@@ -70,10 +70,12 @@ class Scene:
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     module, made, how = BENCHES[request.param]
     with getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(**how) as bench:
-        ids = [bench.add_group(name, size=size, most=most, instance_type=kind)
-               for name, size, most, kind in zip(_NAMES, _SIZES, _MOST, _TYPES[request.param], strict=True)]
+        ids = [
+            bench.add_group(name, size=size, most=most, instance_type=kind)
+            for name, size, most, kind in zip(_NAMES, _SIZES, _MOST, _TYPES[request.param], strict=True)
+        ]
         if bench.name == "cherryservers":
-            bench.shelf.get = lambda key: None      # plans are asked for at each observation
+            bench.shelf.get = lambda key: None  # plans are asked for at each observation
         nodes = bench.nodes()
         yield Scene(bench, ids, nodes, bench.provider().observe(nodes))
 
@@ -100,8 +102,10 @@ def _try(scene: Scene, kind: str, seed: int) -> int:
 
 
 def test_an_observation_without_a_spoilt_object_plans_nothing(scene: Scene) -> None:
-    assert [(each.target, len(each.instances), each.error) for each in sorted(
-        scene.good.groups, key=lambda each: scene.ids.index(each.id))] == [(size, size, "") for size in _SIZES]
+    assert [
+        (each.target, len(each.instances), each.error)
+        for each in sorted(scene.good.groups, key=lambda each: scene.ids.index(each.id))
+    ] == [(size, size, "") for size in _SIZES]
     assert not planned(scene.good, scene.nodes, scene.bench.now())
 
 

@@ -15,16 +15,23 @@ from tests.contract.suite.provider_fixture import Trouble
 from tests.contract.suite.recording_provider import Watched
 
 CLASSES = {
-    Trouble.UNAUTHORIZED: "Unauthorized", Trouble.FORBIDDEN: "Unauthorized", Trouble.NOT_FOUND: "NotFound",
-    Trouble.CONFLICT: "Conflict", Trouble.THROTTLED: "Throttled", Trouble.THROTTLED_FOR: "Throttled",
-    Trouble.SERVER_ERROR: "Transient", Trouble.CUT_OFF: "Transient", Trouble.WEB_PAGE: "Transient",
-    Trouble.HANGS: "Transient", Trouble.LOST_ANSWER: "Transient",
+    Trouble.UNAUTHORIZED: "Unauthorized",
+    Trouble.FORBIDDEN: "Unauthorized",
+    Trouble.NOT_FOUND: "NotFound",
+    Trouble.CONFLICT: "Conflict",
+    Trouble.THROTTLED: "Throttled",
+    Trouble.THROTTLED_FOR: "Throttled",
+    Trouble.SERVER_ERROR: "Transient",
+    Trouble.CUT_OFF: "Transient",
+    Trouble.WEB_PAGE: "Transient",
+    Trouble.HANGS: "Transient",
+    Trouble.LOST_ANSWER: "Transient",
 }
 TEMPORARY = ("Conflict", "Throttled", "Transient")
 # Nobody knows whether the change was made: it is not asked for again blindly.
 UNSURE = (Trouble.SERVER_ERROR, Trouble.CUT_OFF, Trouble.WEB_PAGE, Trouble.HANGS, Trouble.LOST_ANSWER)
 TRIES = 4
-READS = [kind for kind in Trouble if kind is not Trouble.LOST_ANSWER]     # of a read it is the same as HANGS
+READS = [kind for kind in Trouble if kind is not Trouble.LOST_ANSWER]  # of a read it is the same as HANGS
 
 
 def _observed(provider: Watched, nodes: Sequence[Node]) -> Observation | ProviderError:
@@ -160,7 +167,7 @@ def test_a_pause_asked_of_one_function_is_kept_by_the_others(yard: Yard) -> None
     yard.bench.trouble(Trouble.THROTTLED_FOR, on="any", times=-1)
     with pytest.raises(Throttled):
         yard.provider().observe(nodes)
-    asked_at = yard.bench.now()         # or a moment before: a pause of less than that is left
+    asked_at = yard.bench.now()  # or a moment before: a pause of less than that is left
     yard.bench.calm()
     yard.bench.calls()
     seen = _observed(yard.provider(), nodes)

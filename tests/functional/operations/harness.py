@@ -71,13 +71,23 @@ class Stage:
 
     def _runtime(self) -> Runtime:
         def connected(policy: Policy) -> Cluster:
-            return connect(policy.kubernetes, lambda name: self.server.kubeconfig(), clock=self.clock,
-                           sleep=self.clock.advance, jitter=lambda: 0.5)
+            return connect(
+                policy.kubernetes,
+                lambda name: self.server.kubeconfig(),
+                clock=self.clock,
+                sleep=self.clock.advance,
+                jitter=lambda: 0.5,
+            )
 
-        made = build(clock=self.clock, store=self.store, sender=self, read_secret=lambda name: "",
-                     connect=connected, providers=lambda policy, cluster, secret: self.providers())
-        return dataclasses.replace(made, checkpoint=self._checkpoint, emit=self._emit,
-                                   batch_failures_reported=True)
+        made = build(
+            clock=self.clock,
+            store=self.store,
+            sender=self,
+            read_secret=lambda name: "",
+            connect=connected,
+            providers=lambda policy, cluster, secret: self.providers(),
+        )
+        return dataclasses.replace(made, checkpoint=self._checkpoint, emit=self._emit, batch_failures_reported=True)
 
     def _emit(self, line: str) -> None:
         self.lines.append(json.loads(line))
@@ -88,6 +98,7 @@ class Stage:
 
     def die_at(self, place: str) -> None:
         """The function dies when it comes to that checkpoint, once."""
+
         def die() -> None:
             del self.at_checkpoint[place]
             raise Killed(place)
@@ -99,8 +110,9 @@ class Stage:
     def policy(self, mode: str = "active") -> None:
         """The policy in force."""
         current = self.store.policies.current(self.name)
-        self.store.policies.put(self.name, POLICY.format(name=self.name, mode=mode), mode,
-                                current.version if current else None)
+        self.store.policies.put(
+            self.name, POLICY.format(name=self.name, mode=mode), mode, current.version if current else None
+        )
 
     def group(self, size: int, *, least: int = 0) -> None:
         """Group `g`: g-1 … g-<size>, all of them nodes."""
@@ -111,26 +123,47 @@ class Stage:
     def pod(self, name: str, node: str = "", owner: Mapping[str, str] | None = None, **spec: Any) -> None:
         """A running pod of ReplicaSet `rs` in `default`; owner: what of that reference is otherwise."""
         if self.kube.peek("replicasets", "rs", "default", "apps") is None:
-            self.kube.create("replicasets", {"metadata": {"name": "rs", "namespace": "default"},
-                                             "spec": {"replicas": 9}}, "apps")
-        mine = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "uid-rs", "controller": True,
-                **(owner or {})}
-        self.kube.create("pods", {
-            "metadata": {"name": name, "namespace": "default", "ownerReferences": [mine], "labels": {"app": name}},
-            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}], **spec} if node else
-                    {"containers": [{"name": "c", "image": "i"}], **spec},
-            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]} if node else
-                      {"phase": "Pending"},
-        })
+            self.kube.create(
+                "replicasets", {"metadata": {"name": "rs", "namespace": "default"}, "spec": {"replicas": 9}}, "apps"
+            )
+        mine = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": "rs",
+            "uid": "uid-rs",
+            "controller": True,
+            **(owner or {}),
+        }
+        self.kube.create(
+            "pods",
+            {
+                "metadata": {"name": name, "namespace": "default", "ownerReferences": [mine], "labels": {"app": name}},
+                "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}], **spec}
+                if node
+                else {"containers": [{"name": "c", "image": "i"}], **spec},
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+                if node
+                else {"phase": "Pending"},
+            },
+        )
 
     def budget(self, name: str, app: str, allowed: int) -> None:
         """A PodDisruptionBudget over pods labelled app=<app>."""
-        self.kube.create("poddisruptionbudgets", {
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
-            "status": {"disruptionsAllowed": allowed, "desiredHealthy": 1, "currentHealthy": 1 + allowed,
-                       "expectedPods": 2, "observedGeneration": 1},
-        }, "policy")
+        self.kube.create(
+            "poddisruptionbudgets",
+            {
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
+                "status": {
+                    "disruptionsAllowed": allowed,
+                    "desiredHealthy": 1,
+                    "currentHealthy": 1 + allowed,
+                    "expectedPods": 2,
+                    "observedGeneration": 1,
+                },
+            },
+            "policy",
+        )
 
     def set_room(self, name: str, allowed: int) -> None:
         """What a budget allows from now on."""
@@ -155,8 +188,14 @@ class Stage:
     def planned(self, kind: Kind, **values: Any) -> Operation:
         """An operation saved as a pass saves it, with its first message queued."""
         given: dict[str, Any] = {
-            "id": f"{kind}-1", "cluster": self.name, "provider": "clusterapi", "group": "g", "kind": kind,
-            "plan": "plan-1", "created_at": self.clock(), "due_at": self.clock(),
+            "id": f"{kind}-1",
+            "cluster": self.name,
+            "provider": "clusterapi",
+            "group": "g",
+            "kind": kind,
+            "plan": "plan-1",
+            "created_at": self.clock(),
+            "due_at": self.clock(),
         }
         operation = Operation(**given | values)
         memory = self.memory()
@@ -222,8 +261,11 @@ class Stage:
 
     def events(self, reason: str) -> list[tuple[str, str]]:
         """(object, message) of the events with this reason."""
-        return [(event["involvedObject"]["name"], event["message"])
-                for event in self.kube.list("events") if event["reason"] == reason]
+        return [
+            (event["involvedObject"]["name"], event["message"])
+            for event in self.kube.list("events")
+            if event["reason"] == reason
+        ]
 
     def untouched(self, node: str) -> bool:
         """There, neither tainted nor cordoned."""

@@ -120,10 +120,15 @@ def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: Stage) -> 
     assert stage.untouched("g-1")
 
 
-@pytest.mark.parametrize("theft", [
-    ("outscaler/{name}/kubeconfig", "outscaler/other/kubeconfig"), ("kubeconfigSecret:", "kubeconfigFile:"),
-    ("clusterapi: {{}}", "clusterapi: {{clusterName: x, kubeconfigSecret: outscaler/other/clusterapi}}"),
-], ids=["foreign-kubeconfig", "file", "foreign-management-cluster"])
+@pytest.mark.parametrize(
+    "theft",
+    [
+        ("outscaler/{name}/kubeconfig", "outscaler/other/kubeconfig"),
+        ("kubeconfigSecret:", "kubeconfigFile:"),
+        ("clusterapi: {{}}", "clusterapi: {{clusterName: x, kubeconfigSecret: outscaler/other/clusterapi}}"),
+    ],
+    ids=["foreign-kubeconfig", "file", "foreign-management-cluster"],
+)
 def test_a_policy_that_steals_a_kubeconfig_in_the_middle_leaves_no_mark(stage: Stage, theft: tuple[str, str]) -> None:
     used: list[Policy] = []
     connect = stage.runtime.connect

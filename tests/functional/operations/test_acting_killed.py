@@ -34,8 +34,9 @@ PLACES = {
     drain: ("taint:called", "evict:called", "delete:called", "act:recorded"),
     refusal: ("delete:called", "undo:called", "act:woken"),
 }
-CASES = [pytest.param(scene, place, id=f"{scene.__name__}-{place}")
-         for scene, places in PLACES.items() for place in places]
+CASES = [
+    pytest.param(scene, place, id=f"{scene.__name__}-{place}") for scene, places in PLACES.items() for place in places
+]
 
 
 def state(stage: Stage, operation: Operation) -> tuple[object, ...]:

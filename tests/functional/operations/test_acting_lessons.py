@@ -13,8 +13,18 @@ KNOWN = GroupMemory(target=4, request=ScaleUpRequest(1, NOW - 60, NOW + 840))
 
 
 def operation(kind: Kind) -> Operation:
-    return Operation(id="o", cluster="c", provider="clusterapi", group="g", kind=kind, plan="p", created_at=NOW - 30,
-                     from_size=4, to_size=6, targets=(Target("n1", "i-1"),))
+    return Operation(
+        id="o",
+        cluster="c",
+        provider="clusterapi",
+        group="g",
+        kind=kind,
+        plan="p",
+        created_at=NOW - 30,
+        from_size=4,
+        to_size=6,
+        targets=(Target("n1", "i-1"),),
+    )
 
 
 def group_after(kind: Kind, outcome: Done | Failed, known: GroupMemory = KNOWN) -> GroupMemory:

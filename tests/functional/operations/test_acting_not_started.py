@@ -46,8 +46,16 @@ def test_a_removal_taken_up_after_its_deadline_starts_no_cooldown(stage: Stage) 
 
 def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: Stage) -> None:
     stage.group(2)
-    first = stage.planned(Kind.GROW, id="grow-0", from_size=2, to_size=3, pool="p", created_at=START - 10.0,
-                          due_at=START + 500.0, deadline=START + 900.0)
+    first = stage.planned(
+        Kind.GROW,
+        id="grow-0",
+        from_size=2,
+        to_size=3,
+        pool="p",
+        created_at=START - 10.0,
+        due_at=START + 500.0,
+        deadline=START + 900.0,
+    )
     second = stage.planned(Kind.GROW, from_size=2, to_size=4, pool="p", deadline=START + 60.0)
     stage.play()
     assert stage.now(first).state is State.SUCCEEDED

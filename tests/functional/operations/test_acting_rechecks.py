@@ -36,7 +36,7 @@ def test_an_on_completion_pod_that_has_come_since_keeps_the_node(stage: Stage, e
     assert job is not None
     job["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "on-completion"}
     stage.kube.update("pods", job)
-    planned = (*evict, "default/job")       # even where its name was planned: it was another pod then
+    planned = (*evict, "default/job")  # even where its name was planned: it was another pod then
     assert ended(stage, planned) == "node g-1: pod default/job holds it: BlockedByOnCompletionPod"
 
 
@@ -46,18 +46,26 @@ def test_KP_1776_budgets_that_can_never_allow_it_are_named_before_anybody_is_evi
     stage.budget("one", "p", 1)
     stage.budget("two", "p", 1)
     why = ended(stage)
-    assert why == ("node g-1: pod default/p holds it: budgets default/one, default/two all select it, "
-                   "and it can never be evicted")
+    assert why == (
+        "node g-1: pod default/p holds it: budgets default/one, default/two all select it, and it can never be evicted"
+    )
 
 
 def test_KK_125491_a_volume_that_is_being_made_for_the_node_keeps_it(stage: Stage) -> None:
     stage.group(1)
     stage.pod("p", "g-1")
-    stage.kube.create("persistentvolumeclaims", {
-        "metadata": {"name": "data", "namespace": "default",
-                     "annotations": {"volume.kubernetes.io/selected-node": "g-1"}},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        "status": {"phase": "Pending"}})
+    stage.kube.create(
+        "persistentvolumeclaims",
+        {
+            "metadata": {
+                "name": "data",
+                "namespace": "default",
+                "annotations": {"volume.kubernetes.io/selected-node": "g-1"},
+            },
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            "status": {"phase": "Pending"},
+        },
+    )
     assert "claim default/data is being given a volume on it" in ended(stage)
 
 
@@ -79,6 +87,7 @@ def test_a_node_marked_by_hand_after_the_taint_keeps_it(stage: Stage) -> None:
 
 def _ahead(stage: Stage, seconds: float) -> None:
     """The next functions run on a machine whose clock is off."""
+
     def skewed() -> float:
         return stage.clock() + seconds
 
@@ -90,7 +99,7 @@ def test_a_message_that_seems_early_only_to_a_slow_clock_is_not_lost(stage: Stag
     stage.group(1)
     operation = stage.remove("g-1")
     _ahead(stage, 30.0)
-    stage.deliver()                         # taints, and sends the next message
+    stage.deliver()  # taints, and sends the next message
     _ahead(stage, -30.0)
     stage.play()
     assert stage.now(operation).state is State.SUCCEEDED
@@ -107,7 +116,7 @@ def test_a_duplicate_that_comes_early_is_dropped_once_the_original_was_there(sta
         stage.sent.append((due, order, queue, body))
     stage.play()
     waits = len(stage.invocations)
-    assert waits <= 1 + 5 + 12              # each of the five copies cost one look and no more
+    assert waits <= 1 + 5 + 12  # each of the five copies cost one look and no more
 
 
 # -- a policy that cannot be read any more
@@ -153,8 +162,10 @@ def test_an_expendable_pod_dies_with_its_node_whatever_the_rules_say_of_it(stage
     assert stage.now(operation).state is State.SUCCEEDED
 
 
-@pytest.mark.parametrize(("kind", "version"), [
-    ("StatefulSet", "apps.kruise.io/v1beta1"), ("Job", "batch.volcano.sh/v1alpha1"), ("ReplicaSet", "example.com/v1")])
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [("StatefulSet", "apps.kruise.io/v1beta1"), ("Job", "batch.volcano.sh/v1alpha1"), ("ReplicaSet", "example.com/v1")],
+)
 def test_a_controller_of_another_api_group_is_not_looked_for(stage: Stage, kind: str, version: str) -> None:
     stage.group(2)
     stage.pod("p", "g-1", {"apiVersion": version, "kind": kind, "name": "web"}, terminationGracePeriodSeconds=10)
@@ -164,10 +175,12 @@ def test_a_controller_of_another_api_group_is_not_looked_for(stage: Stage, kind:
     assert stage.provider.deleted == ["g-1"]
 
 
-@pytest.mark.parametrize(("spec", "saved"), [
-    ({}, True), ({"priority": -11}, False), ({"schedulingGates": [{"name": "later"}]}, False)])
+@pytest.mark.parametrize(
+    ("spec", "saved"), [({}, True), ({"priority": -11}, False), ({"schedulingGates": [{"name": "later"}]}, False)]
+)
 def test_an_expendable_or_gated_pod_that_is_nominated_keeps_no_node(
-        stage: Stage, spec: dict[str, Any], saved: bool) -> None:
+    stage: Stage, spec: dict[str, Any], saved: bool
+) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()

@@ -122,7 +122,7 @@ def test_fifty_pods_take_many_short_invocations(stage: Stage) -> None:
     stage.play()
     assert stage.now(operation).state is State.SUCCEEDED
     assert len(stage.invocations) >= 3
-    assert max(stage.invocations) == 0.0       # on a clock that moves only when somebody waits
+    assert max(stage.invocations) == 0.0  # on a clock that moves only when somebody waits
 
 
 def test_several_nodes_one_of_which_must_stay(stage: Stage) -> None:

@@ -21,8 +21,10 @@ def _waits(stage: Stage) -> None:
     stage.pod("waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}])
     pod = stage.kube.get("pods", "waits", "default")
     assert pod is not None
-    pod["status"] = {"phase": "Pending", "conditions": [
-        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    pod["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+    }
     stage.kube.update("pods", pod)
 
 

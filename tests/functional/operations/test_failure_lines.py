@@ -54,8 +54,11 @@ def with_token(stage: Stage, token: str) -> None:
     """The cluster's kubeconfig holds this token from now on."""
     right = stage.server.headers()["Authorization"].removeprefix("Bearer ")
     text = stage.server.kubeconfig().replace(right, token)
-    stage.replace(connect=lambda policy: connect(policy.kubernetes, lambda name: text, clock=stage.clock,
-                                                 sleep=stage.clock.advance, jitter=lambda: 0.5))
+    stage.replace(
+        connect=lambda policy: connect(
+            policy.kubernetes, lambda name: text, clock=stage.clock, sleep=stage.clock.advance, jitter=lambda: 0.5
+        )
+    )
 
 
 def test_a_revoked_token_names_cluster_path_and_secret(stage: Stage, lines: Any) -> None:
@@ -76,9 +79,16 @@ def test_an_operations_failed_message_names_cluster_and_operation(stage: Stage, 
     stage.group(1)
     operation = stage.planned(Kind.GROW, from_size=1, to_size=2)
     faults = Faults()
-    broken = dataclasses.replace(stage.runtime, store=type(stage.store)(
-        stage.store.table.name, clock=stage.clock, sleep=stage.clock.advance, client=stage.store.table.client,
-        wrap=faults.wrap))
+    broken = dataclasses.replace(
+        stage.runtime,
+        store=type(stage.store)(
+            stage.store.table.name,
+            clock=stage.clock,
+            sleep=stage.clock.advance,
+            client=stage.store.table.client,
+            wrap=faults.wrap,
+        ),
+    )
     faults.instead("update_item", busy("ValidationException"))
     stage.runtime = broken
     failed = deliver(encode(ActMessage(stage.name, operation.id)), runner.handle, stage)
@@ -87,8 +97,18 @@ def test_an_operations_failed_message_names_cluster_and_operation(stage: Stage, 
     assert (line["cluster"], line["operation"]) == (stage.name, operation.id)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"cluster": 7}', b'{"cluster": "../x"}', b"\xff".decode(
-    "latin-1").encode(), b'{"cluster":' * 2000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"cluster": 7}',
+        b'{"cluster": "../x"}',
+        b"\xff".decode("latin-1").encode(),
+        b'{"cluster":' * 2000,
+    ],
+)
 def test_a_message_that_names_no_cluster_says_so(body: bytes, stage: Stage, lines: Any) -> None:
     assert deliver(body, reconciler.handle, stage)["batchItemFailures"] == [{"itemIdentifier": "m-1"}]
     [line] = lines()

@@ -109,9 +109,16 @@ def test_a_wake_up_that_cannot_be_sent_again_stays_in_the_queue(stage: Stage, ou
 
 def test_a_table_that_fails_does_not_keep_the_wake_up_from_coming_back(stage: Stage, outage: Outage) -> None:
     faults = Faults()
-    stage.runtime = dataclasses.replace(stage.runtime, store=Store(
-        stage.store.table.name, clock=stage.clock, sleep=stage.clock.advance, client=stage.store.table.client,
-        wrap=faults.wrap))
+    stage.runtime = dataclasses.replace(
+        stage.runtime,
+        store=Store(
+            stage.store.table.name,
+            clock=stage.clock,
+            sleep=stage.clock.advance,
+            client=stage.store.table.client,
+            wrap=faults.wrap,
+        ),
+    )
     faults.instead("update_item", *[busy("ValidationException")] * 9)
     faults.instead("put_item", *[busy("ValidationException")] * 9)
     assert deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))

@@ -33,7 +33,8 @@ class Discovering(InMemoryProvider):
         """See Provider."""
         seen = self.cloud.observe(nodes)
         return msgspec.structs.replace(
-            seen, groups=tuple(msgspec.structs.replace(group, discovered=True) for group in seen.groups))
+            seen, groups=tuple(msgspec.structs.replace(group, discovered=True) for group in seen.groups)
+        )
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def two(stage: Stage, dynamodb: Any, table: str) -> Iterator[tuple[Stage, Stage]
     other = Stage(table, dynamodb)
     with other.server:
         other.policy()
-        for claim in stage.store.claims.all():      # of an earlier test
+        for claim in stage.store.claims.all():  # of an earlier test
             stage.store.claims.release(claim.owner, [(claim.provider, claim.key)])
         for each in (stage, other):
             _furnish(each)
@@ -52,16 +53,23 @@ def two(stage: Stage, dynamodb: Any, table: str) -> Iterator[tuple[Stage, Stage]
 def _furnish(stage: Stage) -> None:
     stage.provider.add_pool("g", size=1)
     stage.provider.claim = "one-place"
-    stage.kube.create("nodes", {
-        "metadata": {"name": "g-1"}, "spec": {"providerID": "memory://g-1"},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM}})
+    stage.kube.create(
+        "nodes",
+        {
+            "metadata": {"name": "g-1"},
+            "spec": {"providerID": "memory://g-1"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM},
+        },
+    )
     ask = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]
     stage.pod("full", "g-1", containers=ask)
     stage.pod("waits", containers=ask)
     pod = stage.kube.get("pods", "waits", "default")
     assert pod is not None
-    pod["status"] = {"phase": "Pending", "conditions": [
-        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    pod["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+    }
     stage.kube.update("pods", pod)
     stage.clock.advance(10)
 

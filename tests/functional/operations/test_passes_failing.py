@@ -68,8 +68,13 @@ def test_health_is_failing_with_class_and_first_instant_while_passes_fail(stage:
     row = shown(stage)
     assert row["health"] == f"failing: Unavailable since {first}"
     assert (row["lastPass"], row["lastSuccess"]) == (format_time(stage.clock()), good)
-    assert row["lastError"] == {"class": "Unavailable", "message": "no answer from api.shop", "since": first,
-                                "at": format_time(stage.clock()), "failures": 2}
+    assert row["lastError"] == {
+        "class": "Unavailable",
+        "message": "no answer from api.shop",
+        "since": first,
+        "at": format_time(stage.clock()),
+        "failures": 2,
+    }
 
 
 def test_one_cluster_that_fails_from_its_first_pass_is_never_ok(stage: Stage, refusing: Refusing) -> None:
@@ -110,7 +115,7 @@ def test_get_clusters_shows_the_failure(stage: Stage, refusing: Refusing, capsys
     assert main(["get", "clusters", "--table", stage.store.table.name, "-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     [row] = [each for each in rows if each["name"] == stage.name]
-    assert row["health"].endswith(f"failing: Unavailable since {since}")      # "late" too: the command's clock is real
+    assert row["health"].endswith(f"failing: Unavailable since {since}")  # "late" too: the command's clock is real
     assert (row["lastError"]["message"], row["lastSuccess"]) == ("down", None)
     assert main(["get", "--table", stage.store.table.name]) == 0
     [line] = [text for text in capsys.readouterr().out.splitlines() if text.startswith(stage.name)]

@@ -26,8 +26,10 @@ def _pending(stage: Stage, name: str, **spec: Any) -> None:
     stage.pod(name, **spec)
     pod = stage.kube.get("pods", name, "default")
     assert pod is not None
-    pod["status"] = {"phase": "Pending", "conditions": [
-        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    pod["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+    }
     stage.kube.update("pods", pod)
 
 
@@ -59,34 +61,44 @@ def _every_look_at_the_clock_takes(seconds: float) -> Callable[[Stage], None]:
             return stage.clock()
 
         stage.replace(clock=clock)
+
     return slow
 
 
-@pytest.mark.parametrize(("slow", "grown"), [
-    pytest.param(_reading_takes(0.0), ["g", "h"], id="in-no-time"),
-    pytest.param(_reading_takes(60.0), ["g", "h"], id="read-slowly"),
-    pytest.param(_reading_takes(100.0), ["g"], id="read-until-no-time-is-left"),
-    pytest.param(_every_look_at_the_clock_takes(30.0), [], id="thought-about-too-long"),
-])
+@pytest.mark.parametrize(
+    ("slow", "grown"),
+    [
+        pytest.param(_reading_takes(0.0), ["g", "h"], id="in-no-time"),
+        pytest.param(_reading_takes(60.0), ["g", "h"], id="read-slowly"),
+        pytest.param(_reading_takes(100.0), ["g"], id="read-until-no-time-is-left"),
+        pytest.param(_every_look_at_the_clock_takes(30.0), [], id="thought-about-too-long"),
+    ],
+)
 def test_a_pass_stops_looking_while_its_function_still_has_time_to_save(
-        stage: Stage, slow: Callable[[Stage], None], grown: list[str]) -> None:
+    stage: Stage, slow: Callable[[Stage], None], grown: list[str]
+) -> None:
     for name in ("g", "h"):
         _group(stage, name)
         _pending(stage, f"wants-{name}", nodeSelector={"of": name})
-    _options(stage, "maxNodegroupBinpackingDuration: 0s, pendingPodsBatchingTimeout: 10h")    # the other limits
+    _options(stage, "maxNodegroupBinpackingDuration: 0s, pendingPodsBatchingTimeout: 10h")  # the other limits
     slow(stage)
     assert _grown(stage) == grown
 
 
 @pytest.mark.parametrize(("namespace", "chosen"), [("scaling", "h"), ("kube-system", "g")])
 def test_the_priority_expander_is_told_in_the_namespace_of_the_options(
-        stage: Stage, namespace: str, chosen: str) -> None:
+    stage: Stage, namespace: str, chosen: str
+) -> None:
     _options(stage, f"expander: [priority], namespace: {namespace}")
     stage.kube.create("namespaces", {"metadata": {"name": "scaling"}})
     for place, told in (("scaling", "h"), ("kube-system", "g")):
-        stage.kube.create("configmaps", {
-            "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": place},
-            "data": {"priorities": f'10: [".*"]\n20: ["^{told}-"]\n'}})
+        stage.kube.create(
+            "configmaps",
+            {
+                "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": place},
+                "data": {"priorities": f'10: [".*"]\n20: ["^{told}-"]\n'},
+            },
+        )
     for name in ("g", "h"):
         _group(stage, name)
     _pending(stage, "wants")

@@ -32,8 +32,11 @@ def busy(stage: Stage) -> Stage:
         name, now = f"grow-{next(numbers)}", stage.clock()
         operation = stage.store.operations.claim(stage.name, name, "act", 60.0)
         stage.store.operations.advance(
-            operation, msgspec.structs.replace(operation, state=State.SUCCEEDED), "act",
-            lambda group: _asked(group, now))
+            operation,
+            msgspec.structs.replace(operation, state=State.SUCCEEDED),
+            "act",
+            lambda group: _asked(group, now),
+        )
 
     for number in range(1, 8):
         stage.planned(Kind.GROW, id=f"grow-{number}", from_size=0, to_size=1)

@@ -42,16 +42,23 @@ def a_large_cluster(stage: Stage) -> None:
     """A thousand nodes of a group that is full, most of them unneeded, and pods that fit nowhere."""
     stage.provider.add_pool("g", size=NODES)
     for number in range(1, NODES + 1):
-        stage.kube.create("nodes", {
-            "metadata": {"name": f"g-{number}"}, "spec": {"providerID": f"memory://g-{number}"},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM}})
+        stage.kube.create(
+            "nodes",
+            {
+                "metadata": {"name": f"g-{number}"},
+                "spec": {"providerID": f"memory://g-{number}"},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM},
+            },
+        )
     for number in range(WAITING):
         name = f"waits-{number}"
         stage.pod(name, containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}])
         pod = stage.kube.get("pods", name, "default")
         assert pod is not None
-        pod["status"] = {"phase": "Pending", "conditions": [
-            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+        pod["status"] = {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+        }
         stage.kube.update("pods", pod)
     stage.clock.advance(10)
 

@@ -31,10 +31,16 @@ def account(stage: Stage) -> Iterator[AlicloudAccount]:
 
     def providers() -> list[Provider]:
         """As each pass builds them, with what functions share in the table."""
-        means = Means(deployment=LOOPBACK, sleep=stage.clock.advance, chance=lambda: 0.5,
-                      pacer=stage.store.paces, shelf=stage.store.shelf)
-        connection = Connection(stage.name, made.settings(), bounds, lambda _: made.secret(), None, stage.clock,
-                                means=means)
+        means = Means(
+            deployment=LOOPBACK,
+            sleep=stage.clock.advance,
+            chance=lambda: 0.5,
+            pacer=stage.store.paces,
+            shelf=stage.store.shelf,
+        )
+        connection = Connection(
+            stage.name, made.settings(), bounds, lambda _: made.secret(), None, stage.clock, means=means
+        )
         return [stage.provider, registry.build("alicloud", connection)]
 
     stage.providers = providers

@@ -33,10 +33,16 @@ def account(stage: Stage) -> Iterator[CherryAccount]:
 
     def providers() -> list[Provider]:
         """As each pass builds them, with what functions share in the table."""
-        means = Means(deployment=LOOPBACK, sleep=stage.clock.advance, chance=lambda: 0.5,
-                      pacer=stage.store.paces, shelf=stage.store.shelf)
-        connection = Connection(stage.name, made.settings(), bounds, lambda name: made.secrets()[name], None,
-                                stage.clock, means=means)
+        means = Means(
+            deployment=LOOPBACK,
+            sleep=stage.clock.advance,
+            chance=lambda: 0.5,
+            pacer=stage.store.paces,
+            shelf=stage.store.shelf,
+        )
+        connection = Connection(
+            stage.name, made.settings(), bounds, lambda name: made.secrets()[name], None, stage.clock, means=means
+        )
         return [stage.provider, registry.build("cherryservers", connection)]
 
     stage.providers = providers

@@ -32,10 +32,16 @@ def account(stage: Stage) -> Iterator[ExoscaleAccount]:
 
     def providers() -> list[Provider]:
         """As each pass builds them, with what functions share in the table."""
-        means = Means(deployment=LOOPBACK, sleep=stage.clock.advance, chance=lambda: 0.5,
-                      pacer=stage.store.paces, shelf=stage.store.shelf)
-        connection = Connection(stage.name, made.settings(), bounds, lambda _: made.secret(), None, stage.clock,
-                                means=means)
+        means = Means(
+            deployment=LOOPBACK,
+            sleep=stage.clock.advance,
+            chance=lambda: 0.5,
+            pacer=stage.store.paces,
+            shelf=stage.store.shelf,
+        )
+        connection = Connection(
+            stage.name, made.settings(), bounds, lambda _: made.secret(), None, stage.clock, means=means
+        )
         return [stage.provider, registry.build("exoscale", connection)]
 
     stage.providers = providers
@@ -56,5 +62,8 @@ def test_EXO_DEFECT_2_a_quiet_tick_with_sixteen_nodepools_makes_four_calls_and_w
         assert costs.reads <= 27, "the shelf's rows beside what a tick reads anyway"
         calls = {call.operation for call in account.server.log[before:]}
         assert len(account.server.log) - before <= 4
-        assert {"list-instance-pools", "list-instances", "list-sks-clusters"} <= calls <= {
-            "list-instance-pools", "list-instances", "list-sks-clusters", "get-quota"}
+        assert (
+            {"list-instance-pools", "list-instances", "list-sks-clusters"}
+            <= calls
+            <= {"list-instance-pools", "list-instances", "list-sks-clusters", "get-quota"}
+        )

@@ -15,12 +15,24 @@ ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 RULES = "horizontalnodeautoscalers"
 # The example of seed 004 as it is printed there, in lower case throughout.
 SPEC: dict[str, Any] = {
-    "disable": False, "rules": [
-        {"action": {"type": "scaleup", "unit": "node", "value": 1}, "crontrigger": {"schedule": "47 20 * * *"},
-         "disable": False, "rulename": "cronrule", "type": "cron"},
-        {"action": {"type": "scaleup", "unit": "node", "value": 2}, "disable": False, "metrictrigger": {
-            "metricname": "cpu", "metricoperation": ">", "metricvalue": "60", "unit": "percent"},
-         "rulename": "metricrule", "type": "metric"}]}
+    "disable": False,
+    "rules": [
+        {
+            "action": {"type": "scaleup", "unit": "node", "value": 1},
+            "crontrigger": {"schedule": "47 20 * * *"},
+            "disable": False,
+            "rulename": "cronrule",
+            "type": "cron",
+        },
+        {
+            "action": {"type": "scaleup", "unit": "node", "value": 2},
+            "disable": False,
+            "metrictrigger": {"metricname": "cpu", "metricoperation": ">", "metricvalue": "60", "unit": "percent"},
+            "rulename": "metricrule",
+            "type": "metric",
+        },
+    ],
+}
 
 
 def group(stage: Stage) -> str:
@@ -52,12 +64,18 @@ def a_pass(stage: Stage, at: str = "") -> list[Operation]:
 def nodes(stage: Stage, count: int, used: str = "") -> None:
     """A group of ready nodes with 4 cpu. used: what a pod on each asks for."""
     for name, machine in stage.provider.add_pool(group(stage), size=count).machines.items():
-        stage.kube.create("nodes", {
-            "metadata": {"name": name}, "spec": {"providerID": machine.id},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM}})
+        stage.kube.create(
+            "nodes",
+            {
+                "metadata": {"name": name},
+                "spec": {"providerID": machine.id},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM},
+            },
+        )
         if used:
-            stage.pod(f"p-{name}", name, containers=[
-                {"name": "c", "image": "i", "resources": {"requests": {"cpu": used}}}])
+            stage.pod(
+                f"p-{name}", name, containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": used}}}]
+            )
 
 
 def rule_object(stage: Stage, spec: dict[str, Any] | None = None) -> None:
@@ -65,8 +83,9 @@ def rule_object(stage: Stage, spec: dict[str, Any] | None = None) -> None:
     spec = {**(spec or SPEC), "targetnodepoolids": [group(stage)]}
     made = stage.kube.peek(RULES, "xxxx", "kube-system", "autoscaling.cce.io")
     if made is None:
-        stage.kube.create(RULES, {"metadata": {"name": "xxxx", "namespace": "kube-system"}, "spec": spec},
-                          "autoscaling.cce.io")
+        stage.kube.create(
+            RULES, {"metadata": {"name": "xxxx", "namespace": "kube-system"}, "spec": spec}, "autoscaling.cce.io"
+        )
     else:
         stage.kube.update(RULES, {**made, "spec": spec}, "autoscaling.cce.io")
 
@@ -92,9 +111,13 @@ def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(st
 
 
 def test_CCE_A1_3_rules_need_neither_the_vendors_add_on_nor_a_version_of_it(stage: Stage) -> None:
-    stage.kube.resources.drop(RULES, "autoscaling.cce.io")      # any other cluster: it does not know the kind
-    policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}",
-           f"rules: [{{name: busy, groups: [{group(stage)}], metric: cpu, above: 60, add: 2}}]")
+    stage.kube.resources.drop(RULES, "autoscaling.cce.io")  # any other cluster: it does not know the kind
+    policy(
+        stage,
+        "scaleUp: {horizontalNodeAutoscalers: true}",
+        "options: {scaleDownEnabled: false}",
+        f"rules: [{{name: busy, groups: [{group(stage)}], metric: cpu, above: 60, add: 2}}]",
+    )
     nodes(stage, 2, used="3")
     assert growths(a_pass(stage, "09:00:00")) == [(2, 4)]
     entry = next(each for each in stage.store.journal.recent(stage.name) if each.kind == "plan")

@@ -40,8 +40,9 @@ def test_a_pass_that_cannot_read_the_cluster_is_counted_and_keeps_what_the_last_
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), Unavailable("no answer")])
-def test_a_telling_that_breaks_breaks_nothing_else(stage: Stage, monkeypatch: pytest.MonkeyPatch,
-                                                   error: Exception) -> None:
+def test_a_telling_that_breaks_breaks_nothing_else(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     def breaks(*_: Any, **__: Any) -> None:
         raise error
 
@@ -70,8 +71,10 @@ def test_a_second_process_repeats_neither_entry_nor_event(stage: Stage) -> None:
     stage.pod("waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}])
     pod = stage.kube.get("pods", "waits", "default")
     assert pod is not None
-    pod["status"] = {"phase": "Pending", "conditions": [
-        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    pod["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+    }
     stage.kube.update("pods", pod)
     for _ in range(4):
         a_pass(stage)

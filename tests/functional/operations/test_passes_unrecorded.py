@@ -17,16 +17,23 @@ def _pending(stage: Stage) -> str:
     """A scene in which a pass grows group g; the message that asks for the pass."""
     stage.provider.add_pool("g", size=1)
     room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-    stage.kube.create("nodes", {
-        "metadata": {"name": "g-1"}, "spec": {"providerID": "memory://g-1"},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": room, "capacity": room}})
+    stage.kube.create(
+        "nodes",
+        {
+            "metadata": {"name": "g-1"},
+            "spec": {"providerID": "memory://g-1"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": room, "capacity": room},
+        },
+    )
     large = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]
     stage.pod("runs", "g-1", containers=large)
     stage.pod("waits", containers=large)
     pod = stage.kube.get("pods", "waits", "default")
     assert pod is not None
-    pod["status"] = {"phase": "Pending", "conditions": [
-        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    pod["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+    }
     stage.kube.update("pods", pod)
     stage.clock.advance(10)
     return encode(ReconcileMessage(stage.name, "webhook", stage.clock())).decode()
@@ -35,14 +42,21 @@ def _pending(stage: Stage) -> str:
 def _failing(stage: Stage) -> Faults:
     """Faults of the table, from here on."""
     faults = Faults()
-    stage.replace(store=Store(stage.store.table.name, clock=stage.clock, sleep=stage.clock.advance,
-                              client=stage.store.table.client, wrap=faults.wrap))
+    stage.replace(
+        store=Store(
+            stage.store.table.name,
+            clock=stage.clock,
+            sleep=stage.clock.advance,
+            client=stage.store.table.client,
+            wrap=faults.wrap,
+        )
+    )
     return faults
 
 
 def test_a_journal_that_fails_does_not_bring_the_message_back(stage: Stage) -> None:
     body = _pending(stage)
-    _failing(stage).instead("put_item", None, None, *[lost_answer()] * 9)     # those of the schema and the claim
+    _failing(stage).instead("put_item", None, None, *[lost_answer()] * 9)  # those of the schema and the claim
     install(stage.runtime)
     try:
         failed = each_record({"Records": [{"messageId": "m-1", "body": body}]}, handle)

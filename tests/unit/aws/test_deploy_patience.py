@@ -13,14 +13,17 @@ def _refusal(code: str, text: str = "") -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": text}}, "UpdateEventSourceMapping")
 
 
-@pytest.mark.parametrize(("code", "text", "attempts"), [
-    ("ResourceInUseException", "Cannot update the event source mapping while it is in use", 41),
-    ("InvalidParameterValueException", "The role defined for the function cannot be assumed by Lambda.", 41),
-    ("ResourceConflictException", "The function is currently in the following state: Pending", 41),
-    ("ResourceConflictException", "An update is in progress for resource", 41),
-    ("ResourceConflictException", "An event source mapping with these arguments already exists", 1),
-    ("AccessDeniedException", "User is not authorized", 1),
-])
+@pytest.mark.parametrize(
+    ("code", "text", "attempts"),
+    [
+        ("ResourceInUseException", "Cannot update the event source mapping while it is in use", 41),
+        ("InvalidParameterValueException", "The role defined for the function cannot be assumed by Lambda.", 41),
+        ("ResourceConflictException", "The function is currently in the following state: Pending", 41),
+        ("ResourceConflictException", "An update is in progress for resource", 41),
+        ("ResourceConflictException", "An event source mapping with these arguments already exists", 1),
+        ("AccessDeniedException", "User is not authorized", 1),
+    ],
+)
 def test_only_what_settles_is_waited_for_and_not_for_ever(code: str, text: str, attempts: int) -> None:
     made: list[float] = []
 

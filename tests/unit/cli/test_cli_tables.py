@@ -32,7 +32,9 @@ def test_plain_columns_line_up() -> None:
 def test_text_and_tables_are_apart_and_empty_ones_left_out() -> None:
     empty, silent = Table(("a",), (), empty="none"), Table(("a",), (), title="Nothing")
     assert shown(TABLE, empty, silent, text="Summary.").split("\n\n") == [
-        "Summary.", "Groups\nNAME        SIZE\na              1\nlong-name    200", "none\n"
+        "Summary.",
+        "Groups\nNAME        SIZE\na              1\nlong-name    200",
+        "none\n",
     ]
 
 

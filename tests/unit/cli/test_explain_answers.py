@@ -19,8 +19,14 @@ from tests.builders import NOW, ClusterBuilder, cluster
 
 
 def shop() -> ClusterBuilder:
-    return cluster().node("n-1", group="g").node("n-2", group="g").running("n-1", name="run").pending(
-        3, "500m", name="web").group("g", max=10)
+    return (
+        cluster()
+        .node("n-1", group="g")
+        .node("n-2", group="g")
+        .running("n-1", name="run")
+        .pending(3, "500m", name="web")
+        .group("g", max=10)
+    )
 
 
 def scene(build: ClusterBuilder, memory: Memory | None = None, **plan: Any) -> Scene:
@@ -46,11 +52,13 @@ def rows(answer: Answer, title: str) -> tuple[tuple[str, ...], ...]:
 
 def test_a_promised_new_node_is_named_by_its_number_and_growth() -> None:
     build = shop()
-    made = scene(build, scale_ups=(ScaleUp("g", "test", 3, 5, 10, web(build)),), promises=(
-        Promise(web(build)[:2], group="g", number=1), Promise(web(build)[2:], group="g", number=2)))
+    made = scene(
+        build,
+        scale_ups=(ScaleUp("g", "test", 3, 5, 10, web(build)),),
+        promises=(Promise(web(build)[:2], group="g", number=1), Promise(web(build)[2:], group="g", number=2)),
+    )
     answer = explain_pod.answer(made, web(build)[2])
-    assert said(answer) == (
-        f"Pod {web(build)[2]} is expected on new node 2 of group g, which grows 3 -> 5 (max 10).")
+    assert said(answer) == (f"Pod {web(build)[2]} is expected on new node 2 of group g, which grows 3 -> 5 (max 10).")
     assert (answer.data["verdict"], answer.data["number"]) == ("newNode", 2)
     assert answer.data["growth"] == {"group": "g", "from": 3, "to": 5, "max": 10}
 
@@ -58,8 +66,9 @@ def test_a_promised_new_node_is_named_by_its_number_and_growth() -> None:
 def test_a_pod_that_fits_names_the_node_and_whether_it_is_there_yet() -> None:
     build = shop()
     one, two, three = web(build)
-    made = scene(build, fits_existing=web(build), promises=(
-        Promise((one,), node="n-2"), Promise((two,), node="upcoming-g-1")))
+    made = scene(
+        build, fits_existing=web(build), promises=(Promise((one,), node="n-2"), Promise((two,), node="upcoming-g-1"))
+    )
     assert said(explain_pod.answer(made, one)) == f"Pod {one} fits on node n-2: nothing is grown for it."
     assert "fits on node upcoming-g-1, which is on its way" in said(explain_pod.answer(made, two))
     assert explain_pod.answer(made, two).data["upcoming"] is True
@@ -74,7 +83,8 @@ def test_groups_with_the_same_reasons_share_a_row() -> None:
     assert said(answer) == f"Pod {web(build)[0]} gets no node, like 2 others of its class."
     assert rows(answer, "Node groups") == (
         ("a, b", "Insufficient cpu (needs 8, template offers 3900m)"),
-        ("c", "max total nodes in cluster reached (maxNodesTotal 9)"))
+        ("c", "max total nodes in cluster reached (maxNodesTotal 9)"),
+    )
 
 
 def test_without_groups_it_says_so() -> None:
@@ -86,12 +96,16 @@ def test_without_groups_it_says_so() -> None:
 def test_a_pod_of_a_leaving_node_has_both_answers() -> None:
     build = shop()
     name = next(pod.key for pod in build.pods if pod.node)
-    made = scene(build, unremovable=(NodeVerdict("n-1", Reason.of(Code.BEING_DELETED)),),
-                 scale_ups=(ScaleUp("g", "test", 2, 3, 10, (name,)),))
+    made = scene(
+        build,
+        unremovable=(NodeVerdict("n-1", Reason.of(Code.BEING_DELETED)),),
+        scale_ups=(ScaleUp("g", "test", 2, 3, 10, (name,)),),
+    )
     answer = explain_pod.answer(made, name)
     assert answer.says == (
         f"Pod {name} runs on node n-1. The node stays: currently being deleted.",
-        "It will want another node, and is expected on a new node of group g, which grows 2 -> 3 (max 10).")
+        "It will want another node, and is expected on a new node of group g, which grows 2 -> 3 (max 10).",
+    )
     assert (answer.data["verdict"], answer.data["again"]) == ("runs", "newNode")
 
 
@@ -108,8 +122,11 @@ def test_what_the_plan_could_not_read_weakens_the_answer() -> None:
     provider = Gap("provider/clusterapi", "Unauthorized")
     claims = Gap("StorageClass", "forbidden", weakens=("scale-up: pods with claims",))
     other = Gap("Pod", "no name", name="shop/odd", node="n-1")
-    made = scene(build, gaps=(namespaces, budgets, provider, claims, other),
-                 ignored=(Ignored(web(build), Reason.of(Code.NOT_YET_SEEN)),))
+    made = scene(
+        build,
+        gaps=(namespaces, budgets, provider, claims, other),
+        ignored=(Ignored(web(build), Reason.of(Code.NOT_YET_SEEN)),),
+    )
     assert explain_pod.answer(made, web(build)[0]).gaps == (namespaces, provider, claims)
     assert explain_node.answer(made, "n-1").gaps == (namespaces, budgets, provider, other)
     assert explain_node.answer(made, "n-2").gaps == (namespaces, budgets, provider)
@@ -121,8 +138,9 @@ def test_notes_of_the_plan_come_with_every_answer() -> None:
     made = scene(build, notes=(Reason.of(Code.TIME_BUDGET, seconds=10.0),))
     document = explain_view.as_document(explain_group.answer(made, "g"), made)
     assert document["notes"][0]["code"] == "TimeBudget"
-    titles = [each.title for each in explain_view.as_blocks(explain_group.answer(made, "g"), made)
-              if isinstance(each, Table)]
+    titles = [
+        each.title for each in explain_view.as_blocks(explain_group.answer(made, "g"), made) if isinstance(each, Table)
+    ]
     assert "Notes" in titles
 
 
@@ -131,8 +149,12 @@ def test_notes_of_the_plan_come_with_every_answer() -> None:
 
 def test_a_node_lists_the_pods_that_are_expected_on_it() -> None:
     build = shop()
-    made = scene(build, fits_existing=web(build), promises=(Promise(web(build), node="n-2"),),
-                 unremovable=(NodeVerdict("n-2", Reason.of(Code.PROMISED, pod=web(build)[0])),))
+    made = scene(
+        build,
+        fits_existing=web(build),
+        promises=(Promise(web(build), node="n-2"),),
+        unremovable=(NodeVerdict("n-2", Reason.of(Code.PROMISED, pod=web(build)[0])),),
+    )
     answer = explain_node.answer(made, "n-2")
     assert answer.data["expected"] == list(web(build))
     assert answer.says[-1] == "3 pending pods are expected on it."
@@ -156,11 +178,16 @@ def test_an_unneeded_node_says_what_it_waits_for() -> None:
 
 def test_a_group_shows_who_goes_on_each_new_node() -> None:
     build = shop()
-    made = scene(build, scale_ups=(ScaleUp("g", "test", 2, 4, 10, web(build)),), promises=(
-        Promise(web(build)[:2], group="g", number=1), Promise(web(build)[2:], group="g", number=2)))
+    made = scene(
+        build,
+        scale_ups=(ScaleUp("g", "test", 2, 4, 10, web(build)),),
+        promises=(Promise(web(build)[:2], group="g", number=1), Promise(web(build)[2:], group="g", number=2)),
+    )
     answer = explain_group.answer(made, "g")
-    assert answer.data["promises"] == [{"number": 1, "pods": list(web(build)[:2])},
-                                       {"number": 2, "pods": list(web(build)[2:])}]
+    assert answer.data["promises"] == [
+        {"number": 1, "pods": list(web(build)[:2])},
+        {"number": 2, "pods": list(web(build)[2:])},
+    ]
     assert [row[1:3] for row in rows(answer, "New nodes")] == [("1", "2"), ("2", "1")]
 
 
@@ -168,8 +195,9 @@ def test_a_group_that_was_not_chosen_says_what_it_could_have_done() -> None:
     verdict = GroupVerdict("g", "test", 0, 10, 2, option_nodes=3, option_pods=9, waste=0.25)
     answer = explain_group.answer(scene(shop(), groups=(verdict,)), "g")
     assert answer.data["verdict"] == "notChosen"
-    assert said(answer) == ("Node group g is not grown: it could have taken 9 pods on 3 new nodes, waste 0.25, but "
-                            "another was chosen.")
+    assert said(answer) == (
+        "Node group g is not grown: it could have taken 9 pods on 3 new nodes, waste 0.25, but another was chosen."
+    )
 
 
 def test_a_group_says_what_it_waits_for() -> None:
@@ -182,6 +210,9 @@ def test_a_group_says_what_it_waits_for() -> None:
 def test_an_answer_is_data_all_through() -> None:
     build = shop()
     made = scene(build, ignored=(Ignored(web(build), Reason.of(Code.NOT_YET_SEEN)),))
-    for answer in (explain_pod.answer(made, web(build)[0]), explain_node.answer(made, "n-1"),
-                   explain_group.answer(made, "g")):
+    for answer in (
+        explain_pod.answer(made, web(build)[0]),
+        explain_node.answer(made, "n-1"),
+        explain_group.answer(made, "g"),
+    ):
         assert msgspec.json.encode(explain_view.as_document(answer, made))

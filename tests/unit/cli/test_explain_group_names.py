@@ -15,9 +15,11 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 
 AT = 1795245654.0
-GROUPS = (NodeGroup("7d48/default", "test", aliases=("7d48", "web", "web/default")),
-          NodeGroup("7d48/az2", "test", aliases=("7d48", "web", "web/az2")),
-          NodeGroup("9e1f/default", "test", aliases=("9e1f", "own", "own/default")))
+GROUPS = (
+    NodeGroup("7d48/default", "test", aliases=("7d48", "web", "web/default")),
+    NodeGroup("7d48/az2", "test", aliases=("7d48", "web", "web/az2")),
+    NodeGroup("9e1f/default", "test", aliases=("9e1f", "own", "own/default")),
+)
 
 
 def explained(name: str) -> str:
@@ -26,8 +28,10 @@ def explained(name: str) -> str:
     return explain_group.answer(Scene(case, Decided(plan, Memory(), {})), name).name
 
 
-@pytest.mark.parametrize(("name", "group"), [
-    ("7d48/az2", "7d48/az2"), ("web/az2", "7d48/az2"), ("own", "9e1f/default"), ("9e1f", "9e1f/default")])
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [("7d48/az2", "7d48/az2"), ("web/az2", "7d48/az2"), ("own", "9e1f/default"), ("9e1f", "9e1f/default")],
+)
 def test_a_group_is_found_by_its_id_and_by_an_alias(name: str, group: str) -> None:
     assert explained(name) == group
 

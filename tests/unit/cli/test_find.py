@@ -21,15 +21,18 @@ def test_a_bare_name_in_two_namespaces_is_refused_with_both() -> None:
         namespaced("web-1", PODS, "here", "pod")
 
 
-@pytest.mark.parametrize(("typed", "meant"), [
-    ("web", ["data/web-1", "shop/web-1", "shop/web-2"]),                # the beginning: a workload's name
-    ("shop/web", ["shop/web-1", "shop/web-2"]),
-    ("77fd", ["shop/api-77fd-x"]),                                      # a part
-    ("chekcout", ["shop/checkout"]),                                    # a slip
-    ("data/checkout", ["shop/checkout"]),                               # the wrong namespace
-    ("shop/chekcout", ["shop/checkout"]),
-    ("zzzzzz", []),
-])
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("web", ["data/web-1", "shop/web-1", "shop/web-2"]),  # the beginning: a workload's name
+        ("shop/web", ["shop/web-1", "shop/web-2"]),
+        ("77fd", ["shop/api-77fd-x"]),  # a part
+        ("chekcout", ["shop/checkout"]),  # a slip
+        ("data/checkout", ["shop/checkout"]),  # the wrong namespace
+        ("shop/chekcout", ["shop/checkout"]),
+        ("zzzzzz", []),
+    ],
+)
 def test_the_nearest_names(typed: str, meant: list[str]) -> None:
     assert near(typed, PODS) == meant
 

@@ -17,31 +17,61 @@ from chalicelib.policy.load import load
 Said = pytest.CaptureFixture[str]
 CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"
 POOL = "7d48eca7-3419-11ea-bc29-0255ac1001a8"
-CUSTOM = {"maxNodesTotal": 200, "scaleDownEnabled": True, "scaleDownDelayAfterAdd": 0,
-          "scaleUpCpuUtilizationThreshold": 0.8}
-ADDONS = {"kind": "Addon", "apiVersion": "v3", "items": [
-    {"kind": "Addon", "spec": {"addonTemplateName": "coredns", "values": {"custom": {"parameterA": 1}}}},
-    {"kind": "Addon", "spec": {"clusterID": CLUSTER, "addonTemplateName": "autoscaler", "values": {"custom": CUSTOM}}},
-]}
-FLAGS = ("--name", "prod", "--region", "eu-west-101", "--credentials-secret", "outscaler/prod/huaweicloud",
-         "--kubeconfig-secret", "outscaler/prod/kubeconfig")
+CUSTOM = {
+    "maxNodesTotal": 200,
+    "scaleDownEnabled": True,
+    "scaleDownDelayAfterAdd": 0,
+    "scaleUpCpuUtilizationThreshold": 0.8,
+}
+ADDONS = {
+    "kind": "Addon",
+    "apiVersion": "v3",
+    "items": [
+        {"kind": "Addon", "spec": {"addonTemplateName": "coredns", "values": {"custom": {"parameterA": 1}}}},
+        {
+            "kind": "Addon",
+            "spec": {"clusterID": CLUSTER, "addonTemplateName": "autoscaler", "values": {"custom": CUSTOM}},
+        },
+    ],
+}
+FLAGS = (
+    "--name",
+    "prod",
+    "--region",
+    "eu-west-101",
+    "--credentials-secret",
+    "outscaler/prod/huaweicloud",
+    "--kubeconfig-secret",
+    "outscaler/prod/kubeconfig",
+)
 
 
 def cron(name: str = "evening", value: int = 1) -> dict[str, Any]:
-    return {"ruleName": name, "type": "Cron", "disable": False, "cronTrigger": {"schedule": "47 20 * * *"},
-            "action": {"type": "ScaleUp", "unit": "Node", "value": value}}
+    return {
+        "ruleName": name,
+        "type": "Cron",
+        "disable": False,
+        "cronTrigger": {"schedule": "47 20 * * *"},
+        "action": {"type": "ScaleUp", "unit": "Node", "value": value},
+    }
 
 
 def metric(name: str = "busy", value: str = "70") -> dict[str, Any]:
-    return {"ruleName": name, "type": "Metric", "metricTrigger": {
-        "metricName": "Cpu", "metricOperation": ">", "metricValue": value, "unit": "Percent"},
-        "action": {"type": "ScaleUp", "unit": "Node"}}
+    return {
+        "ruleName": name,
+        "type": "Metric",
+        "metricTrigger": {"metricName": "Cpu", "metricOperation": ">", "metricValue": value, "unit": "Percent"},
+        "action": {"type": "ScaleUp", "unit": "Node"},
+    }
 
 
 def horizontal(name: str, *rules: dict[str, Any], pools: tuple[str, ...] = (POOL,), **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": "autoscaling.cce.io/v1alpha1", "kind": "HorizontalNodeAutoscaler",
-            "metadata": {"name": name, "namespace": "kube-system"},
-            "spec": {"disable": False, "targetNodepoolIds": list(pools), "rules": list(rules), **spec}}
+    return {
+        "apiVersion": "autoscaling.cce.io/v1alpha1",
+        "kind": "HorizontalNodeAutoscaler",
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {"disable": False, "targetNodepoolIds": list(pools), "rules": list(rules), **spec},
+    }
 
 
 def file_of(folder: Path, name: str, *held: Any) -> str:
@@ -53,20 +83,31 @@ def file_of(folder: Path, name: str, *held: Any) -> str:
 
 def test_settings_and_objects_become_one_document_that_validate_takes(tmp_path: Path, capsys: Said) -> None:
     addons = file_of(tmp_path, "addons.json", ADDONS)
-    objects = file_of(tmp_path, "rules.yaml", horizontal("a", cron(), metric()), horizontal("b", metric(value="-1"),
-                                                                                          pools=("other",)))
+    objects = file_of(
+        tmp_path, "rules.yaml", horizontal("a", cron(), metric()), horizontal("b", metric(value="-1"), pools=("other",))
+    )
     assert main(["import", addons, objects, *FLAGS, "--time-zone", "Europe/Paris"]) == 0
     document, told = capsys.readouterr()
     policy, warnings = load(document, place="p.yaml")
     assert warnings == ()
     assert "not complete" not in told
-    assert (policy.name, policy.options.max_nodes_total, policy.options.scale_down_delay_after_delete) == ("prod", 200,
-                                                                                                          600.0)
+    assert (policy.name, policy.options.max_nodes_total, policy.options.scale_down_delay_after_delete) == (
+        "prod",
+        200,
+        600.0,
+    )
     assert policy.rules == (
         Rule("evening", (POOL,), cron="47 20 * * *", time_zone="Europe/Paris", add=1),
-        Rule("busy", (POOL,), metric=Metric.CPU, above=70), Rule("b.busy", ("other",), metric=Metric.CPU))
-    assert policy.providers == {"huaweicloud": {"clusterId": CLUSTER, "region": "eu-west-101",
-                                                "credentialsSecret": "outscaler/prod/huaweicloud"}}
+        Rule("busy", (POOL,), metric=Metric.CPU, above=70),
+        Rule("b.busy", ("other",), metric=Metric.CPU),
+    )
+    assert policy.providers == {
+        "huaweicloud": {
+            "clusterId": CLUSTER,
+            "region": "eu-west-101",
+            "credentialsSecret": "outscaler/prod/huaweicloud",
+        }
+    }
     written = tmp_path / "policy.yaml"
     written.write_text(document, encoding="utf-8")
     assert main(["validate", str(written)]) == 0
@@ -87,8 +128,10 @@ def test_what_no_file_says_is_told_with_its_flag_and_validate_tells_it_too(tmp_p
     for flag in ("--cluster-id", "--region", "--credentials-secret", "--kubeconfig-secret", "--name"):
         assert flag in told
     lacking = [line for line in told.splitlines() if line.startswith("warning: not complete: ")]
-    assert [line.split(": ")[2] for line in lacking] == ["spec.kubernetes", *(
-        f"spec.providers.huaweicloud.{key}" for key in ("region", "clusterId", "credentialsSecret"))]
+    assert [line.split(": ")[2] for line in lacking] == [
+        "spec.kubernetes",
+        *(f"spec.providers.huaweicloud.{key}" for key in ("region", "clusterId", "credentialsSecret")),
+    ]
     assert all(f"# Not complete: {line.split(': ', 2)[2]}" in document.splitlines() for line in lacking)
     written = tmp_path / "policy.yaml"
     written.write_text(document, encoding="utf-8")
@@ -104,8 +147,9 @@ def test_json_is_the_same_document(tmp_path: Path, capsys: Said) -> None:
     assert json.loads(capsys.readouterr().out) == yaml.safe_load(as_yaml)
 
 
-def test_a_bad_object_is_named_with_its_file_and_every_mistake_and_nothing_is_printed(tmp_path: Path, capsys: Said
-                                                                                      ) -> None:
+def test_a_bad_object_is_named_with_its_file_and_every_mistake_and_nothing_is_printed(
+    tmp_path: Path, capsys: Said
+) -> None:
     bad = metric()
     bad["metricTrigger"] |= {"metricValue": 40, "metricOperation": "<"}
     file = file_of(tmp_path, "rules.yaml", horizontal("good", cron()), horizontal("bad", bad))
@@ -113,15 +157,22 @@ def test_a_bad_object_is_named_with_its_file_and_every_mistake_and_nothing_is_pr
     said = capsys.readouterr()
     assert said.out == ""
     assert len(said.err.splitlines()) == 2
-    assert all(line.startswith(f"{file}: kube-system/bad: spec.rules[0].metricTrigger.") for line in
-               said.err.splitlines())
+    assert all(
+        line.startswith(f"{file}: kube-system/bad: spec.rules[0].metricTrigger.") for line in said.err.splitlines()
+    )
 
 
-@pytest.mark.parametrize(("held", "says"), [
-    ((ADDONS, ADDONS), "import one cluster at a time"),
-    ((horizontal("a", cron()), horizontal("a", cron("later"))), "kube-system/a: is there twice; give each object once"),
-    (({"kind": "ConfigMap"},), "holds no settings of the autoscaler add-on"),
-])
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        ((ADDONS, ADDONS), "import one cluster at a time"),
+        (
+            (horizontal("a", cron()), horizontal("a", cron("later"))),
+            "kube-system/a: is there twice; give each object once",
+        ),
+        (({"kind": "ConfigMap"},), "holds no settings of the autoscaler add-on"),
+    ],
+)
 def test_what_cannot_be_one_policy_is_refused(tmp_path: Path, capsys: Said, held: tuple[Any, ...], says: str) -> None:
     assert main(["import", file_of(tmp_path, "a.yaml", *held)]) == 2
     said = capsys.readouterr()
@@ -129,12 +180,18 @@ def test_what_cannot_be_one_policy_is_refused(tmp_path: Path, capsys: Said, held
     assert said.out == ""
 
 
-@pytest.mark.parametrize(("arguments", "says"), [
-    (("nowhere.json",), "nowhere.json: No such file"), ((), "required: FILE"),
-    (("-", "-"), "stdin: is named twice"), (("-", "--time-zone", "Mars"), "--time-zone: 'Mars' is not a time zone"),
-])
-def test_a_wrong_command_line_is_one_line(capsys: Said, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...],
-                                          says: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("nowhere.json",), "nowhere.json: No such file"),
+        ((), "required: FILE"),
+        (("-", "-"), "stdin: is named twice"),
+        (("-", "--time-zone", "Mars"), "--time-zone: 'Mars' is not a time zone"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(
+    capsys: Said, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], says: str
+) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(CUSTOM).encode())))
     assert main(["import", *arguments]) == 2
     said = capsys.readouterr()
@@ -149,8 +206,13 @@ def test_standard_input_is_a_file_too(capsys: Said, monkeypatch: pytest.MonkeyPa
 
 
 def test_names_that_a_policy_cannot_have_are_changed_and_told(tmp_path: Path, capsys: Said) -> None:
-    file = file_of(tmp_path, "a.yaml", horizontal("a", cron("at night"), cron("x/y")),
-                   horizontal("b", cron("at-night"), pools=("p2",)), horizontal("a.b", cron("at-night"), pools=("p3",)))
+    file = file_of(
+        tmp_path,
+        "a.yaml",
+        horizontal("a", cron("at night"), cron("x/y")),
+        horizontal("b", cron("at-night"), pools=("p2",)),
+        horizontal("a.b", cron("at-night"), pools=("p3",)),
+    )
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
     document, told = capsys.readouterr()
     names = [rule.name for rule in load(document, place="p")[0].rules]
@@ -225,4 +287,5 @@ spec:
     assert main(["import", str(tmp_path / "seed.yaml"), *FLAGS, "--cluster-id", CLUSTER]) == 0
     assert load(capsys.readouterr().out, place="p")[0].rules == (
         Rule("cronrule", (POOL,), cron="47 20 * * *", add=1),
-        Rule("metricrule", (POOL,), metric=Metric.CPU, above=70, add=2))
+        Rule("metricrule", (POOL,), metric=Metric.CPU, above=70, add=2),
+    )

@@ -24,7 +24,7 @@ from chalicelib.model.snapshot import Snapshot
 from tests.unit.snapshot.test_files import _group, _node, _write
 from tests.unit.snapshot.test_rule_objects import rule_object
 
-AT = 1795245654.0       # 2026-11-21T07:20:54Z
+AT = 1795245654.0  # 2026-11-21T07:20:54Z
 TIMES = {"decode": 0.0, "plan": 0.0}
 EVENING = RuleVerdict("evening", "pool-1", "kube-system/a", nodes=2, due=AT - 54)
 QUIET = RuleVerdict("morning", "pool-1", reason=Reason.of(Code.RULE_NOT_DUE, until=AT + 60))
@@ -52,13 +52,30 @@ def test_rules_are_shown_with_what_they_add_and_why_not() -> None:
     made = plan(rules=(EVENING, QUIET, BUSY))
     assert plan_output.as_document(made, TIMES)["rules"] == [
         {"rule": "evening", "pool": "pool-1", "source": "kube-system/a", "nodes": 2, "due": "2026-11-21T07:20:00Z"},
-        {"rule": "morning", "pool": "pool-1", "source": "", "nodes": 0, "code": "RuleNotDue",
-         "message": "not due (next at 2026-11-21T07:21:54Z)", "next": "2026-11-21T07:21:54Z"},
-        {"rule": "busy", "pool": "other", "source": "", "nodes": 0, "rate": 66.33, "code": "RuleBelowThreshold",
-         "message": "the allocation rate is not above the threshold (cpu 66.3%, above 70%)"}]
+        {
+            "rule": "morning",
+            "pool": "pool-1",
+            "source": "",
+            "nodes": 0,
+            "code": "RuleNotDue",
+            "message": "not due (next at 2026-11-21T07:21:54Z)",
+            "next": "2026-11-21T07:21:54Z",
+        },
+        {
+            "rule": "busy",
+            "pool": "other",
+            "source": "",
+            "nodes": 0,
+            "rate": 66.33,
+            "code": "RuleBelowThreshold",
+            "message": "the allocation rate is not above the threshold (cpu 66.3%, above 70%)",
+        },
+    ]
     assert [row[:5] for row in table(plan_output.as_blocks(made, TIMES), "Rules").rows] == [
         ("evening", "pool-1", "kube-system/a", "+2", "due 2026-11-21T07:20:00Z"),
-        ("morning", "pool-1", "policy", "-", "-"), ("busy", "other", "policy", "-", "66.3%")]
+        ("morning", "pool-1", "policy", "-", "-"),
+        ("busy", "other", "policy", "-", "66.3%"),
+    ]
 
 
 def test_headroom_is_shown_with_the_reasons_for_the_rest() -> None:
@@ -66,7 +83,11 @@ def test_headroom_is_shown_with_the_reasons_for_the_rest() -> None:
     made = plan(headroom=(verdict,))
     [answer] = plan_output.as_document(made, TIMES)["headroom"]
     assert {key: answer[key] for key in ("name", "wanted", "held", "added")} == {
-        "name": "spare", "wanted": 5, "held": 2, "added": 1}
+        "name": "spare",
+        "wanted": 5,
+        "held": 2,
+        "added": 1,
+    }
     assert answer["reasons"]["g"]["code"] == "MaxNodeGroupSizeReached"
     [row] = table(plan_output.as_blocks(made, TIMES), "Headroom").rows
     assert row[:4] == ("spare", "5", "2", "+1")
@@ -75,9 +96,11 @@ def test_headroom_is_shown_with_the_reasons_for_the_rest() -> None:
 def test_a_growth_says_what_it_is_for() -> None:
     made = plan(scale_ups=(ScaleUp("g", "test", 2, 5, 10, ("shop/web",), ("evening", "busy"), ("spare",)),))
     assert plan_output.as_document(made, TIMES)["scaleUps"] == [
-        {"group": "g", "from": 2, "to": 5, "pods": ["shop/web"], "rules": ["evening", "busy"], "headroom": ["spare"]}]
+        {"group": "g", "from": 2, "to": 5, "pods": ["shop/web"], "rules": ["evening", "busy"], "headroom": ["spare"]}
+    ]
     assert table(plan_output.as_blocks(made, TIMES), "Node groups").rows[0][4] == (
-        "shop/web; rules evening, busy; headroom spare")
+        "shop/web; rules evening, busy; headroom spare"
+    )
     assert "for 1 pods and 2 rules and headroom;" in plan_output.summary(made, TIMES)
 
 
@@ -94,14 +117,19 @@ def test_a_group_grows_for_a_rule_alone() -> None:
 
 
 def test_a_group_shows_the_rules_of_its_pool_and_their_next_times() -> None:
-    policy = Policy("test", rules=(Rule("morning", ("g",), cron="0 9 * * *", time_zone="Europe/Zurich", add=1),),
-                    scale_up=MayGrow(cron_time_zone="Asia/Shanghai"))
+    policy = Policy(
+        "test",
+        rules=(Rule("morning", ("g",), cron="0 9 * * *", time_zone="Europe/Zurich", add=1),),
+        scale_up=MayGrow(cron_time_zone="Asia/Shanghai"),
+    )
     rule = Rule("evening", ("pool-1",), cron="47 20 * * *", add=2, source="kube-system/a")
     answer = explained(plan(rules=(EVENING, QUIET, BUSY)), policy, RuleObject("kube-system", "a", rules=(rule,)))
     shown = table(answer.tables, "Rules")
     at = shown.columns.index("next")
     assert [(row[0], row[at]) for row in shown.rows] == [
-        ("evening", "2026-11-21T12:47:00Z"), ("morning", "2026-11-21T08:00:00Z")], "not the other pool's"
+        ("evening", "2026-11-21T12:47:00Z"),
+        ("morning", "2026-11-21T08:00:00Z"),
+    ], "not the other pool's"
     assert [each["next"] for each in answer.data["rules"]] == ["2026-11-21T12:47:00Z", "2026-11-21T08:00:00Z"]
 
 
@@ -113,21 +141,38 @@ def test_a_group_without_rules_shows_none() -> None:
 
 @pytest.mark.parametrize(("option", "grown"), [("", [2]), ("horizontalNodeAutoscalers: false", [])])
 def test_CCE_A2_plan_obeys_saved_objects_unless_the_policy_says_no(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, grown: list[int]) -> None:
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, grown: list[int]
+) -> None:
     folder = tmp_path / "saved"
     folder.mkdir()
     ready = [{"type": "Ready", "status": "True"}]
-    pod = {"kind": "Pod", "metadata": {"name": "p", "namespace": "shop"}, "status": {"phase": "Running"},
-           "spec": {"nodeName": "a-0", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}]}}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "shop"},
+        "status": {"phase": "Running"},
+        "spec": {"nodeName": "a-0", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1500m"}}}]},
+    }
     made = rule_object("a", targetNodepoolIds=["a"])
     made["spec"]["rules"][0]["metricTrigger"]["metricValue"] = "60"
     _write(folder, [_node(conditions=ready), pod, {"kind": "HorizontalNodeAutoscaler", **made}], [_group(max=9)])
     (tmp_path / "policy.yaml").write_text(
         "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: c}\nspec:\n"
         "  kubernetes: {kubeconfigSecret: outscaler/c/kubeconfig}\n  providers: {clusterapi: {}}\n"
-        f"  scaleUp: {{{option}}}\n")
-    code = main(["plan", "--snapshot", str(folder), "--policy", str(tmp_path / "policy.yaml"), "-o", "json",
-                 "--now", "2026-11-21T07:20:54Z"])
+        f"  scaleUp: {{{option}}}\n"
+    )
+    code = main(
+        [
+            "plan",
+            "--snapshot",
+            str(folder),
+            "--policy",
+            str(tmp_path / "policy.yaml"),
+            "-o",
+            "json",
+            "--now",
+            "2026-11-21T07:20:54Z",
+        ]
+    )
     answer = json.loads(capsys.readouterr().out)
     assert code == 0
     assert [up["to"] - up["from"] for up in answer["scaleUps"]] == grown

@@ -11,8 +11,7 @@ TIMES = {"decode": 0.0, "plan": 0.0}
 
 
 def plan(*promises: Promise, **more: object) -> Plan:
-    return Plan("plan-1", "shop", 1_800_000_000.0, promises=promises, health=Health(registered=3, ready=3),
-                **more)  # type: ignore[arg-type]
+    return Plan("plan-1", "shop", 1_800_000_000.0, promises=promises, health=Health(registered=3, ready=3), **more)  # type: ignore[arg-type]
 
 
 def pods(count: int, name: str = "p") -> tuple[str, ...]:
@@ -27,14 +26,19 @@ def test_a_promise_is_a_node_or_a_number_of_a_group() -> None:
     made = plan(Promise(("shop/a",), node="n-1"), Promise(("shop/b", "shop/c"), group="g", number=2))
     assert plan_output.as_document(made, TIMES)["promises"] == [
         {"pods": ["shop/a"], "node": "n-1", "promised": True},
-        {"pods": ["shop/b", "shop/c"], "group": "g", "number": 2, "promised": True}]
+        {"pods": ["shop/b", "shop/c"], "group": "g", "number": 2, "promised": True},
+    ]
 
 
 def test_new_nodes_that_are_equally_full_are_one_row() -> None:
     names = pods(25)
-    full = [Promise(names[at * 10:at * 10 + 10], group="g", number=at + 1) for at in range(2)]
+    full = [Promise(names[at * 10 : at * 10 + 10], group="g", number=at + 1) for at in range(2)]
     made = plan(*full, Promise(names[20:], group="g", number=3), Promise(("shop/x",), group="a", number=1))
-    assert [row[:3] for row in placements.rows_of_new(made)] == [("a", "1", "1"), ("g", "1 to 2", "10"), ("g", "3", "5")]
+    assert [row[:3] for row in placements.rows_of_new(made)] == [
+        ("a", "1", "1"),
+        ("g", "1 to 2", "10"),
+        ("g", "3", "5"),
+    ]
 
 
 def test_pods_of_several_classes_on_one_new_node_are_counted_together() -> None:
@@ -44,23 +48,31 @@ def test_pods_of_several_classes_on_one_new_node_are_counted_together() -> None:
 
 def test_twenty_thousand_pods_stay_readable() -> None:
     names = pods(20_000)
-    new = [Promise(names[at:at + 1 + at % 7], group=f"g-{at % 3}", number=at // 3 + 1) for at in range(6000)]
+    new = [Promise(names[at : at + 1 + at % 7], group=f"g-{at % 3}", number=at // 3 + 1) for at in range(6000)]
     there = [Promise((name,), node=f"n-{at:05d}") for at, name in enumerate(names[10_000:])]
-    made = plan(*new, *there, scale_ups=tuple(ScaleUp(f"g-{at}", "x", 0, 2000, 3000) for at in range(3)),
-                fits_existing=names[10_000:],
-                unremovable=tuple(NodeVerdict(f"n-{at:05d}", Reason.of(Code.NOT_AUTOSCALED)) for at in range(5000)))
+    made = plan(
+        *new,
+        *there,
+        scale_ups=tuple(ScaleUp(f"g-{at}", "x", 0, 2000, 3000) for at in range(3)),
+        fits_existing=names[10_000:],
+        unremovable=tuple(NodeVerdict(f"n-{at:05d}", Reason.of(Code.NOT_AUTOSCALED)) for at in range(5000)),
+    )
     text = plan_output.as_blocks(made, TIMES)
     assert sum(len(block.rows) for block in text if isinstance(block, Table)) < 60
     rows = tables(made)["Where on new nodes"].rows
     assert {row[0] for row in rows} == {"g-0", "g-1", "g-2"}
     assert rows[-1][1].endswith("to 2000")
     assert tables(made)["Nodes that stay"].rows == (
-        ("n-00000, n-00001, n-00002 and 4997 more", "NotAutoscaled", "node is in no autoscaled group"),)
+        ("n-00000, n-00001, n-00002 and 4997 more", "NotAutoscaled", "node is in no autoscaled group"),
+    )
 
 
 def test_existing_nodes_with_the_most_pods_come_first_and_every_pod_is_counted() -> None:
-    made = plan(Promise(pods(2), node="n-1"), Promise(pods(5, "q"), node="n-2"),
-                fits_existing=(*pods(2), *pods(5, "q"), "shop/nowhere"))
+    made = plan(
+        Promise(pods(2), node="n-1"),
+        Promise(pods(5, "q"), node="n-2"),
+        fits_existing=(*pods(2), *pods(5, "q"), "shop/nowhere"),
+    )
     assert [row[:2] for row in placements.rows_of_existing(made)] == [("n-2", "5"), ("n-1", "2"), ("-", "1")]
 
 

@@ -8,9 +8,14 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.policy import Mode, Policy
 
 
-@pytest.mark.parametrize(("mode", "plan", "act"), [
-    (Mode.OFF, False, False), (Mode.SHADOW, True, False), (Mode.ACTIVE, True, True),
-])
+@pytest.mark.parametrize(
+    ("mode", "plan", "act"),
+    [
+        (Mode.OFF, False, False),
+        (Mode.SHADOW, True, False),
+        (Mode.ACTIVE, True, True),
+    ],
+)
 def test_what_each_mode_permits(mode: Mode, plan: bool, act: bool) -> None:
     permission = permitted(Policy(name="shop", mode=mode))
     assert (permission.plan, permission.act, permission.word) == (plan, act, mode.value)

@@ -34,12 +34,18 @@ def test_the_message_is_the_event() -> None:
     assert kept.events == [(NAME, b'{"cluster":"shop"}')]
 
 
-@pytest.mark.parametrize(("kept", "code"), [
-    (Kept(ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "Invoke")), "AccessDeniedException"),
-    (Kept(ClientError({}, "Invoke")), "ClientError"),
-    (Kept(ConnectTimeoutError(endpoint_url="https://lambda")), "ConnectTimeoutError"),
-    (Kept(status=500), "status 500"),
-])
+@pytest.mark.parametrize(
+    ("kept", "code"),
+    [
+        (
+            Kept(ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "Invoke")),
+            "AccessDeniedException",
+        ),
+        (Kept(ClientError({}, "Invoke")), "ClientError"),
+        (Kept(ConnectTimeoutError(endpoint_url="https://lambda")), "ConnectTimeoutError"),
+        (Kept(status=500), "status 500"),
+    ],
+)
 def test_whatever_lambda_says_against_it_is_not_invoked(kept: Kept, code: str) -> None:
     with pytest.raises(NotInvoked) as refused:
         LargeFunction(NAME, kept)(b"{}")
@@ -54,12 +60,15 @@ def test_lambda_that_takes_no_more_is_not_invoked() -> None:
         LargeFunction(NAME, AsyncLambda(frozenset({NAME}), full))(b"{}")
 
 
-@pytest.mark.parametrize(("environment", "name"), [
-    ({}, ""),
-    ({"OUTSCALER_RECONCILE_LARGE": "stack-ReconcileLarge-1"}, "stack-ReconcileLarge-1"),
-    ({"OUTSCALER_PREFIX": "outscaler-dev"}, NAME),
-    ({"OUTSCALER_PREFIX": "outscaler-dev", "OUTSCALER_RECONCILE_LARGE": "another"}, "another"),
-])
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({}, ""),
+        ({"OUTSCALER_RECONCILE_LARGE": "stack-ReconcileLarge-1"}, "stack-ReconcileLarge-1"),
+        ({"OUTSCALER_PREFIX": "outscaler-dev"}, NAME),
+        ({"OUTSCALER_PREFIX": "outscaler-dev", "OUTSCALER_RECONCILE_LARGE": "another"}, "another"),
+    ],
+)
 def test_the_function_is_named_by_its_variable_or_by_the_prefix(environment: dict[str, str], name: str) -> None:
     found = LargeFunction.from_environment(environment)
     assert (found._name if found else "") == name

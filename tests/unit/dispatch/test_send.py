@@ -21,9 +21,20 @@ def aws() -> Iterator[LocalAws]:
         yield running
 
 
-@pytest.mark.parametrize(("seconds", "delay"), [
-    (-3.0, 0), (0.0, 0), (0.0004, 0), (0.2, 1), (1.0, 1), (1.01, 2), (19.9999, 20), (899.5, 900), (5000.0, 900),
-])
+@pytest.mark.parametrize(
+    ("seconds", "delay"),
+    [
+        (-3.0, 0),
+        (0.0, 0),
+        (0.0004, 0),
+        (0.2, 1),
+        (1.0, 1),
+        (1.01, 2),
+        (19.9999, 20),
+        (899.5, 900),
+        (5000.0, 900),
+    ],
+)
 def test_a_delay_is_never_shorter_than_asked_nor_longer_than_sqs_takes(seconds: float, delay: int) -> None:
     assert whole_delay(seconds) == delay
 

@@ -55,7 +55,8 @@ class Bed:
 
     def transact(self, *writes: tuple[str, Json]) -> None:
         self.client.transact_write_items(
-            TransactItems=[{kind: {"TableName": self.name} | arguments} for kind, arguments in writes])
+            TransactItems=[{kind: {"TableName": self.name} | arguments} for kind, arguments in writes]
+        )
 
 
 def code(error: ClientError) -> str:

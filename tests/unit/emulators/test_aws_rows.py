@@ -16,9 +16,14 @@ from werkzeug.test import Client
 from infra.emulators.aws import LocalAws, create_table, drop_table
 from infra.emulators.in_process_botocore import DirectWay
 
-ROW = {"cluster": {"S": "shop"}, "item": {"S": "one"}, "count": {"N": "7"}, "data": {"B": b"\x00\xff bytes"},
-       "flags": {"M": {"on": {"BOOL": True}, "off": {"NULL": True}, "list": {"L": [{"S": ""}, {"N": "1.50"}]}}},
-       "names": {"SS": ["a", "b"]}}
+ROW = {
+    "cluster": {"S": "shop"},
+    "item": {"S": "one"},
+    "count": {"N": "7"},
+    "data": {"B": b"\x00\xff bytes"},
+    "flags": {"M": {"on": {"BOOL": True}, "off": {"NULL": True}, "list": {"L": [{"S": ""}, {"N": "1.50"}]}}},
+    "names": {"SS": ["a", "b"]},
+}
 KEY = {"cluster": {"S": "shop"}, "item": {"S": "one"}}
 
 
@@ -47,7 +52,7 @@ def _by_the_whole_server(client: Any) -> Any:
 def ways() -> dict[str, Any]:
     """name -> a client that goes that way."""
     aws = LocalAws()
-    aws.endpoint = "http://127.0.0.1:9"     # nobody is asked there
+    aws.endpoint = "http://127.0.0.1:9"  # nobody is asked there
     return {"short": DirectWay().take(aws.client("dynamodb")), "whole": _by_the_whole_server(aws.client("dynamodb"))}
 
 
@@ -86,22 +91,56 @@ def _named(value: Any, name: str, placeholder: str = "TABLE") -> Any:
 
 STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("put_item", {"TableName": "TABLE", "Item": ROW}),
-    ("put_item", {"TableName": "TABLE", "Item": ROW, "ConditionExpression": "attribute_not_exists(#c)",
-                  "ExpressionAttributeNames": {"#c": "cluster"},
-                  "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}),
+    (
+        "put_item",
+        {
+            "TableName": "TABLE",
+            "Item": ROW,
+            "ConditionExpression": "attribute_not_exists(#c)",
+            "ExpressionAttributeNames": {"#c": "cluster"},
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        },
+    ),
     ("get_item", {"TableName": "TABLE", "Key": KEY, "ConsistentRead": True}),
     ("get_item", {"TableName": "TABLE", "Key": {**KEY, "item": {"S": "none"}}}),
-    ("update_item", {"TableName": "TABLE", "Key": KEY, "UpdateExpression": "SET #n = #n + :one REMOVE flags",
-                     "ExpressionAttributeNames": {"#n": "count"}, "ExpressionAttributeValues": {":one": {"N": "1"}},
-                     "ReturnValues": "ALL_NEW"}),
+    (
+        "update_item",
+        {
+            "TableName": "TABLE",
+            "Key": KEY,
+            "UpdateExpression": "SET #n = #n + :one REMOVE flags",
+            "ExpressionAttributeNames": {"#n": "count"},
+            "ExpressionAttributeValues": {":one": {"N": "1"}},
+            "ReturnValues": "ALL_NEW",
+        },
+    ),
     ("update_item", {"TableName": "TABLE", "Key": KEY, "UpdateExpression": "SET nonsense"}),
-    ("query", {"TableName": "TABLE", "KeyConditionExpression": "#c = :c",
-               "ExpressionAttributeNames": {"#c": "cluster"}, "ExpressionAttributeValues": {":c": {"S": "shop"}}}),
+    (
+        "query",
+        {
+            "TableName": "TABLE",
+            "KeyConditionExpression": "#c = :c",
+            "ExpressionAttributeNames": {"#c": "cluster"},
+            "ExpressionAttributeValues": {":c": {"S": "shop"}},
+        },
+    ),
     ("scan", {"TableName": "TABLE"}),
     ("batch_get_item", {"RequestItems": {"TABLE": {"Keys": [KEY]}}}),
-    ("transact_write_items", {"TransactItems": [
-        {"ConditionCheck": {"TableName": "TABLE", "Key": KEY, "ConditionExpression": "attribute_not_exists(item)"}},
-        {"Put": {"TableName": "TABLE", "Item": {**KEY, "item": {"S": "two"}}}}]}),
+    (
+        "transact_write_items",
+        {
+            "TransactItems": [
+                {
+                    "ConditionCheck": {
+                        "TableName": "TABLE",
+                        "Key": KEY,
+                        "ConditionExpression": "attribute_not_exists(item)",
+                    }
+                },
+                {"Put": {"TableName": "TABLE", "Item": {**KEY, "item": {"S": "two"}}}},
+            ]
+        },
+    ),
     ("delete_item", {"TableName": "TABLE", "Key": KEY, "ReturnValues": "ALL_OLD"}),
     ("get_item", {"TableName": "no-such-table", "Key": KEY}),
 )

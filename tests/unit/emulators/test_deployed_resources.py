@@ -31,15 +31,24 @@ def test_a_queue_gives_messages_up_to_its_own_dead_letter_queue(prefix: str) -> 
         properties = made[f"{logical_id(name)}Queue"]["Properties"]
         assert properties["RedrivePolicy"] == {
             "deadLetterTargetArn": {"Fn::GetAtt": [f"{logical_id(name)}DeadLetters", "Arn"]},
-            "maxReceiveCount": settings.max_receives}
+            "maxReceiveCount": settings.max_receives,
+        }
         assert made[f"{logical_id(name)}DeadLetters"]["Properties"]["MessageRetentionPeriod"] == 14 * 86_400
 
 
 def test_names_follow_from_the_prefix_where_there_is_one() -> None:
-    named = {one["Properties"].get("TableName") or one["Properties"].get("QueueName")
-             for one in (tables("outscaler-dev") | queues("outscaler-dev")).values()}
-    assert {"outscaler-dev-state", policy_table_of("outscaler-dev-state"), "outscaler-dev-reconcile",
-            "outscaler-dev-reconcile-dead", "outscaler-dev-act_exoscale", "outscaler-dev-tick-dead"} <= named
+    named = {
+        one["Properties"].get("TableName") or one["Properties"].get("QueueName")
+        for one in (tables("outscaler-dev") | queues("outscaler-dev")).values()
+    }
+    assert {
+        "outscaler-dev-state",
+        policy_table_of("outscaler-dev-state"),
+        "outscaler-dev-reconcile",
+        "outscaler-dev-reconcile-dead",
+        "outscaler-dev-act_exoscale",
+        "outscaler-dev-tick-dead",
+    } <= named
     assert all(str(name).startswith("outscaler-dev-") for name in named)
 
 

@@ -20,7 +20,7 @@ from infra.emulators.live.lambda_processes import Result
 from infra.emulators.live.shared_clock import Pact, clock_from
 from infra.emulators.live.usage_counters import Counts, VirtualDelays
 
-SPEED = 200.0       # a virtual minute is 0.3 s
+SPEED = 200.0  # a virtual minute is 0.3 s
 PATIENCE = 20.0
 
 
@@ -36,8 +36,9 @@ class Bench:
         self.answers: list[Callable[[Json], Result]] = []
         self.calls: queue.SimpleQueue[tuple[float, Json]] = queue.SimpleQueue()
         self.stopping = threading.Event()
-        self.source = QueueSource(Function("f", "m.f", name), Queue(60, 2), self.url, self.sqs, self.clock,
-                                  self._invoke, self.stopping)
+        self.source = QueueSource(
+            Function("f", "m.f", name), Queue(60, 2), self.url, self.sqs, self.clock, self._invoke, self.stopping
+        )
 
     def _invoke(self, name: str, event: Json) -> Result:
         now = self.clock()

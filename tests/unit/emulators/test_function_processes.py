@@ -29,22 +29,29 @@ def process(tmp_path: Path) -> Iterator[FunctionProcess]:
     (tmp_path / "idle_handler.py").write_text(HANDLER)
     urls = {f"OUTSCALER_QUEUE_{name.upper()}": f"http://127.0.0.1:9/{name}" for name in queues()}
     environment = {
-        **os.environ, **urls, "OUTSCALER_TABLE": "t", "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
-        "AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
-        CLOCK: Pact(1000.0, 0.0, 1.0).text(), LOG: str(tmp_path / "log"), "PYTHONPATH": f"{ROOT}:{tmp_path}",
+        **os.environ,
+        **urls,
+        "OUTSCALER_TABLE": "t",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        CLOCK: Pact(1000.0, 0.0, 1.0).text(),
+        LOG: str(tmp_path / "log"),
+        "PYTHONPATH": f"{ROOT}:{tmp_path}",
     }
     made = FunctionProcess("idle", "idle_handler.handle", environment, lambda: 0.0)
     yield made
     made.stop()
 
 
-@pytest.mark.parametrize("size", [0, 10_000, 1_000_000])     # within and beyond what the pipe and its buffer take
+@pytest.mark.parametrize("size", [0, 10_000, 1_000_000])  # within and beyond what the pipe and its buffer take
 def test_a_worker_that_died_while_idle_is_a_killed_invocation_and_is_replaced(
     process: FunctionProcess, size: int
 ) -> None:
     first = process.invoke({}).answer["pid"]
     os.kill(first, signal.SIGKILL)
-    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)     # dead, and not yet collected
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # dead, and not yet collected
     died = process.invoke({"size": size * "x"})
     assert (died.killed, died.finished) == (True, False)
     again = process.invoke({})
@@ -87,8 +94,13 @@ def test_a_schedule_whose_function_cannot_be_invoked_reports_its_end() -> None:
     def invoke(name: str, event: Json) -> Result:
         raise OSError(f"{name} cannot be invoked")
 
-    schedule = Schedule(Function("tick", "m.tick", ""), Clock(0.0, 1.0, time.monotonic), invoke, threading.Event(),
-                        lambda name, error: ended.set())
+    schedule = Schedule(
+        Function("tick", "m.tick", ""),
+        Clock(0.0, 1.0, time.monotonic),
+        invoke,
+        threading.Event(),
+        lambda name, error: ended.set(),
+    )
     schedule.start()
     assert ended.wait(5)
     schedule.join()

@@ -31,20 +31,26 @@ def _readers(name: str) -> set[str]:
     return {function for function in FUNCTIONS if _may(function, "secretsmanager:GetSecretValue", resource)}
 
 
-@pytest.mark.parametrize(("name", "readers"), [
-    ("outscaler/shop/webhook", {"api_handler"}),
-    ("outscaler/shop/webhook-next", {"api_handler"}),
-    ("outscaler/shop/webhook.old", {"api_handler"}),
-    ("outscaler/shop/kubeconfig", {"reconcile", *EXECUTORS}),
-    ("outscaler/shop/kubeconfig/blue", {"reconcile", *EXECUTORS}),
-    *((f"outscaler/shop/{vendor}{more}", {"reconcile", f"act_{vendor}"}) for vendor in VENDORS
-      for more in ("", "-bootstrap")),
-    *((f"outscaler/shared/{vendor}", {"reconcile", f"act_{vendor}"}) for vendor in VENDORS),
-    ("outscaler/shop/other", set()),
-    ("outscaler/webhook", set()),
-    ("outscaler/webhook-shop/kubeconfig", {"reconcile", *EXECUTORS}),
-    ("other/shop/webhook", set()),
-])
+@pytest.mark.parametrize(
+    ("name", "readers"),
+    [
+        ("outscaler/shop/webhook", {"api_handler"}),
+        ("outscaler/shop/webhook-next", {"api_handler"}),
+        ("outscaler/shop/webhook.old", {"api_handler"}),
+        ("outscaler/shop/kubeconfig", {"reconcile", *EXECUTORS}),
+        ("outscaler/shop/kubeconfig/blue", {"reconcile", *EXECUTORS}),
+        *(
+            (f"outscaler/shop/{vendor}{more}", {"reconcile", f"act_{vendor}"})
+            for vendor in VENDORS
+            for more in ("", "-bootstrap")
+        ),
+        *((f"outscaler/shared/{vendor}", {"reconcile", f"act_{vendor}"}) for vendor in VENDORS),
+        ("outscaler/shop/other", set()),
+        ("outscaler/webhook", set()),
+        ("outscaler/webhook-shop/kubeconfig", {"reconcile", *EXECUTORS}),
+        ("other/shop/webhook", set()),
+    ],
+)
 def test_a_secret_is_read_only_by_the_functions_that_use_it(name: str, readers: set[str]) -> None:
     assert _readers(name) == readers
 
@@ -66,32 +72,61 @@ def test_the_function_behind_the_api_writes_its_own_partition_only() -> None:
 
 
 def test_a_function_sends_only_to_the_queues_that_it_must() -> None:
-    sent = {function: {queue for queue in deployed_functions.queues() if _may(function, "sqs:SendMessage", arn("sqs", queue))}
-            for function in FUNCTIONS}
+    sent = {
+        function: {
+            queue for queue in deployed_functions.queues() if _may(function, "sqs:SendMessage", arn("sqs", queue))
+        }
+        for function in FUNCTIONS
+    }
     every = {"reconcile", *EXECUTORS}
-    assert sent == {"api_handler": {"reconcile"}, "tick": every, "reconcile": every,
-                    **{executor: {"reconcile", executor} for executor in EXECUTORS}}
+    assert sent == {
+        "api_handler": {"reconcile"},
+        "tick": every,
+        "reconcile": every,
+        **{executor: {"reconcile", executor} for executor in EXECUTORS},
+    }
 
 
 def test_a_function_takes_from_its_own_queue_only() -> None:
-    taken = {function: {queue for queue in deployed_functions.queues()
-                        if _may(function, "sqs:ReceiveMessage", arn("sqs", queue))} for function in FUNCTIONS}
-    assert taken == {"api_handler": set(), "tick": set(), "reconcile": {"reconcile"},
-                     **{executor: {executor} for executor in EXECUTORS}}
+    taken = {
+        function: {
+            queue for queue in deployed_functions.queues() if _may(function, "sqs:ReceiveMessage", arn("sqs", queue))
+        }
+        for function in FUNCTIONS
+    }
+    assert taken == {
+        "api_handler": set(),
+        "tick": set(),
+        "reconcile": {"reconcile"},
+        **{executor: {executor} for executor in EXECUTORS},
+    }
 
 
 def test_only_functions_that_reach_clusters_look_eks_clusters_up() -> None:
     resource = "arn:aws:eks:eu-west-1:000000000000:cluster/shop"
     assert {function for function in FUNCTIONS if _may(function, "eks:DescribeCluster", resource)} == {
-        "reconcile", *EXECUTORS}
+        "reconcile",
+        *EXECUTORS,
+    }
 
 
 def test_a_transaction_needs_what_its_parts_need() -> None:
     key = {"cluster": {"S": "shop"}, "item": {"S": "x"}}
-    asked = list(of_dynamodb("transact_write_items", {"TransactItems": [
-        {"Put": {"TableName": TABLE, "Item": key}}, {"ConditionCheck": {"TableName": TABLE, "Key": key}}]}))
-    assert asked == [Asked("dynamodb:PutItem", STATE, frozenset({"shop"})),
-                     Asked("dynamodb:ConditionCheckItem", STATE, frozenset({"shop"}))]
+    asked = list(
+        of_dynamodb(
+            "transact_write_items",
+            {
+                "TransactItems": [
+                    {"Put": {"TableName": TABLE, "Item": key}},
+                    {"ConditionCheck": {"TableName": TABLE, "Key": key}},
+                ]
+            },
+        )
+    )
+    assert asked == [
+        Asked("dynamodb:PutItem", STATE, frozenset({"shop"})),
+        Asked("dynamodb:ConditionCheckItem", STATE, frozenset({"shop"})),
+    ]
 
 
 def test_a_wildcard_of_iam_spans_slashes() -> None:

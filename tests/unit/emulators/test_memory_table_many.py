@@ -27,9 +27,14 @@ def _fresh(bed: Bed) -> None:
 
 def _query(bed: Bed, more: str = "", **given: Any) -> Json:
     values = {":c": {"S": "c"}, **given.pop("values", {})}
-    return bed("query", KeyConditionExpression=f"#c = :c{more}", ExpressionAttributeValues=values,
-               ExpressionAttributeNames={"#c": "cluster"} | ({"#i": "item"} if "#i" in more else {}),
-               ConsistentRead=True, **given)
+    return bed(
+        "query",
+        KeyConditionExpression=f"#c = :c{more}",
+        ExpressionAttributeValues=values,
+        ExpressionAttributeNames={"#c": "cluster"} | ({"#i": "item"} if "#i" in more else {}),
+        ConsistentRead=True,
+        **given,
+    )
 
 
 def _items(answer: Json) -> list[str]:
@@ -65,7 +70,7 @@ def test_pages_by_limit(bed: Bed) -> None:
         assert (_items(first), first["LastEvaluatedKey"]["item"]["S"]) == (order[:2], order[1])
         second = _query(bed, Limit=2, ScanIndexForward=forward, ExclusiveStartKey=first["LastEvaluatedKey"])
         assert (_items(second), "LastEvaluatedKey" in second) == (order[2:], False)
-    assert "LastEvaluatedKey" in _query(bed, Limit=3)      # it stopped there and did not look further
+    assert "LastEvaluatedKey" in _query(bed, Limit=3)  # it stopped there and did not look further
     bed("delete_item", Key=KEY | {"item": {"S": "a"}})
     assert _items(_query(bed, ExclusiveStartKey=KEY | {"item": {"S": "a"}})) == ["b", "c"]
 
@@ -88,14 +93,26 @@ def test_a_page_has_a_megabyte(bed: Bed, operation: str) -> None:
     assert len(sizes) == 2
 
 
-@pytest.mark.parametrize("text", [
-    "#c > :c", "#c = :c AND #c = :c AND #i = :c", "#c = :c OR #i = :c", "#c = :c AND #i <> :c",
-    "#c = :c AND n = :c", "#c = :gone",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#c > :c",
+        "#c = :c AND #c = :c AND #i = :c",
+        "#c = :c OR #i = :c",
+        "#c = :c AND #i <> :c",
+        "#c = :c AND n = :c",
+        "#c = :gone",
+    ],
+)
 def test_a_key_condition_that_is_none(bed: Bed, text: str) -> None:
     given = {":c": {"S": "c"}}
-    code, _ = refused(bed, "query", KeyConditionExpression=text, ExpressionAttributeValues=given,
-                      ExpressionAttributeNames={"#c": "cluster"} | ({"#i": "item"} if "#i" in text else {}))
+    code, _ = refused(
+        bed,
+        "query",
+        KeyConditionExpression=text,
+        ExpressionAttributeValues=given,
+        ExpressionAttributeNames={"#c": "cluster"} | ({"#i": "item"} if "#i" in text else {}),
+    )
     assert code == "ValidationException"
 
 
@@ -125,8 +142,9 @@ def _cancelled(bed: Bed, *writes: tuple[str, Json]) -> list[Json]:
         bed.transact(*writes)
     answer: Json = dict(caught.value.response)
     assert code(caught.value) == "TransactionCanceledException", answer
-    return [{name: value for name, value in reason.items() if name != "Message"}
-            for reason in answer["CancellationReasons"]]
+    return [
+        {name: value for name, value in reason.items() if name != "Message"} for reason in answer["CancellationReasons"]
+    ]
 
 
 def _key(item: str) -> Json:
@@ -140,14 +158,26 @@ def test_all_or_nothing_with_a_reason_and_the_old_row_each(bed: Bed) -> None:
     up = {"UpdateExpression": "ADD n :v", "ExpressionAttributeValues": {":v": {"N": "1"}}}
     old = KEY | {"item": {"S": "a"}, "n": {"N": "1"}}
     reasons = _cancelled(
-        bed, ("ConditionCheck", _key("a") | wrong | shown), ("Put", {"Item": KEY | {"item": {"S": "new"}}}),
-        ("Delete", _key("gone") | wrong | shown), ("Update", _key("b") | up))
-    assert reasons == [{"Code": "ConditionalCheckFailed", "Item": old}, {"Code": "None"},
-                       {"Code": "ConditionalCheckFailed"}, {"Code": "None"}]
+        bed,
+        ("ConditionCheck", _key("a") | wrong | shown),
+        ("Put", {"Item": KEY | {"item": {"S": "new"}}}),
+        ("Delete", _key("gone") | wrong | shown),
+        ("Update", _key("b") | up),
+    )
+    assert reasons == [
+        {"Code": "ConditionalCheckFailed", "Item": old},
+        {"Code": "None"},
+        {"Code": "ConditionalCheckFailed"},
+        {"Code": "None"},
+    ]
     assert _items(_query(bed)) == ["a"]
     right = wrong | {"ExpressionAttributeValues": {":v": {"N": "1"}}}
-    bed.transact(("ConditionCheck", _key("a") | right), ("Put", {"Item": KEY | {"item": {"S": "new"}}}),
-                 ("Update", _key("b") | up), ("Delete", _key("gone")))
+    bed.transact(
+        ("ConditionCheck", _key("a") | right),
+        ("Put", {"Item": KEY | {"item": {"S": "new"}}}),
+        ("Update", _key("b") | up),
+        ("Delete", _key("gone")),
+    )
     assert _items(_query(bed)) == ["a", "b", "new"]
 
 
@@ -172,7 +202,9 @@ def test_a_write_that_cannot_be_cancels_with_a_validation_error() -> None:
     bed.put("a", s={"S": "text"})
     up = {"UpdateExpression": "ADD s :v", "ExpressionAttributeValues": {":v": {"N": "1"}}}
     assert _cancelled(bed, ("Update", _key("a") | up), ("Delete", _key("b"))) == [
-        {"Code": "ValidationError"}, {"Code": "None"}]
+        {"Code": "ValidationError"},
+        {"Code": "None"},
+    ]
 
 
 def test_what_was_answered_or_given_does_not_reach_into_the_table() -> None:

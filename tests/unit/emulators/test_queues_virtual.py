@@ -42,8 +42,9 @@ def test_messages_come_when_they_are_due_and_in_the_order_of_sending(queues: Vir
     assert (_bodies(queues), queues.next_due()) == (["later"], None)
 
 
-def test_a_received_message_is_invisible_and_comes_again_unless_deleted(queues: VirtualQueues,
-                                                                        clock: ManualClock) -> None:
+def test_a_received_message_is_invisible_and_comes_again_unless_deleted(
+    queues: VirtualQueues, clock: ManualClock
+) -> None:
     queues.send("a", b"x", 0)
     first = queues.receive()
     assert first is not None
@@ -113,4 +114,3 @@ def test_what_sqs_does_not_take_is_not_sent(queues: VirtualQueues, queue: str, d
     with pytest.raises(NotSent):
         queues.send(queue, b"x", delay)
     assert queues.sent == []
-

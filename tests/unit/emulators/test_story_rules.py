@@ -77,8 +77,9 @@ def test_a_cron_rules_action_and_what_becomes_of_it_are_told_once_each() -> None
     rulings = _rulings(ledger, heard)
     key = f"{fixture.RULE_OBJECT}/cronrule"
     due = RuleVerdict("cronrule", POOL, fixture.RULE_OBJECT, nodes=1, due=fixture.STRIKE)
-    silent = RuleVerdict("metricrule", POOL, fixture.RULE_OBJECT, rate=42.09, reason=Reason.of(
-        Code.RULE_SUPERSEDED, by=key))
+    silent = RuleVerdict(
+        "metricrule", POOL, fixture.RULE_OBJECT, rate=42.09, reason=Reason.of(Code.RULE_SUPERSEDED, by=key)
+    )
     for at, group in ((4.0, "m7"), (60.0, "c7")):
         up = ScaleUp(f"{POOL}/{group}", "huaweicloud", 0, 1, 4, rules=(key,))
         rulings.tell(Plan("p", "shop", fixture.STRIKE + at, scale_ups=(up,), rules=(due, silent)))
@@ -95,11 +96,16 @@ def test_a_cpu_rule_is_told_with_its_arithmetic() -> None:
     ledger, heard = Ledger(), Heard()
     up = ScaleUp("p/default", "huaweicloud", 2, 4, 6, rules=("busy",))
     group = GroupVerdict("p/default", "huaweicloud", 2, 6, 2, ready=2)
-    _rulings(ledger, heard).tell(Plan("p", "shop", 1.0, scale_ups=(up,), groups=(group,),
-                                      rules=(RuleVerdict("busy", "p", nodes=2, rate=90.561),)))
+    _rulings(ledger, heard).tell(
+        Plan(
+            "p", "shop", 1.0, scale_ups=(up,), groups=(group,), rules=(RuleVerdict("busy", "p", nodes=2, rate=90.561),)
+        )
+    )
     (told,) = heard.lines
-    assert told == ("outscaler: rule busy: pods ask for 90.6 % of the cpu of 2 nodes of p, more than 60 %: adds "
-                    "2 nodes, which makes it 45.3 %; one less would leave 60.4 %")
+    assert told == (
+        "outscaler: rule busy: pods ask for 90.6 % of the cpu of 2 nodes of p, more than 60 %: adds "
+        "2 nodes, which makes it 45.3 %; one less would leave 60.4 %"
+    )
 
 
 def test_an_object_that_is_refused_is_no_success() -> None:
@@ -130,7 +136,8 @@ class Watched:
         base = f"/api/v3/projects/{PROJECT}/clusters/{self.account.cluster.uid}"
         body = json.dumps({"kind": "NodePool", "apiVersion": "v3", "spec": spec}).encode() if spec else b""
         answer = self.account.server.front.served(
-            Incoming(method, f"{base}{path}", {"host": "cce.example.com", "x-auth-token": "MIIexampletoken"}, body))
+            Incoming(method, f"{base}{path}", {"host": "cce.example.com", "x-auth-token": "MIIexampletoken"}, body)
+        )
         assert answer.status == 200, answer.body
 
     def scale(self, total: int, group: str) -> None:

@@ -60,8 +60,15 @@ def _told(world: LocalWorld) -> list[Any]:
     world.kill_at("reconcile:saved")
     world.step_until(lambda: world.size("workers") == 1 and not world.operations(), limit=2400)
     calls = [(made.function, made.at, made.killed_at, made.error, made.bodies) for made in world.invocations]
-    return [world.plan_ids(), msgspec.to_builtins(world.memory()), calls, world.nodes(), world.clock(),
-            [message.body for message in world.queues.sent], len(world.server.requests)]
+    return [
+        world.plan_ids(),
+        msgspec.to_builtins(world.memory()),
+        calls,
+        world.nodes(),
+        world.clock(),
+        [message.body for message in world.queues.sent],
+        len(world.server.requests),
+    ]
 
 
 def test_a_quick_world_and_a_full_one_come_to_the_same(aws: LocalAws) -> None:
@@ -123,10 +130,15 @@ def _always(fault: Fault) -> Callable[[str, str], Fault | None]:
     return lambda _verb, _target: fault
 
 
-@pytest.mark.parametrize(("fault", "status", "reason"), [
-    (Fault(status=500, body=b"{}"), 500, ""), (Fault(close=True), 0, "Network"), (Fault(delay=60.0), 0, "Network"),
-    (Fault(truncate=3), 0, "Network"),
-])
+@pytest.mark.parametrize(
+    ("fault", "status", "reason"),
+    [
+        (Fault(status=500, body=b"{}"), 500, ""),
+        (Fault(close=True), 0, "Network"),
+        (Fault(delay=60.0), 0, "Network"),
+        (Fault(truncate=3), 0, "Network"),
+    ],
+)
 def test_a_read_that_fails_is_repeated_and_one_that_always_fails_is_an_error(
     world: LocalWorld, fault: Fault, status: int, reason: str
 ) -> None:

@@ -19,7 +19,7 @@ def test_hundreds_of_old_taints_take_several_passes(monkeypatch: pytest.MonkeyPa
     nowhere: Any = None
 
     def clock() -> float:
-        return float(next(seconds))     # every look at it takes a second
+        return float(next(seconds))  # every look at it takes a second
 
     marks = tuple(Mark(f"n{number:03d}", CLEANUP) for number in range(500))
     written = taint_writer.apply(marks, nowhere, Options(), clock)

@@ -42,8 +42,11 @@ def reported(rt: Runtime) -> Runtime:
 @pytest.mark.parametrize("bodies", [("a",), ("bad",), ()])
 def test_nothing_is_worked_on_where_failures_are_not_reported(rt: Runtime, bodies: tuple[str, ...]) -> None:
     done: list[str] = []
-    with pytest.raises(FailuresNotReported, match=r"^environment: OUTSCALER_BATCH_FAILURES is not reported.*"
-                       "ReportBatchItemFailures and set OUTSCALER_BATCH_FAILURES=reported"):
+    with pytest.raises(
+        FailuresNotReported,
+        match=r"^environment: OUTSCALER_BATCH_FAILURES is not reported.*"
+        "ReportBatchItemFailures and set OUTSCALER_BATCH_FAILURES=reported",
+    ):
         each_record(_event(*bodies), lambda body, here: done.append(body))
     assert done == []
     assert not rt.batch_failures_reported

@@ -36,7 +36,7 @@ def test_what_earlier_passes_left_in_the_process_is_uncertain(tmp_path: Path) ->
     gauge.begin()
     says(tmp_path, now=300, peak=400)
     first = gauge.end()
-    gauge.begin()       # the next cluster's pass in the same process
+    gauge.begin()  # the next cluster's pass in the same process
     second = gauge.end()
     assert first is not None
     assert second is not None

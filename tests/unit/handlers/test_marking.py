@@ -27,13 +27,23 @@ NOTE = {"outscaler.dev/operation": "remove-1", "outscaler.dev/cordoned": "true"}
 class Scene:
     def __init__(self, server: ApiServer, clock: ManualClock) -> None:
         self.server, self.kube, self.clock = server, server.store, clock
-        self.api: Cluster = connect(KubernetesAccess(kubeconfig_secret="k"), lambda name: server.kubeconfig(),
-                                    clock=clock, sleep=clock.advance, jitter=lambda: 0.5)
+        self.api: Cluster = connect(
+            KubernetesAccess(kubeconfig_secret="k"),
+            lambda name: server.kubeconfig(),
+            clock=clock,
+            sleep=clock.advance,
+            jitter=lambda: 0.5,
+        )
 
     def node(self, name: str, *taints: dict[str, str], cordoned: bool = False, **notes: str) -> None:
         spec: dict[str, Any] = {"taints": list(taints)} if taints else {}
-        self.kube.create("nodes", {"metadata": {"name": name, "annotations": notes},
-                                   "spec": {**spec, **({"unschedulable": True} if cordoned else {})}})
+        self.kube.create(
+            "nodes",
+            {
+                "metadata": {"name": name, "annotations": notes},
+                "spec": {**spec, **({"unschedulable": True} if cordoned else {})},
+            },
+        )
 
     def state(self, name: str) -> tuple[list[str], bool, dict[str, str]]:
         """Keys of its taints, cordoned, annotations."""
@@ -84,8 +94,7 @@ def test_a_soft_taint_says_since_when_and_only_asks(scene: Scene) -> None:
     assert scene.apply(soften("n")) == ["n"]
     node = scene.kube.peek("nodes", "n")
     assert node is not None
-    assert node["spec"]["taints"] == [
-        {"key": DELETION_CANDIDATE, "value": str(int(NOW)), "effect": "PreferNoSchedule"}]
+    assert node["spec"]["taints"] == [{"key": DELETION_CANDIDATE, "value": str(int(NOW)), "effect": "PreferNoSchedule"}]
     assert not node["spec"].get("unschedulable")
 
 

@@ -18,8 +18,11 @@ Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 def parsed(text: str) -> dict[Sample, float]:
     """By name and labels, as Prometheus has them."""
-    return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value
-            for family in text_string_to_metric_families(text) for sample in family.samples}
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 def test_a_page_of_two_clusters_as_text() -> None:
@@ -48,12 +51,24 @@ def test_types_are_those_of_the_table() -> None:
 def test_the_buckets_of_a_histogram_add_up_in_their_order() -> None:
     counts = Counter[str]()
     for took in (0.04, 0.3, 3.0, 400.0):
-        counts.update(timed({"main": took}))    # fractions are added as well
+        counts.update(timed({"main": took}))  # fractions are added as well
     values = {series: float(count) for series, count in counts.items()}
     [family] = text_string_to_metric_families(page({"c": values}))
     buckets = [(sample.labels["le"], sample.value) for sample in family.samples if sample.name.endswith("_bucket")]
-    assert [bound for bound, _ in buckets] == ["0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60", "120",
-                                               "+Inf"]
+    assert [bound for bound, _ in buckets] == [
+        "0.05",
+        "0.1",
+        "0.25",
+        "0.5",
+        "1",
+        "2.5",
+        "5",
+        "10",
+        "30",
+        "60",
+        "120",
+        "+Inf",
+    ]
     assert [count for _, count in buckets] == sorted(count for _, count in buckets)
     assert buckets[-1][1] == 4 == next(sample.value for sample in family.samples if sample.name.endswith("_count"))
 
@@ -62,13 +77,22 @@ def test_what_no_row_of_the_table_knows_is_left_out() -> None:
     assert page({"c": {"of_an_older_release": 1.0}}) == ""
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])     # busy machines
-@given(st.dictionaries(
-    st.text("abc-09", min_size=1, max_size=5),
-    st.dictionaries(st.text(min_size=1, max_size=20), st.floats(allow_nan=False), max_size=5), max_size=3))
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
+@given(
+    st.dictionaries(
+        st.text("abc-09", min_size=1, max_size=5),
+        st.dictionaries(st.text(min_size=1, max_size=20), st.floats(allow_nan=False), max_size=5),
+        max_size=3,
+    )
+)
 def test_any_name_of_a_group_and_any_number_is_read_as_written(groups: Mapping[str, Mapping[str, float]]) -> None:
-    values = {cluster: {key("node_group_target_count", node_group=group): value for group, value in some.items()}
-              for cluster, some in groups.items()}
-    expected = {(f"{PREFIX}node_group_target_count", (("cluster", cluster), ("node_group", group))): value
-                for cluster, some in groups.items() for group, value in some.items()}
+    values = {
+        cluster: {key("node_group_target_count", node_group=group): value for group, value in some.items()}
+        for cluster, some in groups.items()
+    }
+    expected = {
+        (f"{PREFIX}node_group_target_count", (("cluster", cluster), ("node_group", group))): value
+        for cluster, some in groups.items()
+        for group, value in some.items()
+    }
     assert parsed(page(values)) == expected

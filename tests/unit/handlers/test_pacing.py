@@ -11,21 +11,24 @@ from chalicelib.reconciler.scan_slots import MINUTE, slots, superseded
 T = 1_795_245_600.0
 
 
-@pytest.mark.parametrize(("last", "interval", "due"), [
-    (0.0, 60.0, [0]),                   # never looked at
-    (0.0, 20.0, [0, 20, 40]),
-    (-20.0, 20.0, [0, 20, 40]),         # on time
-    (-20.0, 10.0, [0, 10, 20, 30, 40, 50]),
-    (-10.0, 20.0, [10, 30, 50]),        # a pass in between: the rhythm goes on from there
-    (-59.8, 60.0, [0]),                 # the tick came a little early
-    (-55.5, 60.0, [0]),
-    (-30.0, 60.0, [30]),
-    (-1.0, 60.0, []),                   # 59 s from now is the next tick's
-    (-45.0, 90.0, [45]),
-    (-29.0, 90.0, []),
-    (-3600.0, 20.0, [0, 20, 40]),       # fell behind: due now, and nothing is made up for
-    (-60.0, 45.0, [0, 45]),
-])
+@pytest.mark.parametrize(
+    ("last", "interval", "due"),
+    [
+        (0.0, 60.0, [0]),  # never looked at
+        (0.0, 20.0, [0, 20, 40]),
+        (-20.0, 20.0, [0, 20, 40]),  # on time
+        (-20.0, 10.0, [0, 10, 20, 30, 40, 50]),
+        (-10.0, 20.0, [10, 30, 50]),  # a pass in between: the rhythm goes on from there
+        (-59.8, 60.0, [0]),  # the tick came a little early
+        (-55.5, 60.0, [0]),
+        (-30.0, 60.0, [30]),
+        (-1.0, 60.0, []),  # 59 s from now is the next tick's
+        (-45.0, 90.0, [45]),
+        (-29.0, 90.0, []),
+        (-3600.0, 20.0, [0, 20, 40]),  # fell behind: due now, and nothing is made up for
+        (-60.0, 45.0, [0, 45]),
+    ],
+)
 def test_the_slots_of_one_tick(last: float, interval: float, due: list[int]) -> None:
     last_pass = T + last if last else 0.0
     assert [instant - T for instant in slots(last_pass, interval, T)] == pytest.approx(due)
@@ -47,12 +50,15 @@ def test_passes_keep_their_interval_over_an_hour_of_ticks(interval: float, jitte
     assert len(passes) == pytest.approx(3600 / interval, abs=3600 / interval / 8 + 1)
 
 
-@pytest.mark.parametrize(("at", "last", "old"), [
-    (20.0, 0.0, False),         # its turn
-    (20.0, 20.4, True),         # comes twice
-    (20.0, 95.0, True),         # comes late, a later pass has been
-    (20.0, 16.0, True),         # a wake-up came just before
-    (20.0, 9.0, False),
-])
+@pytest.mark.parametrize(
+    ("at", "last", "old"),
+    [
+        (20.0, 0.0, False),  # its turn
+        (20.0, 20.4, True),  # comes twice
+        (20.0, 95.0, True),  # comes late, a later pass has been
+        (20.0, 16.0, True),  # a wake-up came just before
+        (20.0, 9.0, False),
+    ],
+)
 def test_which_scheduled_messages_ask_for_nothing_new(at: float, last: float, old: bool) -> None:
     assert superseded(T + at, T + last, 20.0) is old

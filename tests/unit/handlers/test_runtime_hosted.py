@@ -17,8 +17,13 @@ from tests.unit.kube.support import kubeconfig
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    for name, value in (("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_DEFAULT_REGION", "us-east-1"),
-                        ("HTTPS_PROXY", "http://127.0.0.1:9"), ("NO_PROXY", "")):
+    for name, value in (
+        ("AWS_ACCESS_KEY_ID", "a"),
+        ("AWS_SECRET_ACCESS_KEY", "b"),
+        ("AWS_DEFAULT_REGION", "us-east-1"),
+        ("HTTPS_PROXY", "http://127.0.0.1:9"),
+        ("NO_PROXY", ""),
+    ):
         monkeypatch.setenv(name, value)
     urls = {f"OUTSCALER_QUEUE_{name.upper()}": f"http://127.0.0.1:9/{name}" for name in queues()}
     return {**urls, "OUTSCALER_TABLE": "t"}

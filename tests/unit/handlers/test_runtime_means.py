@@ -55,8 +55,9 @@ def _asked(rt: Runtime) -> None:
 def test_providers_share_the_tables_budget_and_shelf(given: list[Means]) -> None:
     clock, slept = ManualClock(1000.0), list[float]()
     store = _store(clock)
-    made = build(clock=clock, store=store, sender=cast(Any, None), read_secret=str, sleep=slept.append,
-                 chance=lambda: 0.25)
+    made = build(
+        clock=clock, store=store, sender=cast(Any, None), read_secret=str, sleep=slept.append, chance=lambda: 0.25
+    )
     _asked(made)
     (means,) = given
     assert means.pacer is store.paces
@@ -68,8 +69,13 @@ def test_providers_share_the_tables_budget_and_shelf(given: list[Means]) -> None
 def test_another_cluster_is_reached_with_the_same_secrets_and_patience(given: list[Means]) -> None:
     clock = ManualClock(1000.0)
     with ApiServer(ObjectStore(clock)) as server:
-        made = build(clock=clock, store=_store(clock), sender=cast(Any, None),
-                     read_secret={"outscaler/c/clusterapi": server.kubeconfig()}.__getitem__, sleep=clock.advance)
+        made = build(
+            clock=clock,
+            store=_store(clock),
+            sender=cast(Any, None),
+            read_secret={"outscaler/c/clusterapi": server.kubeconfig()}.__getitem__,
+            sleep=clock.advance,
+        )
         _asked(made)
         there = cast(Cluster, given[0].connect(WAY))
         assert b'"Namespace' in there.request("GET", "/api/v1/namespaces")

@@ -47,4 +47,3 @@ def test_silence_is_bridged_with_the_last_value() -> None:
     assert secrets("a") == "first"
     with pytest.raises(SecretUnavailable):
         secrets("b")
-

@@ -15,22 +15,25 @@ def _operation(**known: object) -> Operation:
     return Operation("grow-1", "shop", "clusterapi", "workers", Kind.GROW, "p1", **fields)  # type: ignore[arg-type] # by name
 
 
-@pytest.mark.parametrize(("known", "why"), [
-    ({"state": State.PLANNED, "created_at": NOW - 31}, "saved but never sent"),
-    ({"state": State.PLANNED, "created_at": NOW - 29}, ""),
-    ({"state": State.PLANNED, "sent_at": NOW - 121}, "sent but never taken"),
-    ({"state": State.PLANNED, "sent_at": NOW - 119}, ""),
-    ({"state": State.PLANNED, "sent_at": NOW - 500, "due_at": NOW - 60}, ""),
-    ({"state": State.WAITING, "due_at": NOW - 121, "sent_at": NOW - 300}, "waiting and overdue"),
-    ({"state": State.WAITING, "due_at": NOW - 119, "sent_at": NOW - 300}, ""),
-    ({"state": State.WAITING, "due_at": NOW - 900, "sent_at": NOW - 60}, ""),       # swept a minute ago
-    ({"state": State.WAITING, "due_at": NOW + 60}, ""),
-    ({"state": State.RUNNING, "claimed_until": NOW - 31}, "its executor's claim ran out"),
-    ({"state": State.RUNNING, "claimed_until": NOW - 300, "sent_at": NOW - 10}, ""),
-    ({"state": State.RUNNING, "claimed_until": NOW + 60}, ""),
-    ({"state": State.SUCCEEDED}, ""),
-    ({"state": State.FAILED}, ""),
-    ({"state": State.ABANDONED}, ""),
-])
+@pytest.mark.parametrize(
+    ("known", "why"),
+    [
+        ({"state": State.PLANNED, "created_at": NOW - 31}, "saved but never sent"),
+        ({"state": State.PLANNED, "created_at": NOW - 29}, ""),
+        ({"state": State.PLANNED, "sent_at": NOW - 121}, "sent but never taken"),
+        ({"state": State.PLANNED, "sent_at": NOW - 119}, ""),
+        ({"state": State.PLANNED, "sent_at": NOW - 500, "due_at": NOW - 60}, ""),
+        ({"state": State.WAITING, "due_at": NOW - 121, "sent_at": NOW - 300}, "waiting and overdue"),
+        ({"state": State.WAITING, "due_at": NOW - 119, "sent_at": NOW - 300}, ""),
+        ({"state": State.WAITING, "due_at": NOW - 900, "sent_at": NOW - 60}, ""),  # swept a minute ago
+        ({"state": State.WAITING, "due_at": NOW + 60}, ""),
+        ({"state": State.RUNNING, "claimed_until": NOW - 31}, "its executor's claim ran out"),
+        ({"state": State.RUNNING, "claimed_until": NOW - 300, "sent_at": NOW - 10}, ""),
+        ({"state": State.RUNNING, "claimed_until": NOW + 60}, ""),
+        ({"state": State.SUCCEEDED}, ""),
+        ({"state": State.FAILED}, ""),
+        ({"state": State.ABANDONED}, ""),
+    ],
+)
 def test_what_is_sent_again(known: dict[str, object], why: str) -> None:
     assert left_lying(_operation(**known), NOW) == why

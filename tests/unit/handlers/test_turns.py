@@ -17,10 +17,29 @@ from chalicelib.operations.ordering import AFTER, SOON, waits
 NOW = 1000.0
 
 
-def operation(id: str, kind: Kind, group: str = "p/a", *, pool: str = "p", created: float = NOW, step: str = "",  # noqa: A002
-              attempt: int = 1) -> Operation:
-    return Operation(id, "ours", "huaweicloud", group, kind, "plan", created, pool=pool, step=step, attempt=attempt,
-                     deadline=NOW + 600.0)
+def operation(
+    id: str,
+    kind: Kind,
+    group: str = "p/a",
+    *,
+    pool: str = "p",
+    created: float = NOW,
+    step: str = "",  # noqa: A002
+    attempt: int = 1,
+) -> Operation:
+    return Operation(
+        id,
+        "ours",
+        "huaweicloud",
+        group,
+        kind,
+        "plan",
+        created,
+        pool=pool,
+        step=step,
+        attempt=attempt,
+        deadline=NOW + 600.0,
+    )
 
 
 def ask(asked: Operation, *others: Operation, now: float = NOW) -> Pending | None:
@@ -30,8 +49,9 @@ def ask(asked: Operation, *others: Operation, now: float = NOW) -> Pending | Non
 
 
 @pytest.mark.parametrize("attempt", [0, 1])
-@pytest.mark.parametrize(("kind", "step"), [
-    (Kind.GROW, ""), (Kind.GROW, "request"), (Kind.SHRINK, "lower"), (Kind.DISCARD, "delete")])
+@pytest.mark.parametrize(
+    ("kind", "step"), [(Kind.GROW, ""), (Kind.GROW, "request"), (Kind.SHRINK, "lower"), (Kind.DISCARD, "delete")]
+)
 def test_CCE_18_a_growth_waits_for_an_older_change_of_its_pools_total(kind: Kind, step: str, attempt: int) -> None:
     older = operation("x", kind, "p/b", created=NOW - 1, step=step, attempt=attempt)
     found = ask(operation("g", Kind.GROW, step="request"), older)
@@ -39,8 +59,16 @@ def test_CCE_18_a_growth_waits_for_an_older_change_of_its_pools_total(kind: Kind
     assert (found.after, found.step) == (SOON, "request")
 
 
-@pytest.mark.parametrize(("kind", "step"), [(Kind.GROW, "poll"), (Kind.SHRINK, "poll"), (Kind.DISCARD, "poll"),
-                                            (Kind.DISCARD, "release"), (Kind.REMOVE, "delete")])
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        (Kind.GROW, "poll"),
+        (Kind.SHRINK, "poll"),
+        (Kind.DISCARD, "poll"),
+        (Kind.DISCARD, "release"),
+        (Kind.REMOVE, "delete"),
+    ],
+)
 def test_a_growth_waits_for_nothing_that_has_been_taken_up(kind: Kind, step: str) -> None:
     assert ask(operation("g", Kind.GROW), operation("x", kind, "p/b", created=NOW - 1, step=step)) is None
 
@@ -100,15 +128,25 @@ def test_past_its_deadline_nobody_waits() -> None:
     assert ask(operation("g", Kind.GROW), older, now=NOW + 600.0) is None
 
 
-STEPS = [(Kind.GROW, "request"), (Kind.GROW, "poll"), (Kind.DISCARD, ""), (Kind.DISCARD, "poll"), (Kind.SHRINK, ""),
-         (Kind.SHRINK, "poll"), (Kind.REMOVE, "delete"), (Kind.REMOVE, "poll")]
+STEPS = [
+    (Kind.GROW, "request"),
+    (Kind.GROW, "poll"),
+    (Kind.DISCARD, ""),
+    (Kind.DISCARD, "poll"),
+    (Kind.SHRINK, ""),
+    (Kind.SHRINK, "poll"),
+    (Kind.REMOVE, "delete"),
+    (Kind.REMOVE, "poll"),
+]
 
 
 def test_whatever_is_under_way_in_a_pool_somebody_may_go_on() -> None:
     places = (("p/a", "p/a", "p/a"), ("p/a", "p/b", "p/a"), ("p/a", "p/b", "p/c"))
     for kinds, groups in product(permutations(STEPS, 3), places):
-        all_ = [operation(f"op-{n}", kind, group, step=step)
-                for n, ((kind, step), group) in enumerate(zip(kinds, groups, strict=True))]
+        all_ = [
+            operation(f"op-{n}", kind, group, step=step)
+            for n, ((kind, step), group) in enumerate(zip(kinds, groups, strict=True))
+        ]
         free = [each for each in all_ if ask(each, *(other for other in all_ if other is not each)) is None]
         assert free, kinds
         assert sum(each.kind is not Kind.REMOVE and each.step != "poll" for each in free) <= 1, kinds

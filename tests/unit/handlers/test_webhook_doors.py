@@ -39,8 +39,13 @@ class World:
         self.secrets = {"outscaler/shop/webhook": KEY}
         self.asked: list[str] = []
         self.put_back = 0.0
-        self.doors = Doors(webhooks=self._webhooks, current=self._current, load=read, read_secret=self._secret,
-                           clock=lambda: self.clock() - self.put_back)
+        self.doors = Doors(
+            webhooks=self._webhooks,
+            current=self._current,
+            load=read,
+            read_secret=self._secret,
+            clock=lambda: self.clock() - self.put_back,
+        )
 
     def _webhooks(self) -> dict[str, StoredWebhook]:
         self.asked.append("webhooks")
@@ -175,9 +180,14 @@ _OPEN = '{"hmac": "key-value-for-tests", "bodySignatures": true}'
 _SHUT = '{"hmac": "key-value-for-tests"}'
 
 
-@pytest.mark.parametrize(("secret", "verdict"), [
-    (_OPEN, Verdict.ACCEPTED), (_SHUT, Verdict.OLDER), (KEY, Verdict.OLDER),
-])
+@pytest.mark.parametrize(
+    ("secret", "verdict"),
+    [
+        (_OPEN, Verdict.ACCEPTED),
+        (_SHUT, Verdict.OLDER),
+        (KEY, Verdict.OLDER),
+    ],
+)
 def test_a_signature_of_the_body_only_counts_where_the_secret_says_so(secret: str, verdict: Verdict) -> None:
     keys = read_keys(secret, "secret")
     headers = {"x-outscaler-timestamp": "100", "x-outscaler-signature": sign_body(KEY.encode(), "100", b"body")}
@@ -196,9 +206,14 @@ def test_a_digest_of_one_form_is_not_taken_for_the_other(relabelled: str) -> Non
     assert verify("shop", headers, b"body", keys, b"decoy", 100.0).verdict is Verdict.WRONG
 
 
-@pytest.mark.parametrize("keys", [
-    Keys(), Keys((b"another-value-here",)), Keys((b"one-value-is-here", b"two-values-are-here")),
-])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        Keys(),
+        Keys((b"another-value-here",)),
+        Keys((b"one-value-is-here", b"two-values-are-here")),
+    ],
+)
 def test_the_decoy_key_opens_nothing(keys: Keys) -> None:
     """What stands in for missing keys is compared with, but never accepted."""
     decoy = b"decoy-that-was-guessed"

@@ -8,23 +8,26 @@ from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, matters
 from chalicelib.handlers.webhook.event_parser import AUDIT, CORE, Audit, Signal
 
 
-@pytest.mark.parametrize(("reason", "component", "matter"), [
-    ("FailedScheduling", "default-scheduler", True),
-    ("FailedScheduling", "my-scheduler", True),
-    ("NotTriggerScaleUp", "cluster-autoscaler", True),
-    ("NodeNotReady", "node-controller", True),
-    ("NodeNotReady", "kubelet", True),
-    ("Evicted", "kubelet", True),
-    ("Preempted", "default-scheduler", True),
-    ("TaintManagerEviction", "taint-eviction-controller", True),
-    ("RemovingNode", "node-controller", True),
-    ("Scheduled", "default-scheduler", False),
-    ("Pulled", "kubelet", False),
-    ("NodeReady", "kubelet", False),
-    ("failedscheduling", "default-scheduler", False),
-    ("", "", False),
-    ("FailedScheduling", "outscaler", False),
-])
+@pytest.mark.parametrize(
+    ("reason", "component", "matter"),
+    [
+        ("FailedScheduling", "default-scheduler", True),
+        ("FailedScheduling", "my-scheduler", True),
+        ("NotTriggerScaleUp", "cluster-autoscaler", True),
+        ("NodeNotReady", "node-controller", True),
+        ("NodeNotReady", "kubelet", True),
+        ("Evicted", "kubelet", True),
+        ("Preempted", "default-scheduler", True),
+        ("TaintManagerEviction", "taint-eviction-controller", True),
+        ("RemovingNode", "node-controller", True),
+        ("Scheduled", "default-scheduler", False),
+        ("Pulled", "kubelet", False),
+        ("NodeReady", "kubelet", False),
+        ("failedscheduling", "default-scheduler", False),
+        ("", "", False),
+        ("FailedScheduling", "outscaler", False),
+    ],
+)
 def test_reasons(reason: str, component: str, matter: bool) -> None:
     assert matters(Signal(CORE, reason=reason, component=component), ()) is matter
 
@@ -37,20 +40,23 @@ def test_our_own_events_are_known_by_their_instance_too() -> None:
 _SCHEDULER = "system:kube-scheduler"
 
 
-@pytest.mark.parametrize(("audit", "matter"), [
-    (Audit("create", "pods", "someone", happened=True, node_name=""), True),
-    (Audit("create", "pods", "someone", happened=True, node_name="n1"), False),     # a static or DaemonSet-like pod
-    (Audit("create", "pods", "someone", happened=True, node_name=None), False),     # the level tells nothing of it
-    (Audit("create", "pods", "someone", happened=False, node_name=""), False),
-    (Audit("patch", "pods/status", _SCHEDULER, happened=True), True),
-    (Audit("patch", "pods/status", "system:node:n1", happened=True), False),
-    (Audit("create", "pods/eviction", "someone", happened=True), True),
-    (Audit("create", "pods/eviction", "someone", happened=False), False),           # refused by a budget
-    (Audit("delete", "nodes", "someone", happened=True), True),
-    (Audit("deletecollection", "nodes", "someone", happened=True), True),
-    (Audit("delete", "pods", "someone", happened=True), False),
-    (Audit("get", "nodes", "someone", happened=True), False),
-])
+@pytest.mark.parametrize(
+    ("audit", "matter"),
+    [
+        (Audit("create", "pods", "someone", happened=True, node_name=""), True),
+        (Audit("create", "pods", "someone", happened=True, node_name="n1"), False),  # a static or DaemonSet-like pod
+        (Audit("create", "pods", "someone", happened=True, node_name=None), False),  # the level tells nothing of it
+        (Audit("create", "pods", "someone", happened=False, node_name=""), False),
+        (Audit("patch", "pods/status", _SCHEDULER, happened=True), True),
+        (Audit("patch", "pods/status", "system:node:n1", happened=True), False),
+        (Audit("create", "pods/eviction", "someone", happened=True), True),
+        (Audit("create", "pods/eviction", "someone", happened=False), False),  # refused by a budget
+        (Audit("delete", "nodes", "someone", happened=True), True),
+        (Audit("deletecollection", "nodes", "someone", happened=True), True),
+        (Audit("delete", "pods", "someone", happened=True), False),
+        (Audit("get", "nodes", "someone", happened=True), False),
+    ],
+)
 def test_audit_events(audit: Audit, matter: bool) -> None:
     assert matters(Signal(AUDIT, audit=audit), ()) is matter
 

@@ -86,9 +86,7 @@ def client(
     url = server if isinstance(server, str) else server.url
     secrets = Secrets(config=json.dumps(kubeconfig(url, user=user, cluster=cluster)))
     access = KubernetesAccess(kubeconfig_secret="config", allow_insecure_tls=insecure)
-    return connect(
-        access, secrets, clock=lambda: 0.0, sleep=sleep or Waits(), jitter=lambda: 0.5, hosted=hosted
-    )
+    return connect(access, secrets, clock=lambda: 0.0, sleep=sleep or Waits(), jitter=lambda: 0.5, hosted=hosted)
 
 
 def file_client(path: Path, config: dict[str, Any]) -> Cluster:

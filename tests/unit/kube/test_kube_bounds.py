@@ -32,11 +32,13 @@ def page(more: str, size: int = 0) -> Reply:
 
 def test_a_server_that_drips_is_left_after_the_time_of_one_call() -> None:
     began = time.monotonic()
-    with ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server, \
-            pytest.raises(errors.Unavailable, match=r"took longer than 0\.[0-9]+ s in all") as caught:
+    with (
+        ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server,
+        pytest.raises(errors.Unavailable, match=r"took longer than 0\.[0-9]+ s in all") as caught,
+    ):
         impatient(server).get("/n")
     assert time.monotonic() - began < 3.0
-    assert server.connections <= 3          # further attempts share the time of the call
+    assert server.connections <= 3  # further attempts share the time of the call
     assert caught.value.reason == "Network"
 
 
@@ -54,8 +56,10 @@ def test_a_call_with_a_timeout_of_its_own_takes_no_longer_in_all() -> None:
 
 
 def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
-    with HttpScript([Reply(body=b"x" * 50_001)] * 4) as server, \
-            pytest.raises(errors.Unavailable, match="larger than 50000 bytes"):
+    with (
+        HttpScript([Reply(body=b"x" * 50_001)] * 4) as server,
+        pytest.raises(errors.Unavailable, match="larger than 50000 bytes"),
+    ):
         impatient(server, SMALL).get("/n")
     assert len(server.requests) == 1
 
@@ -63,8 +67,10 @@ def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
 @pytest.mark.parametrize("size", [0, 20_000], ids=["pages", "bytes"])
 def test_a_list_without_end_is_given_up(size: int) -> None:
     numbers = iter(range(10_000))
-    with HttpScript(lambda _: page(f"t{next(numbers)}", size)) as server, \
-            pytest.raises(errors.Unavailable, match="does not end"):
+    with (
+        HttpScript(lambda _: page(f"t{next(numbers)}", size)) as server,
+        pytest.raises(errors.Unavailable, match="does not end"),
+    ):
         list(impatient(server, SMALL).list_pages("/api/v1/pods"))
     assert len(server.requests) <= 21
 
@@ -102,7 +108,7 @@ def test_an_honest_list_of_150000_pods_is_within_the_bounds() -> None:
         count = sum(len(json.loads(each.body)["items"]) for each in read)
         peers = {seen.peer for seen in server.requests}
     assert count == 150_000
-    assert len(peers) == 1      # the connection is kept
+    assert len(peers) == 1  # the connection is kept
 
 
 def test_nodes_of_the_largest_cluster_fit_into_one_answer() -> None:

@@ -34,14 +34,18 @@ def test_a_write_sends_its_body_once_with_its_type() -> None:
     assert server.requests[0].headers["content-type"] == "application/merge-patch+json"
 
 
-@pytest.mark.parametrize("trouble", [
-    Reply(500, status(500)),
-    Reply(503, "upstream connect error", {"Content-Type": "text/plain"}),
-    Reply(429, "Too many requests, please try again later.", {"Content-Type": "text/plain"}),
-    Reply(hang_up=True),
-    Reply(body=b'{"kind": "Node", "metadata": {}}', cut=5),
-    Reply(body=b'{"kind": "Node", "meta'),
-], ids=["500", "503", "429", "hang-up", "cut-transfer", "cut-json"])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Reply(500, status(500)),
+        Reply(503, "upstream connect error", {"Content-Type": "text/plain"}),
+        Reply(429, "Too many requests, please try again later.", {"Content-Type": "text/plain"}),
+        Reply(hang_up=True),
+        Reply(body=b'{"kind": "Node", "metadata": {}}', cut=5),
+        Reply(body=b'{"kind": "Node", "meta'),
+    ],
+    ids=["500", "503", "429", "hang-up", "cut-transfer", "cut-json"],
+)
 def test_a_read_that_met_trouble_is_tried_again(trouble: Reply) -> None:
     waits = Waits()
     with HttpScript([trouble, trouble, Reply(body={"kind": "Node"})]) as server:
@@ -49,8 +53,11 @@ def test_a_read_that_met_trouble_is_tried_again(trouble: Reply) -> None:
     assert waits.seconds == [0.1875, 0.375]  # doubled, and half of each is chance
 
 
-@pytest.mark.parametrize("trouble", [Reply(503), Reply(429), Reply(hang_up=True), Reply(body=b"{}", cut=1)],
-                         ids=["503", "429", "hang-up", "cut"])
+@pytest.mark.parametrize(
+    "trouble",
+    [Reply(503), Reply(429), Reply(hang_up=True), Reply(body=b"{}", cut=1)],
+    ids=["503", "429", "hang-up", "cut"],
+)
 @pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
 def test_a_write_that_met_trouble_is_never_repeated(method: str, trouble: Reply) -> None:
     with HttpScript([trouble, Reply(body={})]) as server, pytest.raises((errors.Unavailable, errors.TooMany)):
@@ -60,8 +67,10 @@ def test_a_write_that_met_trouble_is_never_repeated(method: str, trouble: Reply)
 
 def test_repeating_ends() -> None:
     waits = Waits()
-    with HttpScript([Reply(500, status(500, message="etcd is down"))] * 9) as server, \
-            pytest.raises(errors.Unavailable, match="etcd is down") as caught:
+    with (
+        HttpScript([Reply(500, status(500, message="etcd is down"))] * 9) as server,
+        pytest.raises(errors.Unavailable, match="etcd is down") as caught,
+    ):
         client(server, sleep=waits).get("/n")
     assert len(server.requests) == 4
     assert len(waits.seconds) == 3
@@ -77,16 +86,20 @@ def test_retry_after_is_honoured() -> None:
 
 def test_a_server_that_asks_for_minutes_is_not_waited_for() -> None:
     waits = Waits()
-    with HttpScript([Reply(503, status(503), {"Retry-After": "120"})]) as server, \
-            pytest.raises(errors.Unavailable) as caught:
+    with (
+        HttpScript([Reply(503, status(503), {"Retry-After": "120"})]) as server,
+        pytest.raises(errors.Unavailable) as caught,
+    ):
         client(server, sleep=waits).get("/n")
     assert waits.seconds == []
     assert caught.value.retry_after == 120.0
 
 
 def test_redirects_are_not_followed() -> None:
-    with HttpScript([Reply(302, b"", {"Location": "/elsewhere"}), Reply(body={})]) as server, \
-            pytest.raises(errors.Unavailable, match="redirect"):
+    with (
+        HttpScript([Reply(302, b"", {"Location": "/elsewhere"}), Reply(body={})]) as server,
+        pytest.raises(errors.Unavailable, match="redirect"),
+    ):
         client(server).get("/n")
     assert [seen.path for seen in server.requests] == ["/n"]
 

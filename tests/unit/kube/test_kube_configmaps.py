@@ -16,7 +16,9 @@ def test_one_that_is_there_is_read() -> None:
         found = configmaps.get(client(server), "kube-system", "s/x")
     assert (found.uid, found.text("status"), found.text("none")) == ("u1", "old", "")
     assert (server.requests[0].method, server.requests[0].path) == (
-        "GET", "/api/v1/namespaces/kube-system/configmaps/s%2Fx")
+        "GET",
+        "/api/v1/namespaces/kube-system/configmaps/s%2Fx",
+    )
 
 
 def test_one_without_data_has_no_text() -> None:
@@ -34,12 +36,18 @@ def test_a_change_names_our_keys_and_the_version_that_was_read() -> None:
     assert sent.json() == {"metadata": {"resourceVersion": "41", "annotations": {"k": "v"}}, "data": {"status": "new"}}
 
 
-@pytest.mark.parametrize(("reply", "error"), [
-    (Reply(409, status(409, "Conflict")), errors.Conflict), (Reply(403, status(403)), errors.Forbidden),
-    (Reply(404, status(404)), errors.Missing), (Reply(200, ["no", "object"]), errors.Unavailable),
-])
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        (Reply(409, status(409, "Conflict")), errors.Conflict),
+        (Reply(403, status(403)), errors.Forbidden),
+        (Reply(404, status(404)), errors.Missing),
+        (Reply(200, ["no", "object"]), errors.Unavailable),
+    ],
+)
 def test_what_goes_wrong_is_a_cluster_error_and_a_write_is_not_repeated(
-        reply: Reply, error: type[errors.ClusterError]) -> None:
+    reply: Reply, error: type[errors.ClusterError]
+) -> None:
     with HttpScript([Reply(200, FOUND), reply]) as server:
         cluster = client(server)
         found = configmaps.get(cluster, "n", "s")

@@ -14,9 +14,19 @@ from tests.unit.kube.support import b64, status
 
 JWT = ".".join(b64(json.dumps(part).encode()).rstrip("=") for part in ({"alg": "none"}, {"iss": "kube"}, "signed"))
 CLASSES: dict[int, type[errors.ClusterError]] = {
-    400: errors.Invalid, 401: errors.Unauthorized, 403: errors.Forbidden, 404: errors.Missing, 409: errors.Conflict,
-    410: errors.Expired, 415: errors.Invalid, 422: errors.Invalid, 429: errors.TooMany, 500: errors.Unavailable,
-    503: errors.Unavailable, 408: errors.Unavailable, 301: errors.Unavailable,
+    400: errors.Invalid,
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.Missing,
+    409: errors.Conflict,
+    410: errors.Expired,
+    415: errors.Invalid,
+    422: errors.Invalid,
+    429: errors.TooMany,
+    500: errors.Unavailable,
+    503: errors.Unavailable,
+    408: errors.Unavailable,
+    301: errors.Unavailable,
 }
 
 
@@ -57,23 +67,32 @@ def test_a_long_message_is_cut() -> None:
     assert error.message.endswith("x…")
 
 
-@pytest.mark.parametrize("text", [
-    "bad header Authorization: Bearer abc.def-ghi", 'got "bearer abc.def-ghi"', "token s3cret-value is unknown",
-    f"header {JWT} is old",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bad header Authorization: Bearer abc.def-ghi",
+        'got "bearer abc.def-ghi"',
+        "token s3cret-value is unknown",
+        f"header {JWT} is old",
+    ],
+)
 def test_tokens_are_struck_out(text: str) -> None:
     error = errors.from_answer(400, json.dumps(status(400, message=text)).encode(), {}, (Secret("s3cret-value"),))
     assert "***" in error.message
     assert not any(part in error.message for part in ("abc.def", "s3cret", JWT))
 
 
-@pytest.mark.parametrize(("body", "kind"), [
-    (b"<html><body>Bad gateway</body></html>", "text/html"),
-    (b"root:x:0:0:root:/root:/bin/bash", "text/plain; charset=utf-8"),
-    (b'{"AccessKeyId": "A", "Token": "T"}', "application/json"),
-    (b'{"kind": "Secret", "message": "hidden-word", "reason": "hidden-word"}', "application/json"),
-    (b'"hidden-word"', "application/json"), (b"\xff\xfe", "text/plain"),
-])
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<html><body>Bad gateway</body></html>", "text/html"),
+        (b"root:x:0:0:root:/root:/bin/bash", "text/plain; charset=utf-8"),
+        (b'{"AccessKeyId": "A", "Token": "T"}', "application/json"),
+        (b'{"kind": "Secret", "message": "hidden-word", "reason": "hidden-word"}', "application/json"),
+        (b'"hidden-word"', "application/json"),
+        (b"\xff\xfe", "text/plain"),
+    ],
+)
 def test_a_body_that_is_no_status_is_never_shown(body: bytes, kind: str) -> None:
     error = errors.from_answer(502, body, {"Content-Type": kind})
     assert error.message == "HTTP 502, and no Status of a Kubernetes API"
@@ -89,9 +108,16 @@ def test_a_status_is_shown_without_control_characters_and_in_measure() -> None:
     assert error.details.causes[0].message == "a b"
 
 
-@pytest.mark.parametrize(("header", "field", "seconds"), [
-    ("7", None, 7.0), ("", 3, 3.0), ("2", 9, 9.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None, 0.0), ("-1", None, 0.0),
-])
+@pytest.mark.parametrize(
+    ("header", "field", "seconds"),
+    [
+        ("7", None, 7.0),
+        ("", 3, 3.0),
+        ("2", 9, 9.0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None, 0.0),
+        ("-1", None, 0.0),
+    ],
+)
 def test_retry_after_comes_from_the_header_or_the_details(header: str, field: int | None, seconds: float) -> None:
     details: dict[str, Any] = {} if field is None else {"retryAfterSeconds": field}
     body = json.dumps(status(429, **details)).encode()

@@ -18,7 +18,11 @@ NOW = 1795246259.5
 
 def post(server: HttpScript, **changes: Any) -> None:
     said: dict[str, Any] = {
-        "namespace": "shop", "involved": POD, "reason": "TriggeredScaleUp", "type_": "Normal", "now": NOW,
+        "namespace": "shop",
+        "involved": POD,
+        "reason": "TriggeredScaleUp",
+        "type_": "Normal",
+        "now": NOW,
         "message": "pod triggered scale-up: [{g1 1->2 (max: 5)}]",
     }
     post_event(client(server), **(said | changes))
@@ -34,11 +38,18 @@ def test_an_event_as_upstreams_recorder_writes_it() -> None:
     assert re.fullmatch(r"web-1\.[0-9a-f]{16}", name)
     assert abs(int(name.removeprefix("web-1."), 16) / 1e9 - NOW) < 0.01
     assert event == {
-        "apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "shop"},
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": "shop"},
         "involvedObject": {**POD, "namespace": "shop"},
-        "reason": "TriggeredScaleUp", "message": "pod triggered scale-up: [{g1 1->2 (max: 5)}]", "type": "Normal",
-        "count": 1, "firstTimestamp": "2026-11-21T07:30:59Z", "lastTimestamp": "2026-11-21T07:30:59Z",
-        "source": {"component": "cluster-autoscaler"}, "reportingComponent": "cluster-autoscaler",
+        "reason": "TriggeredScaleUp",
+        "message": "pod triggered scale-up: [{g1 1->2 (max: 5)}]",
+        "type": "Normal",
+        "count": 1,
+        "firstTimestamp": "2026-11-21T07:30:59Z",
+        "lastTimestamp": "2026-11-21T07:30:59Z",
+        "source": {"component": "cluster-autoscaler"},
+        "reportingComponent": "cluster-autoscaler",
         "reportingInstance": "outscaler",
     }
 

@@ -38,8 +38,10 @@ def test_a_damaged_page_is_read_again() -> None:
 
 def test_a_bomb_of_a_page_is_refused_and_not_asked_for_again() -> None:
     bomb = gzip.compress(bytes(LONGEST_BODY + 1), 9)
-    with HttpScript([Reply(body=bomb, headers=PACKED)] * 4) as server, \
-            pytest.raises(errors.Unavailable, match="larger than") as caught:
+    with (
+        HttpScript([Reply(body=bomb, headers=PACKED)] * 4) as server,
+        pytest.raises(errors.Unavailable, match="larger than") as caught,
+    ):
         list(client(server).list_pages("/api/v1/pods"))
     assert caught.value.lasting
     assert len(server.requests) == 1
@@ -49,8 +51,13 @@ def test_a_bomb_of_a_page_is_refused_and_not_asked_for_again() -> None:
 def test_the_simulated_server_compresses_long_lists_as_the_real_one(pods: int, *, compressed: bool) -> None:
     store = ObjectStore(ManualClock(0.0))
     for number in range(pods):
-        store.create("pods", {"metadata": {"name": f"p-{number}", "namespace": "default", "labels": {"a": "b" * 60}},
-                              "spec": {"containers": [{"name": "c", "image": "registry/image"}]}})
+        store.create(
+            "pods",
+            {
+                "metadata": {"name": f"p-{number}", "namespace": "default", "labels": {"a": "b" * 60}},
+                "spec": {"containers": [{"name": "c", "image": "registry/image"}]},
+            },
+        )
     with ApiServer(store) as server:
         token = {"token": server.api.authority.user("admin").token}
         pages = list(client(server.url, user=token).list_pages("/api/v1/pods", limit=500))

@@ -12,21 +12,27 @@ ONE, OTHER = Authority().pem, Authority().pem
 HERE = Credential("https://10.0.0.1:6443", ca=ONE, token=Secret("a"))
 
 
-@pytest.mark.parametrize("same", [
-    Credential("https://api.example:6443", ca=ONE, token=Secret("b")),                      # an alias, another account
-    Credential("https://10.0.0.1:6443", ca=b"# comment\n" + ONE.replace(b"\n", b"\r\n") + b"\n\n"),
-    Credential("https://proxy.example", ca=ONE, server_name="kubernetes"),
-])
+@pytest.mark.parametrize(
+    "same",
+    [
+        Credential("https://api.example:6443", ca=ONE, token=Secret("b")),  # an alias, another account
+        Credential("https://10.0.0.1:6443", ca=b"# comment\n" + ONE.replace(b"\n", b"\r\n") + b"\n\n"),
+        Credential("https://proxy.example", ca=ONE, server_name="kubernetes"),
+    ],
+)
 def test_every_way_to_one_cluster_has_one_identity(same: Credential) -> None:
     assert identity_of(same) == identity_of(HERE)
 
 
-@pytest.mark.parametrize("another", [
-    Credential("https://10.0.0.1:6443", ca=OTHER),                  # the same address in another network
-    Credential("https://10.0.0.1:6443", ca=ONE + OTHER),            # whose certificate may be of another CA
-    Credential("https://10.0.0.1:6443"),
-    Credential("https://10.0.0.1:6443", ca=b"no certificate"),
-])
+@pytest.mark.parametrize(
+    "another",
+    [
+        Credential("https://10.0.0.1:6443", ca=OTHER),  # the same address in another network
+        Credential("https://10.0.0.1:6443", ca=ONE + OTHER),  # whose certificate may be of another CA
+        Credential("https://10.0.0.1:6443"),
+        Credential("https://10.0.0.1:6443", ca=b"no certificate"),
+    ],
+)
 def test_another_authority_is_another_cluster(another: Credential) -> None:
     assert identity_of(another) != identity_of(HERE)
 

@@ -102,7 +102,8 @@ def test_a_cordon_without_our_taint_is_somebody_elses() -> None:
 def test_a_node_that_is_gone_is_missing() -> None:
     gone = Reply(404, status(404, "NotFound", 'nodes "n1" not found', name="n1", kind="nodes"))
     for act in (
-        lambda c: add_taint(c, "n1", HARD, cordon=True), lambda c: remove_taint(c, "n1", "k", uncordon=True),
+        lambda c: add_taint(c, "n1", HARD, cordon=True),
+        lambda c: remove_taint(c, "n1", "k", uncordon=True),
         lambda c: get_node(c, "n1"),
     ):
         with HttpScript([gone]) as server, pytest.raises(errors.Missing, match="not found"):
@@ -125,10 +126,12 @@ CORDONED = {"outscaler.dev/cordoned": "true"}
 def test_taint_cordon_and_note_are_one_write() -> None:
     with HttpScript([node(), DONE]) as server:
         assert add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
-    assert patches(server) == [{
-        "metadata": {"resourceVersion": "7", "annotations": {"outscaler.dev/operation": "remove-1", **CORDONED}},
-        "spec": {"taints": [OURS], "unschedulable": True},
-    }]
+    assert patches(server) == [
+        {
+            "metadata": {"resourceVersion": "7", "annotations": {"outscaler.dev/operation": "remove-1", **CORDONED}},
+            "spec": {"taints": [OURS], "unschedulable": True},
+        }
+    ]
 
 
 def test_a_cordon_that_was_there_is_not_noted_as_ours() -> None:
@@ -148,15 +151,17 @@ def test_a_leftover_changes_hands_and_keeps_its_value() -> None:
     with HttpScript([noted(old, operation="remove-0", cordoned=True, **CORDONED), DONE]) as server:
         add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
     assert patches(server)[0] == {
-        "metadata": {"resourceVersion": "7", "annotations": {"outscaler.dev/operation": "remove-1"}}}
+        "metadata": {"resourceVersion": "7", "annotations": {"outscaler.dev/operation": "remove-1"}}
+    }
 
 
 def test_everything_of_ours_goes_in_one_write() -> None:
     with HttpScript([noted(OTHER, OURS, cordoned=True, **CORDONED), DONE]) as server:
         assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=False, operation="remove-1")
     gone = {"outscaler.dev/operation": None, "outscaler.dev/cordoned": None}
-    assert patches(server) == [{"metadata": {"resourceVersion": "7", "annotations": gone},
-                                "spec": {"taints": [OTHER], "unschedulable": None}}]
+    assert patches(server) == [
+        {"metadata": {"resourceVersion": "7", "annotations": gone}, "spec": {"taints": [OTHER], "unschedulable": None}}
+    ]
 
 
 def test_a_cordon_that_the_note_does_not_claim_stays() -> None:

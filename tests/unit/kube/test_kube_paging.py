@@ -40,7 +40,8 @@ def test_a_resource_version_goes_with_the_first_page_only() -> None:
     with HttpScript([Reply(body=page("a", more="t1")), Reply(body=page("b"))]) as server:
         list(client(server).list_pages("/api/v1/nodes", query={"resourceVersion": "0"}, limit=1))
     assert [seen.query for seen in server.requests] == [
-        {"resourceVersion": "0", "limit": "1"}, {"limit": "1", "continue": "t1"},
+        {"resourceVersion": "0", "limit": "1"},
+        {"limit": "1", "continue": "t1"},
     ]
 
 
@@ -66,10 +67,16 @@ def test_410_on_the_first_page_is_an_error() -> None:
         list(client(server).list_pages("/api/v1/nodes"))
 
 
-@pytest.mark.parametrize("cut", [
-    Reply(body=page("b"), cut=3), Reply(body=json.dumps(page("b"))[:-3]), Reply(body={"kind": "NodeList"}),
-    Reply(body={}),
-], ids=["transfer", "json", "no items", "something else"])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        Reply(body=page("b"), cut=3),
+        Reply(body=json.dumps(page("b"))[:-3]),
+        Reply(body={"kind": "NodeList"}),
+        Reply(body={}),
+    ],
+    ids=["transfer", "json", "no items", "something else"],
+)
 def test_a_page_that_is_not_whole_is_read_again(cut: Reply) -> None:
     with HttpScript([Reply(body=page("a", more="t1")), cut, Reply(body=page("b"))]) as server:
         pages = list(client(server).list_pages("/api/v1/nodes"))
@@ -83,7 +90,9 @@ def test_a_page_that_stays_cut_is_unavailable() -> None:
 
 
 def test_a_server_that_turns_in_circles_is_noticed() -> None:
-    with HttpScript(lambda _: Reply(body=page("a", more="t"))) as server, \
-            pytest.raises(errors.Unavailable, match="again and again"):
+    with (
+        HttpScript(lambda _: Reply(body=page("a", more="t"))) as server,
+        pytest.raises(errors.Unavailable, match="again and again"),
+    ):
         list(client(server).list_pages("/api/v1/nodes"))
     assert len(server.requests) == 2

@@ -10,26 +10,38 @@ from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import client, status
 
 BUDGET = "The disruption budget web needs 4 healthy pods and has 4 currently"
-BY_BUDGET = status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.",
-                   causes=[{"reason": "DisruptionBudget", "message": BUDGET}])
+BY_BUDGET = status(
+    429,
+    "TooManyRequests",
+    "Cannot evict pod as it would violate the pod's disruption budget.",
+    causes=[{"reason": "DisruptionBudget", "message": BUDGET}],
+)
 TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 OTHER_UID = "the UID in the precondition (0) does not match the UID in record (1). The object might have been deleted"
 OTHER_UID_IN_STORE = "Precondition failed: UID in precondition: 0, UID in object meta: 1"
 PLAIN = {"Content-Type": "text/plain"}
 
 
-@pytest.mark.parametrize(("reply", "expected"), [
-    (Reply(201, {"kind": "Status", "status": "Success"}), Accepted()),
-    (Reply(429, BY_BUDGET), Blocked(BUDGET)),
-    (Reply(429, BY_BUDGET, {"Retry-After": "10"}), Blocked(BUDGET, 10.0)),
-    (Reply(429, "Too many requests, please try again later.", {**PLAIN, "Retry-After": "1"}),
-     Blocked("HTTP 429 (42 bytes of text/plain), and no Status of a Kubernetes API", 1.0)),
-    (Reply(500, status(500, message=TWO_BUDGETS)), Blocked(TWO_BUDGETS)),
-    (Reply(404, status(404, "NotFound", 'pods "a" not found')), Gone()),
-    (Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on Pod "a": {OTHER_UID}')), Gone()),
-    (Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on pods "a": {OTHER_UID_IN_STORE}')), Gone()),
-    (Reply(409, status(409, "Conflict", "the object has been modified")), Blocked("the object has been modified")),
-])
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (Reply(201, {"kind": "Status", "status": "Success"}), Accepted()),
+        (Reply(429, BY_BUDGET), Blocked(BUDGET)),
+        (Reply(429, BY_BUDGET, {"Retry-After": "10"}), Blocked(BUDGET, 10.0)),
+        (
+            Reply(429, "Too many requests, please try again later.", {**PLAIN, "Retry-After": "1"}),
+            Blocked("HTTP 429 (42 bytes of text/plain), and no Status of a Kubernetes API", 1.0),
+        ),
+        (Reply(500, status(500, message=TWO_BUDGETS)), Blocked(TWO_BUDGETS)),
+        (Reply(404, status(404, "NotFound", 'pods "a" not found')), Gone()),
+        (Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on Pod "a": {OTHER_UID}')), Gone()),
+        (
+            Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on pods "a": {OTHER_UID_IN_STORE}')),
+            Gone(),
+        ),
+        (Reply(409, status(409, "Conflict", "the object has been modified")), Blocked("the object has been modified")),
+    ],
+)
 def test_every_answer_has_a_meaning(reply: Reply, expected: EvictResult) -> None:
     with HttpScript([reply]) as server:
         assert evict(client(server), "shop", "a", "uid-1", 30) == expected
@@ -41,7 +53,9 @@ def test_the_eviction_names_exactly_this_pod() -> None:
         evict(client(server), "shop", "web-1", "uid-1", 30)
     assert server.requests[0].path == "/api/v1/namespaces/shop/pods/web-1/eviction"
     assert server.requests[0].json() == {
-        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web-1", "namespace": "shop"},
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "web-1", "namespace": "shop"},
         "deleteOptions": {"preconditions": {"uid": "uid-1"}, "gracePeriodSeconds": 30},
     }
 
@@ -54,10 +68,15 @@ def test_a_grace_of_zero_is_sent_and_none_is_not() -> None:
     assert options == [{"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0}, {"preconditions": {"uid": "u"}}]
 
 
-@pytest.mark.parametrize(("reply", "cls"), [
-    (Reply(403, status(403, "Forbidden")), errors.Forbidden), (Reply(503, status(503)), errors.Unavailable),
-    (Reply(hang_up=True), errors.Unavailable), (Reply(422, status(422, "Invalid")), errors.Invalid),
-])
+@pytest.mark.parametrize(
+    ("reply", "cls"),
+    [
+        (Reply(403, status(403, "Forbidden")), errors.Forbidden),
+        (Reply(503, status(503)), errors.Unavailable),
+        (Reply(hang_up=True), errors.Unavailable),
+        (Reply(422, status(422, "Invalid")), errors.Invalid),
+    ],
+)
 def test_what_says_nothing_about_the_pod_is_an_error(reply: Reply, cls: type[errors.ClusterError]) -> None:
     with HttpScript([reply, Reply(201, {})]) as server, pytest.raises(cls):
         evict(client(server), "shop", "a", "u", 30)

@@ -110,10 +110,17 @@ def signature(url: str, headers: dict[str, str]) -> str:
     query = {name: values[0] for name, values in parse_qs(parts.query).items() if name != "X-Amz-Signature"}
     pairs = sorted((quote(k, safe="-_.~"), quote(v, safe="-_.~")) for k, v in query.items())
     signed = query["X-Amz-SignedHeaders"]
-    canonical = "\n".join([
-        "GET", "/", "&".join(f"{k}={v}" for k, v in pairs), *(f"{h}:{headers[h]}" for h in signed.split(";")), "",
-        signed, hashlib.sha256(b"").hexdigest(),
-    ])
+    canonical = "\n".join(
+        [
+            "GET",
+            "/",
+            "&".join(f"{k}={v}" for k, v in pairs),
+            *(f"{h}:{headers[h]}" for h in signed.split(";")),
+            "",
+            signed,
+            hashlib.sha256(b"").hexdigest(),
+        ]
+    )
     _, date, region, service, end = query["X-Amz-Credential"].split("/")
     scope = f"{date}/{region}/{service}/{end}"
     to_sign = "\n".join(
@@ -125,10 +132,15 @@ def signature(url: str, headers: dict[str, str]) -> str:
     return key.hex()
 
 
-@pytest.mark.parametrize(("region", "host"), [
-    ("eu-west-1", "sts.eu-west-1.amazonaws.com"), ("", "sts.eu-central-1.amazonaws.com"),
-    ("us-east-1", "sts.us-east-1.amazonaws.com"), ("cn-north-1", "sts.cn-north-1.amazonaws.com.cn"),
-])
+@pytest.mark.parametrize(
+    ("region", "host"),
+    [
+        ("eu-west-1", "sts.eu-west-1.amazonaws.com"),
+        ("", "sts.eu-central-1.amazonaws.com"),
+        ("us-east-1", "sts.us-east-1.amazonaws.com"),
+        ("cn-north-1", "sts.cn-north-1.amazonaws.com.cn"),
+    ],
+)
 def test_the_token_is_a_signed_question_who_am_i_that_names_the_cluster(region: str, host: str) -> None:
     url = url_of(eks_token("prod", region).reveal())
     parts = urlsplit(url)
@@ -155,12 +167,18 @@ def test_sts_answers_the_question() -> None:
 
 def test_the_reader_serves_a_connection() -> None:
     config = {
-        "current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
         "users": [{"name": "a", "user": {"token": "t"}}],
-        "clusters": [{"name": "a", "cluster": {
-            "server": "https://cluster.test",
-            "certificate-authority-data": base64.b64encode(Authority().pem).decode(),
-        }}],
+        "clusters": [
+            {
+                "name": "a",
+                "cluster": {
+                    "server": "https://cluster.test",
+                    "certificate-authority-data": base64.b64encode(Authority().pem).decode(),
+                },
+            }
+        ],
     }
     boto3.client("secretsmanager").create_secret(Name="config", SecretString=json.dumps(config))
     cluster = connect(KubernetesAccess(kubeconfig_secret="config"), SecretReader(), clock=lambda: 0.0)

@@ -47,24 +47,30 @@ def test_the_clusters_ca_wins_over_the_environment(
     monkeypatch.setenv(variable, str(bundle))
     with HttpScript([NODE], tls=OURS.server()) as server:
         client(server, cluster=TRUST).get("/n")
-    with HttpScript([NODE], tls=STRANGER.server()) as server, \
-            pytest.raises(errors.Unavailable, match="certificate is refused"):
+    with (
+        HttpScript([NODE], tls=STRANGER.server()) as server,
+        pytest.raises(errors.Unavailable, match="certificate is refused"),
+    ):
         client(server, cluster=TRUST).get("/n")
     assert server.requests == []
 
 
 def test_a_stranger_gets_neither_a_request_nor_a_second_try() -> None:
     waits: list[float] = []
-    with HttpScript([NODE], tls=STRANGER.server()) as server, \
-            pytest.raises(errors.Unavailable, match=r"certificate is refused: .*issuer") as caught:
+    with (
+        HttpScript([NODE], tls=STRANGER.server()) as server,
+        pytest.raises(errors.Unavailable, match=r"certificate is refused: .*issuer") as caught,
+    ):
         client(server, cluster=TRUST, sleep=waits.append).get("/n")
     assert (server.requests, waits) == ([], [])
     assert caught.value.reason == "Tls"
 
 
 def test_without_a_ca_only_public_authorities_are_trusted() -> None:
-    with HttpScript([NODE], tls=OURS.server()) as server, \
-            pytest.raises(errors.Unavailable, match="certificate is refused"):
+    with (
+        HttpScript([NODE], tls=OURS.server()) as server,
+        pytest.raises(errors.Unavailable, match="certificate is refused"),
+    ):
         client(server).get("/n")
 
 
@@ -74,8 +80,10 @@ def test_the_public_authorities_are_the_shipped_ones_and_not_the_machines(
     bundle = tmp_path / "bundle.pem"
     bundle.write_bytes(OURS.pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
-    with HttpScript([NODE], tls=OURS.server()) as server, \
-            pytest.raises(errors.Unavailable, match="certificate is refused"):
+    with (
+        HttpScript([NODE], tls=OURS.server()) as server,
+        pytest.raises(errors.Unavailable, match="certificate is refused"),
+    ):
         client(server).get("/n")
 
 
@@ -86,8 +94,10 @@ def test_plain_http_has_no_use_for_certificates() -> None:
 
 
 def test_the_name_in_the_certificate_must_be_the_servers() -> None:
-    with HttpScript([NODE], tls=OURS.server("elsewhere.test")) as server, \
-            pytest.raises(errors.Unavailable, match="certificate is refused"):
+    with (
+        HttpScript([NODE], tls=OURS.server("elsewhere.test")) as server,
+        pytest.raises(errors.Unavailable, match="certificate is refused"),
+    ):
         client(server, cluster=TRUST).get("/n")
 
 
@@ -142,7 +152,8 @@ def test_certificate_files_beside_a_kubeconfig_file_are_found(tmp_path: Path) ->
         (tmp_path / "pki" / name).write_bytes(data)
     with HttpScript([NODE], tls=OURS.server(), client_ca=OURS.pem) as server:
         config = kubeconfig(
-            server.url, cluster={"certificate-authority": "pki/ca.pem"},
+            server.url,
+            cluster={"certificate-authority": "pki/ca.pem"},
             user={"client-certificate": "pki/me.pem", "client-key": str(tmp_path / "pki" / "me.key")},
         )
         file_client(tmp_path / "config", config).get("/n")

@@ -54,8 +54,9 @@ def test_a_token_that_was_replaced_is_read_anew_when_it_is_refused() -> None:
     assert [lower(seen.headers)["x-auth-token"] for seen in server.requests] == [TOKEN, "another-token"]
 
 
-@pytest.mark.parametrize("extension", [{"header": "Cookie"}, {"header": "X-Auth-Token\r\nHost: a"}, {}, "X-Auth-Token",
-                                       None, {"header": 7}])
+@pytest.mark.parametrize(
+    "extension", [{"header": "Cookie"}, {"header": "X-Auth-Token\r\nHost: a"}, {}, "X-Auth-Token", None, {"header": 7}]
+)
 def test_no_other_header_can_be_named(extension: object) -> None:
     text = json.dumps(kubeconfig(user=user({"name": NAMED["name"], "extension": extension})))
     with pytest.raises(BadInput) as raised:

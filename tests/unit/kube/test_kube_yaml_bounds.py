@@ -48,12 +48,27 @@ def test_an_alias_inside_its_own_anchor_is_refused() -> None:
         parsed("a: &a [*a]\n")
 
 
-@pytest.mark.parametrize("text", [
-    "contexts: 2026-13-45\n", "a: " + "9" * 10_000 + "\n", "a: 0x" + "f" * 100_000 + "\n",
-    "a: 2026-02-31T00:00:00Z\n", "a: 190:20:30\n", "? [a, b]\n: c\n", 'a: "\\ud800"\n', "a: !!python/none x\n",
-    _laughs(8) + "current-context: c\ncontexts: [{name: *l7}]\n", "{" * 200, "- " * 200 + "\n", "a: &a [*a]\n",
-    "contexts: [{name: 2026-01-01}]\ncurrent-context: c\n", "a: !!int x\n", "a: !!timestamp x\n", "a: .inf\n",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "contexts: 2026-13-45\n",
+        "a: " + "9" * 10_000 + "\n",
+        "a: 0x" + "f" * 100_000 + "\n",
+        "a: 2026-02-31T00:00:00Z\n",
+        "a: 190:20:30\n",
+        "? [a, b]\n: c\n",
+        'a: "\\ud800"\n',
+        "a: !!python/none x\n",
+        _laughs(8) + "current-context: c\ncontexts: [{name: *l7}]\n",
+        "{" * 200,
+        "- " * 200 + "\n",
+        "a: &a [*a]\n",
+        "contexts: [{name: 2026-01-01}]\ncurrent-context: c\n",
+        "a: !!int x\n",
+        "a: !!timestamp x\n",
+        "a: .inf\n",
+    ],
+)
 def test_a_kubeconfig_that_is_none_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(BadInput) as raised:
         from_kubeconfig(text, place="kubeconfig")

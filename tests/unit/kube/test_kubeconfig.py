@@ -50,44 +50,96 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str, str, str]] = {
     "lost-cluster": (changed("clusters", [{"name": "a"}]), f"{PLACE}: contexts[0].context.cluster", "'there'", ": a"),
     "twice": (changed("users", kubeconfig()["users"] * 2), f"{PLACE}: users[1].name", "is there twice", "of its own"),
     "not-a-mapping": (changed("users", [{"name": "me", "user": "x"}]), USER, "is not a mapping", "as kubectl does"),
-    "exec": (with_user(exec={"command": "kubelogin"}), f"{USER}.exec", "exec plugin",
-             "kubectl -n kube-system create token"),
+    "exec": (
+        with_user(exec={"command": "kubelogin"}),
+        f"{USER}.exec",
+        "exec plugin",
+        "kubectl -n kube-system create token",
+    ),
     "exec-aws": (with_user(exec={"command": "/usr/bin/aws"}), f"{USER}.exec", "exec plugin", "kubernetes.eksCluster"),
     "exec-and-token": (with_user(exec={"command": "x"}, token=TOKEN), f"{USER}.exec", "exec plugin", "create token"),
-    "auth-provider": (with_user(auth_provider={"name": "gcp"}), f"{USER}.auth-provider", "removed",
-                      "kubernetes.io/service-account-token"),
+    "auth-provider": (
+        with_user(auth_provider={"name": "gcp"}),
+        f"{USER}.auth-provider",
+        "removed",
+        "kubernetes.io/service-account-token",
+    ),
     "basic": (with_user(username="admin", password="hidden-word"), f"{USER}.username", "basic", "create token"),
     "impersonation": (with_user(token=TOKEN, **{"as": "root"}), f"{USER}.as", "acts as another", "create token"),
     "no-credential": (with_user(), USER, "has no credential", "create token"),
     "token-number": (with_user(token=12345678), f"{USER}.token", "is not text", "quotes"),
     "token-lines": (with_user(token="a b"), f"{USER}.token", "characters that no token has", "one line"),
-    "token-file": (changed("users", [{"name": "me", "user": {"tokenFile": "t"}}]), f"{USER}.tokenFile",
-                   "names a file", "create token"),
-    "cert-file": (with_user(client_certificate="me.pem", client_key="k"), f"{USER}.client-certificate", "names a file",
-                  "`client-certificate-data`: kubectl config view --raw --flatten"),
-    "ca-file": (with_cluster(certificate_authority="ca.pem"), f"{CLUSTER}.certificate-authority", "names a file",
-                "certificate-authority-data"),
-    "bad-base64": (with_user(client_certificate_data=b64(ME.certificate), client_key_data="hidden-word!"),
-                   f"{USER}.client-key-data", "is not base64", "base64"),
-    "no-key": (with_user(client_certificate_data=b64(ME.certificate)), f"{USER}.client-key-data", "is missing",
-               "together"),
-    "bad-pem": (with_user(client_certificate_data=b64(b"hidden-word"), client_key_data=b64(b"hidden-word")),
-                f"{USER}.client-certificate-data", "not a PEM", "PEM"),
-    "other-key": (with_user(client_certificate_data=b64(ME.certificate), client_key_data=b64(SOMEONE.key)),
-                  f"{USER}.client-certificate-data", "the key that belongs to it", "PEM"),
-    "bad-ca": (with_cluster(certificate_authority_data=b64(b"hidden-word")), f"{CLUSTER}.certificate-authority-data",
-               "is not a PEM certificate", "CA"),
+    "token-file": (
+        changed("users", [{"name": "me", "user": {"tokenFile": "t"}}]),
+        f"{USER}.tokenFile",
+        "names a file",
+        "create token",
+    ),
+    "cert-file": (
+        with_user(client_certificate="me.pem", client_key="k"),
+        f"{USER}.client-certificate",
+        "names a file",
+        "`client-certificate-data`: kubectl config view --raw --flatten",
+    ),
+    "ca-file": (
+        with_cluster(certificate_authority="ca.pem"),
+        f"{CLUSTER}.certificate-authority",
+        "names a file",
+        "certificate-authority-data",
+    ),
+    "bad-base64": (
+        with_user(client_certificate_data=b64(ME.certificate), client_key_data="hidden-word!"),
+        f"{USER}.client-key-data",
+        "is not base64",
+        "base64",
+    ),
+    "no-key": (
+        with_user(client_certificate_data=b64(ME.certificate)),
+        f"{USER}.client-key-data",
+        "is missing",
+        "together",
+    ),
+    "bad-pem": (
+        with_user(client_certificate_data=b64(b"hidden-word"), client_key_data=b64(b"hidden-word")),
+        f"{USER}.client-certificate-data",
+        "not a PEM",
+        "PEM",
+    ),
+    "other-key": (
+        with_user(client_certificate_data=b64(ME.certificate), client_key_data=b64(SOMEONE.key)),
+        f"{USER}.client-certificate-data",
+        "the key that belongs to it",
+        "PEM",
+    ),
+    "bad-ca": (
+        with_cluster(certificate_authority_data=b64(b"hidden-word")),
+        f"{CLUSTER}.certificate-authority-data",
+        "is not a PEM certificate",
+        "CA",
+    ),
     "no-server": (with_cluster(server=""), f"{CLUSTER}.server", "is missing", "kubectl"),
     "server-name": (with_cluster(server="cluster.test:6443"), f"{CLUSTER}.server", "is not the URL", "https://HOST"),
-    "server-user": (with_cluster(server="https://a:hidden-word@c.test"), f"{CLUSTER}.server", "is not the URL",
-                    "without"),
+    "server-user": (
+        with_cluster(server="https://a:hidden-word@c.test"),
+        f"{CLUSTER}.server",
+        "is not the URL",
+        "without",
+    ),
     "server-query": (with_cluster(server="https://c.test?"), f"{CLUSTER}.server", "is not the URL", "a query"),
     "server-port": (with_cluster(server="https://c.test:99999"), f"{CLUSTER}.server", "is not the URL", "https://HOST"),
     "plain-http": (with_cluster(server="http://c.test"), f"{CLUSTER}.server", "plain http", "allowInsecureTls"),
-    "insecure": (with_cluster(insecure_skip_tls_verify=True), f"{CLUSTER}.insecure-skip-tls-verify", "any server",
-                 "certificate-authority-data"),
-    "insecure-text": (with_cluster(insecure_skip_tls_verify="yes"), f"{CLUSTER}.insecure-skip-tls-verify",
-                      "neither true nor false", "without quotes"),
+    "insecure": (
+        with_cluster(insecure_skip_tls_verify=True),
+        f"{CLUSTER}.insecure-skip-tls-verify",
+        "any server",
+        "certificate-authority-data",
+    ),
+    "insecure-text": (
+        with_cluster(insecure_skip_tls_verify="yes"),
+        f"{CLUSTER}.insecure-skip-tls-verify",
+        "neither true nor false",
+        "without quotes",
+    ),
     "proxy": (with_cluster(proxy_url="socks5://p.test"), f"{CLUSTER}.proxy-url", "not an http", "http://HOST:PORT"),
 }
 
@@ -160,17 +212,26 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read(with_cluster(certificate_authority="pki/ca.pem"), base_dir=tmp_path)
 
 
-@pytest.mark.parametrize("access", [
-    KubernetesAccess(), KubernetesAccess(kubeconfig_secret="config", eks_cluster="b"),
-])
+@pytest.mark.parametrize(
+    "access",
+    [
+        KubernetesAccess(),
+        KubernetesAccess(kubeconfig_secret="config", eks_cluster="b"),
+    ],
+)
 def test_the_policy_must_name_exactly_one_way(access: KubernetesAccess) -> None:
     with pytest.raises(BadInput, match="exactly one of kubeconfigSecret, kubeconfigFile, eksCluster"):
         connect(access, Secrets(config="x"), clock=lambda: 0.0)
 
 
-@pytest.mark.parametrize(("content", "problem"), [
-    (None, "No such file"), (b"\xff\xfe", "is not text"), (b"", "is empty"),
-])
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "No such file"),
+        (b"\xff\xfe", "is not text"),
+        (b"", "is empty"),
+    ],
+)
 def test_a_kubeconfig_file_that_cannot_be_read(content: bytes | None, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "config"
     if content is not None:

@@ -18,26 +18,80 @@ def read(server: str = "https://c.test", *, hosted: bool = False, **cluster: Any
     return from_kubeconfig(json.dumps(config), place="kubeconfig secret prod", hosted=hosted)
 
 
-@pytest.mark.parametrize("server", [
-    "https://c.test", "https://c.test/", "https://c.test:6443", "https://10.0.0.1:443/k8s/clusters/c-m-x1",
-    "https://[2001:db8::1]:6443", "HTTPS://C.Test", "https://c.test/a/b_c~d.e/@f", "https://c_d.test.", "http://127.0.0.1:80",
-    "https://100.64.0.1", "https://[fd12:3456::1]",
-])
+@pytest.mark.parametrize(
+    "server",
+    [
+        "https://c.test",
+        "https://c.test/",
+        "https://c.test:6443",
+        "https://10.0.0.1:443/k8s/clusters/c-m-x1",
+        "https://[2001:db8::1]:6443",
+        "HTTPS://C.Test",
+        "https://c.test/a/b_c~d.e/@f",
+        "https://c_d.test.",
+        "http://127.0.0.1:80",
+        "https://100.64.0.1",
+        "https://[fd12:3456::1]",
+    ],
+)
 def test_a_plain_address_is_taken(server: str) -> None:
     assert read(server).server == server.rstrip("/").replace("HTTPS:", "https:")
 
 
-@pytest.mark.parametrize("server", [
-    "https://c.test?", "https://c.test/?", "https://c.test/x?a=b", "https://c.test#", "https://c.test/#", "https://c.test/x#y",
-    "https://c.test\n", "https://c.test\n/x", "https://c.test\r\n/x", "https://c.test/\t", "https://c.test/a b", " https://c.test",
-    "https://c.test\u00a0", "https://c.test/\x00", "https://c.test/\x1b[2J", "https://c.test\\@evil.test", "https://c.test/\\x",
-    "https://user@c.test", "https://user:password@c.test", "https://@c.test", "https://c.test%2f.evil.test",
-    "https://c%2etest", "https://%63.test", "https://c.test/%2e%2e/x", "https://c.test/a/../b", "https://c.test/./b",
-    "https://c.test:0", "https://c.test:65536", "https://c.test:", "https://c.test:+443", "https://c.test:4 4",
-    "https://[fe80::1%25eth0]", "https://[::1", "https://[1.2.3.4]", "https://[v1.x]", "https://c.test]", "https://",
-    "https:///x", "https:c.test", "//c.test", "ftp://c.test", "file:///etc/passwd", "https://.c.test", "https://-c.test",
-    "https://c.test,d.test", "https://c\uff0etest", "https://\u0441.test", "https://c.test;x", "https://" + "a" * 300,
-])
+@pytest.mark.parametrize(
+    "server",
+    [
+        "https://c.test?",
+        "https://c.test/?",
+        "https://c.test/x?a=b",
+        "https://c.test#",
+        "https://c.test/#",
+        "https://c.test/x#y",
+        "https://c.test\n",
+        "https://c.test\n/x",
+        "https://c.test\r\n/x",
+        "https://c.test/\t",
+        "https://c.test/a b",
+        " https://c.test",
+        "https://c.test\u00a0",
+        "https://c.test/\x00",
+        "https://c.test/\x1b[2J",
+        "https://c.test\\@evil.test",
+        "https://c.test/\\x",
+        "https://user@c.test",
+        "https://user:password@c.test",
+        "https://@c.test",
+        "https://c.test%2f.evil.test",
+        "https://c%2etest",
+        "https://%63.test",
+        "https://c.test/%2e%2e/x",
+        "https://c.test/a/../b",
+        "https://c.test/./b",
+        "https://c.test:0",
+        "https://c.test:65536",
+        "https://c.test:",
+        "https://c.test:+443",
+        "https://c.test:4 4",
+        "https://[fe80::1%25eth0]",
+        "https://[::1",
+        "https://[1.2.3.4]",
+        "https://[v1.x]",
+        "https://c.test]",
+        "https://",
+        "https:///x",
+        "https:c.test",
+        "//c.test",
+        "ftp://c.test",
+        "file:///etc/passwd",
+        "https://.c.test",
+        "https://-c.test",
+        "https://c.test,d.test",
+        "https://c\uff0etest",
+        "https://\u0441.test",
+        "https://c.test;x",
+        "https://" + "a" * 300,
+    ],
+)
 def test_an_address_that_two_programs_may_read_in_two_ways_is_refused(server: str) -> None:
     with pytest.raises(BadInput, match="is not the URL of an API server") as caught:
         read(server)
@@ -47,13 +101,43 @@ def test_an_address_that_two_programs_may_read_in_two_ways_is_refused(server: st
 
 
 METADATA = (
-    "169.254.169.254", "169.254.170.2", "169.254.79.129", "2852039166", "0xA9FEA9FE", "0xa9.0xfe.0xa9.0xfe",
-    "0251.0376.0251.0376", "169.254.43518", "169.16689662", "0251.254.0xa9fe", "[::ffff:169.254.169.254]",
-    "[::ffff:a9fe:a9fe]", "[0:0:0:0:0:ffff:a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "[::a9fe:a9fe]",
-    "[fd00:ec2::254]", "[fe80::1]", "[febf::1]", "[fd20:ce::254]", "100.100.100.200", "168.63.129.16", "192.0.0.192",
-    "0.0.0.0", "0", "[::]", "224.0.0.1", "255.255.255.255", "[ff02::1]", "metadata.google.internal", "METADATA",
-    "[64:ff9b:1::a9fe:a9fe]", "[::ffff:0:a9fe:a9fe]", "[2001:0:a9fe:a9fe::1]",
-    "metadata.tencentyun.com", "instance-data", "instance-data.ec2.internal",
+    "169.254.169.254",
+    "169.254.170.2",
+    "169.254.79.129",
+    "2852039166",
+    "0xA9FEA9FE",
+    "0xa9.0xfe.0xa9.0xfe",
+    "0251.0376.0251.0376",
+    "169.254.43518",
+    "169.16689662",
+    "0251.254.0xa9fe",
+    "[::ffff:169.254.169.254]",
+    "[::ffff:a9fe:a9fe]",
+    "[0:0:0:0:0:ffff:a9fe:a9fe]",
+    "[64:ff9b::a9fe:a9fe]",
+    "[2002:a9fe:a9fe::1]",
+    "[::a9fe:a9fe]",
+    "[fd00:ec2::254]",
+    "[fe80::1]",
+    "[febf::1]",
+    "[fd20:ce::254]",
+    "100.100.100.200",
+    "168.63.129.16",
+    "192.0.0.192",
+    "0.0.0.0",
+    "0",
+    "[::]",
+    "224.0.0.1",
+    "255.255.255.255",
+    "[ff02::1]",
+    "metadata.google.internal",
+    "METADATA",
+    "[64:ff9b:1::a9fe:a9fe]",
+    "[::ffff:0:a9fe:a9fe]",
+    "[2001:0:a9fe:a9fe::1]",
+    "metadata.tencentyun.com",
+    "instance-data",
+    "instance-data.ec2.internal",
 )
 
 
@@ -67,8 +151,22 @@ def test_a_metadata_service_is_refused_in_every_spelling(host: str) -> None:
     assert caught.value.place.endswith(".proxy-url")
 
 
-LOOPBACK = ("127.0.0.1", "localhost", "LOCALHOST", "a.localhost", "localhost.", "127.1", "127.8.9.1", "2130706433",
-            "0x7f000001", "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]")
+LOOPBACK = (
+    "127.0.0.1",
+    "localhost",
+    "LOCALHOST",
+    "a.localhost",
+    "localhost.",
+    "127.1",
+    "127.8.9.1",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "[::1]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "[64:ff9b::7f00:1]",
+)
 
 
 @pytest.mark.parametrize("host", LOOPBACK)
@@ -88,10 +186,16 @@ def test_plain_http_to_another_machine_needs_consent_in_a_function_too() -> None
         read("http://c.test", hosted=True)
 
 
-@pytest.mark.parametrize("proxy", [
-    "http://p.test", "http://p.test:3128", "https://p.test:3128/", "http://user:pass%20word@p.test:3128",
-    "http://user@[2001:db8::1]:3128",
-])
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "http://p.test",
+        "http://p.test:3128",
+        "https://p.test:3128/",
+        "http://user:pass%20word@p.test:3128",
+        "http://user@[2001:db8::1]:3128",
+    ],
+)
 def test_an_http_proxy_is_taken_and_its_password_is_never_shown(proxy: str) -> None:
     credential = read(proxy_url=proxy)
     assert credential.proxy.reveal() == proxy
@@ -99,19 +203,44 @@ def test_an_http_proxy_is_taken_and_its_password_is_never_shown(proxy: str) -> N
     assert "p.test" not in repr(credential)
 
 
-@pytest.mark.parametrize("proxy", [
-    "socks5://p.test", "p.test:3128", "http://p.test/path", "http://p.test?x", "http://p.test#x", "http://p.test\n",
-    "http://a@b@p.test", "http://p.test:0", "http://p.test:70000", "http://user:hidden word@p.test", "http://",
-    "http://user:hidden\\@p.test",
-])
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "socks5://p.test",
+        "p.test:3128",
+        "http://p.test/path",
+        "http://p.test?x",
+        "http://p.test#x",
+        "http://p.test\n",
+        "http://a@b@p.test",
+        "http://p.test:0",
+        "http://p.test:70000",
+        "http://user:hidden word@p.test",
+        "http://",
+        "http://user:hidden\\@p.test",
+    ],
+)
 def test_a_proxy_that_cannot_be_used_is_refused_without_being_quoted(proxy: str) -> None:
     with pytest.raises(BadInput, match="not an http or https proxy") as caught:
         read(proxy_url=proxy)
     assert "hidden" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["a\r\nX: y", "\0", "a b", "a" * 254, "*.example.com", "ex\u00e4mple.com", "a..b",
-                                  "-a", "https://example.com", "example.com:443"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a\r\nX: y",
+        "\0",
+        "a b",
+        "a" * 254,
+        "*.example.com",
+        "ex\u00e4mple.com",
+        "a..b",
+        "-a",
+        "https://example.com",
+        "example.com:443",
+    ],
+)
 def test_a_tls_server_name_that_is_no_host_name_is_refused_when_it_is_read(name: str) -> None:
     with pytest.raises(BadInput, match="is not the name of a host") as caught:
         read(tls_server_name=name)

@@ -20,8 +20,11 @@ NAME, PATH = "ssm:/outscaler/a/kubeconfig", "/outscaler/a/kubeconfig"
 def _aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in (("AWS_DEFAULT_REGION", "eu-central-1"), ("AWS_ACCESS_KEY_ID", "local"),
-                        ("AWS_SECRET_ACCESS_KEY", "local")):
+    for name, value in (
+        ("AWS_DEFAULT_REGION", "eu-central-1"),
+        ("AWS_ACCESS_KEY_ID", "local"),
+        ("AWS_SECRET_ACCESS_KEY", "local"),
+    ):
         monkeypatch.setenv(name, value)
     with mock_aws():
         monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
@@ -67,12 +70,16 @@ def test_ssm_out_of_reach_is_not_the_users_fault(monkeypatch: pytest.MonkeyPatch
         SecretReader()(NAME)
 
 
-@pytest.mark.parametrize(("code", "error", "words"), [
-    ("AccessDeniedException", BadInput, "may not be read by this function"),
-    ("InvalidKeyId", BadInput, "cannot be decrypted"), ("ValidationException", BadInput, "is not a valid name"),
-    ("ThrottlingException", SecretUnavailable, "ThrottlingException"),
-    ("InternalServerError", SecretUnavailable, "InternalServerError"),
-])
+@pytest.mark.parametrize(
+    ("code", "error", "words"),
+    [
+        ("AccessDeniedException", BadInput, "may not be read by this function"),
+        ("InvalidKeyId", BadInput, "cannot be decrypted"),
+        ("ValidationException", BadInput, "is not a valid name"),
+        ("ThrottlingException", SecretUnavailable, "ThrottlingException"),
+        ("InternalServerError", SecretUnavailable, "InternalServerError"),
+    ],
+)
 def test_each_refusal_of_ssm_has_its_words(code: str, error: type[Exception], words: str) -> None:
     class Parameters:
         def get_parameter(self, **_: object) -> object:

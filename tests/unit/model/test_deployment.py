@@ -34,10 +34,14 @@ def test_the_templates_defaults_permit_nothing_but_the_usual() -> None:
     assert deployment_of(given | {SECRET_PREFIX: STRICT.secret_prefix} | IN_LAMBDA) == STRICT
 
 
-@pytest.mark.parametrize(("variable", "text"), [
-    (SECRET_PREFIX, "team-a/scaler-1/"), (SHARED_SECRETS, "outscaler/shared/exoscale, outscaler/shared/kubeconfig-1"),
-    (ALLOWED_ENDPOINTS, "proxy.example.com:8443,ess.example.com"),
-])
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        (SECRET_PREFIX, "team-a/scaler-1/"),
+        (SHARED_SECRETS, "outscaler/shared/exoscale, outscaler/shared/kubeconfig-1"),
+        (ALLOWED_ENDPOINTS, "proxy.example.com:8443,ess.example.com"),
+    ],
+)
 def test_what_the_template_takes_the_functions_understand(variable: str, text: str) -> None:
     assert re.fullmatch(TEMPLATE["Parameters"][PARAMETERS[variable]]["AllowedPattern"], text)
     assert deployment_of(IN_LAMBDA | {variable: text}) != STRICT

@@ -12,36 +12,79 @@ from chalicelib.providers.alicloud.endpoints import Service as AliService
 from chalicelib.providers.huaweicloud.endpoints import REGIONS, Service, url_of
 
 OWN = [
-    ("alicloud", "https://ess.aliyuncs.com"), ("alicloud", "https://sts-vpc.cn-hangzhou.aliyuncs.com"),
-    ("alicloud", "https://ecs-cn-hangzhou.aliyuncs.com"), ("alicloud", "https://ecs.cn-hangzhou-finance.aliyuncs.com/"),
-    ("alicloud", "https://ess.vpc-proxy.aliyuncs.com:443"), ("cherryservers", "https://api.cherryservers.com/v1"),
-    ("exoscale", "https://api-ch-gva-2.exoscale.com/v2"), ("exoscale", "https://ppapi-hr-zag-1.exoscale.com"),
-    ("huaweicloud", "https://cce.eu-west-101.myhuaweicloud.eu"), ("huaweicloud", "https://iam.myhuaweicloud.com"),
+    ("alicloud", "https://ess.aliyuncs.com"),
+    ("alicloud", "https://sts-vpc.cn-hangzhou.aliyuncs.com"),
+    ("alicloud", "https://ecs-cn-hangzhou.aliyuncs.com"),
+    ("alicloud", "https://ecs.cn-hangzhou-finance.aliyuncs.com/"),
+    ("alicloud", "https://ess.vpc-proxy.aliyuncs.com:443"),
+    ("cherryservers", "https://api.cherryservers.com/v1"),
+    ("exoscale", "https://api-ch-gva-2.exoscale.com/v2"),
+    ("exoscale", "https://ppapi-hr-zag-1.exoscale.com"),
+    ("huaweicloud", "https://cce.eu-west-101.myhuaweicloud.eu"),
+    ("huaweicloud", "https://iam.myhuaweicloud.com"),
 ]
 # In every one of them something of the vendor's name stands.
 FOREIGN = [
-    "https://api.cherryservers.com.evil.io", "https://api.cherryservers.com@evil.io", "https://evil.io/api.cherryservers.com",
-    "https://evil.io/#.cherryservers.com", "https://evil.io/?api.cherryservers.com", "https://evil.io#@api.cherryservers.com",
-    "https://api.cherryservers.com:pw@evil.io", "https://evilcherryservers.com", "https://evil.cherryservers.com",
-    "https://cherryservers.com", "https://api.cherryservers.com.", "https://API.cherryservers.com",
-    "https://api.cherryservers.com:8443", "https://api.cherryservers.com:0", "https://api.cherryservers.com:99999",
-    "https://api.cherryservers.com:443:1", "https://api.cherryservers.com%2eevil.io", "https://api%2echerryservers.com",
-    "https://api.cherryservers.com\\@evil.io", "https://evil.io\\.cherryservers.com", "https://api.cherryservers.com\n.evil.io",
-    "https://api.cherryservers.com\t", " https://api.cherryservers.com", "https://api.cherryservers.c\u043em",
-    "https://\uff41pi.cherryservers.com", "https://api\u3002cherryservers.com", "https://api.xn--cherryservers-x.com",
-    "http://api.cherryservers.com", "ftp://api.cherryservers.com", "//api.cherryservers.com", "api.cherryservers.com",
-    "https:api.cherryservers.com", "https:///api.cherryservers.com", "https://[::ffff:127.0.0.1]", "https://[::1]",
-    "https://[fe80::1%25api.cherryservers.com]", "https://127.0.0.1", "http://127.1", "http://2130706433", "http://0x7f000001",
-    "http://localhost:8080", "https://169.254.169.254", "http://169.254.170.2", METADATA,
-    "https://api.cherryservers.com/v1/../../x", "https://api.cherryservers.com/%2e%2e/x", "",
+    "https://api.cherryservers.com.evil.io",
+    "https://api.cherryservers.com@evil.io",
+    "https://evil.io/api.cherryservers.com",
+    "https://evil.io/#.cherryservers.com",
+    "https://evil.io/?api.cherryservers.com",
+    "https://evil.io#@api.cherryservers.com",
+    "https://api.cherryservers.com:pw@evil.io",
+    "https://evilcherryservers.com",
+    "https://evil.cherryservers.com",
+    "https://cherryservers.com",
+    "https://api.cherryservers.com.",
+    "https://API.cherryservers.com",
+    "https://api.cherryservers.com:8443",
+    "https://api.cherryservers.com:0",
+    "https://api.cherryservers.com:99999",
+    "https://api.cherryservers.com:443:1",
+    "https://api.cherryservers.com%2eevil.io",
+    "https://api%2echerryservers.com",
+    "https://api.cherryservers.com\\@evil.io",
+    "https://evil.io\\.cherryservers.com",
+    "https://api.cherryservers.com\n.evil.io",
+    "https://api.cherryservers.com\t",
+    " https://api.cherryservers.com",
+    "https://api.cherryservers.c\u043em",
+    "https://\uff41pi.cherryservers.com",
+    "https://api\u3002cherryservers.com",
+    "https://api.xn--cherryservers-x.com",
+    "http://api.cherryservers.com",
+    "ftp://api.cherryservers.com",
+    "//api.cherryservers.com",
+    "api.cherryservers.com",
+    "https:api.cherryservers.com",
+    "https:///api.cherryservers.com",
+    "https://[::ffff:127.0.0.1]",
+    "https://[::1]",
+    "https://[fe80::1%25api.cherryservers.com]",
+    "https://127.0.0.1",
+    "http://127.1",
+    "http://2130706433",
+    "http://0x7f000001",
+    "http://localhost:8080",
+    "https://169.254.169.254",
+    "http://169.254.170.2",
+    METADATA,
+    "https://api.cherryservers.com/v1/../../x",
+    "https://api.cherryservers.com/%2e%2e/x",
+    "",
 ]
 OF_CUSTOMERS = [
-    ("alicloud", "https://ess.oss-cn-hangzhou.aliyuncs.com"), ("alicloud", "https://mine.oss-cn-hangzhou.aliyuncs.com"),
-    ("alicloud", "https://1234567890123456.cn-hangzhou.fc.aliyuncs.com"), ("alicloud", "https://aliyuncs.com"),
-    ("huaweicloud", "https://cce.obs.cn-north-4.myhuaweicloud.com"), ("huaweicloud", "https://cce.obs.myhuaweicloud.com"),
+    ("alicloud", "https://ess.oss-cn-hangzhou.aliyuncs.com"),
+    ("alicloud", "https://mine.oss-cn-hangzhou.aliyuncs.com"),
+    ("alicloud", "https://1234567890123456.cn-hangzhou.fc.aliyuncs.com"),
+    ("alicloud", "https://aliyuncs.com"),
+    ("huaweicloud", "https://cce.obs.cn-north-4.myhuaweicloud.com"),
+    ("huaweicloud", "https://cce.obs.myhuaweicloud.com"),
     ("huaweicloud", "https://2292498e-1111-11ee-8b5e-0255ac1001ba.cce.cn-north-4.myhuaweicloud.com"),
-    ("exoscale", "https://mine.sos-ch-gva-2.exo.io"), ("exoscale", "https://a.b-ch-gva-2.exoscale.com"),
-    ("exoscale", "https://ess.aliyuncs.com"), ("nobody", "https://ess.aliyuncs.com"),
+    ("exoscale", "https://mine.sos-ch-gva-2.exo.io"),
+    ("exoscale", "https://a.b-ch-gva-2.exoscale.com"),
+    ("exoscale", "https://ess.aliyuncs.com"),
+    ("nobody", "https://ess.aliyuncs.com"),
 ]
 
 
@@ -62,20 +105,32 @@ def test_hosts_of_customers_under_a_vendors_domain_are_refused(vendor: str, url:
 
 def test_every_host_that_the_providers_derive_is_the_vendors() -> None:
     regions = ("cn-hangzhou", "cn-north-2-gov-1", "ap-southeast-1", "cn-shanghai-finance-1", "me-east-1", "na-south-1")
-    derived = [("alicloud", Endpoints(region, network).url(service))
-               for region in regions for network in Network for service in AliService]
+    derived = [
+        ("alicloud", Endpoints(region, network).url(service))
+        for region in regions
+        for network in Network
+        for service in AliService
+    ]
     derived += [("huaweicloud", url_of(service, region)) for region in (*REGIONS, "xx-new-1") for service in Service]
     assert [pair for pair in derived if refused(*pair, STRICT)] == []
 
 
-@pytest.mark.parametrize(("vendor", "settings", "key"), [
-    ("alicloud", {"region": "oss-cn-hangzhou"}, "region"), ("huaweicloud", {"region": "obs-cn-north-4"}, "region"),
-    ("alicloud", {"region": "cn-hangzhou.evil"}, "region"), ("exoscale", {"zone": "ch-gva-2.evil.io/"}, "zone"),
-    ("exoscale", {"environment": "evil.io/"}, "environment"), ("alicloud", {"oidcTokenFile": "x"}, "oidcTokenFile"),
-    ("anything", {"someNewFile": "x"}, "someNewFile"),
-])
+@pytest.mark.parametrize(
+    ("vendor", "settings", "key"),
+    [
+        ("alicloud", {"region": "oss-cn-hangzhou"}, "region"),
+        ("huaweicloud", {"region": "obs-cn-north-4"}, "region"),
+        ("alicloud", {"region": "cn-hangzhou.evil"}, "region"),
+        ("exoscale", {"zone": "ch-gva-2.evil.io/"}, "zone"),
+        ("exoscale", {"environment": "evil.io/"}, "environment"),
+        ("alicloud", {"oidcTokenFile": "x"}, "oidcTokenFile"),
+        ("anything", {"someNewFile": "x"}, "someNewFile"),
+    ],
+)
 def test_a_setting_that_would_move_the_host_or_names_a_file_is_refused(
-    vendor: str, settings: dict[str, str], key: str,
+    vendor: str,
+    settings: dict[str, str],
+    key: str,
 ) -> None:
     assert [found for found, *_ in mistakes(vendor, settings, STRICT)] == [key]
 
@@ -83,8 +138,14 @@ def test_a_setting_that_would_move_the_host_or_names_a_file_is_refused(
 def test_other_hosts_are_the_deployments_to_permit() -> None:
     given = Deployment(endpoints=frozenset({"proxy.example.com:8443", "api.example.com", "127.0.0.1:8080"}))
     may = ["https://proxy.example.com:8443", "https://api.example.com/v1", "http://127.0.0.1:8080"]
-    may_not = ["https://proxy.example.com", "http://proxy.example.com:8443", "https://api.example.com:8443",
-               "https://x.api.example.com", "http://127.0.0.1:8081", "http://127.0.0.1"]
+    may_not = [
+        "https://proxy.example.com",
+        "http://proxy.example.com:8443",
+        "https://api.example.com:8443",
+        "https://x.api.example.com",
+        "http://127.0.0.1:8081",
+        "http://127.0.0.1",
+    ]
     assert [url for url in may if refused("exoscale", url, given)] == []
     assert [url for url in may_not if not refused("exoscale", url, given)] == []
 
@@ -98,17 +159,29 @@ def test_this_machine_is_called_outside_lambda_only() -> None:
 
 def test_the_metadata_service_is_at_one_address_and_for_nothing_else() -> None:
     assert not refused(METADATA_SERVICE, METADATA, STRICT)
-    for url in ("http://100.100.100.200:80", "http://100.100.100.200.evil.io", "http://169.254.169.254", "https://evil.io",
-                "http://100.100.100.200/x", "https://100.100.100.200"):
+    for url in (
+        "http://100.100.100.200:80",
+        "http://100.100.100.200.evil.io",
+        "http://169.254.169.254",
+        "https://evil.io",
+        "http://100.100.100.200/x",
+        "https://100.100.100.200",
+    ):
         assert refused(METADATA_SERVICE, url, STRICT)
     assert refused("alicloud", METADATA, STRICT)
 
 
-@pytest.mark.parametrize(("variable", "text"), [
-    ("OUTSCALER_ALLOWED_ENDPOINTS", "https://evil.io"), ("OUTSCALER_ALLOWED_ENDPOINTS", "*.example.com"),
-    ("OUTSCALER_ALLOWED_ENDPOINTS", "a,B"), ("OUTSCALER_SHARED_SECRETS", "outscaler/*"),
-    ("OUTSCALER_SECRET_PREFIX", "a b/"), ("OUTSCALER_SECRET_PREFIX", "outscaler-"),
-])
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("OUTSCALER_ALLOWED_ENDPOINTS", "https://evil.io"),
+        ("OUTSCALER_ALLOWED_ENDPOINTS", "*.example.com"),
+        ("OUTSCALER_ALLOWED_ENDPOINTS", "a,B"),
+        ("OUTSCALER_SHARED_SECRETS", "outscaler/*"),
+        ("OUTSCALER_SECRET_PREFIX", "a b/"),
+        ("OUTSCALER_SECRET_PREFIX", "outscaler-"),
+    ],
+)
 def test_a_variable_that_makes_no_sense_is_named(variable: str, text: str) -> None:
     with pytest.raises(BadInput, match=variable):
         deployment_of({variable: text})

@@ -18,17 +18,58 @@ from chalicelib.model.quantity import (
 from chalicelib.model.timestamps import format_time, parse_time
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("0", 0), ("1", 1), ("1.5Gi", 1610612736), ("128Mi", 134217728), ("1e3", 1000), ("1E3", 1000), ("1k", 1000),
-    ("500m", 1), ("1.", 1), (".5Ki", 512), ("-1", -1), ("+2", 2), ("10E", 2**63 - 1), ("16Ei", 2**63 - 1), ("1n", 1),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("1", 1),
+        ("1.5Gi", 1610612736),
+        ("128Mi", 134217728),
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("1k", 1000),
+        ("500m", 1),
+        ("1.", 1),
+        (".5Ki", 512),
+        ("-1", -1),
+        ("+2", 2),
+        ("10E", 2**63 - 1),
+        ("16Ei", 2**63 - 1),
+        ("1n", 1),
+    ],
+)
 def test_quantities(text: str, value: int) -> None:
     assert parse_quantity(text) == value
 
 
-@pytest.mark.parametrize("text", ["1.5Gii", "", " 1", "1 ", "2K", "1mi", "1_000", "inf", "NaN", "1e", "0x1", "1Gi2",
-                                  "--1", "1e999999999", "\u0661", "1e" + "9" * 5_000, "1e-" + "9" * 5_000, "1e-9999",
-                                  "9" * 200_000, "1e9999", "0x" + "f" * 100, "1Ki\n", "\uff11"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1.5Gii",
+        "",
+        " 1",
+        "1 ",
+        "2K",
+        "1mi",
+        "1_000",
+        "inf",
+        "NaN",
+        "1e",
+        "0x1",
+        "1Gi2",
+        "--1",
+        "1e999999999",
+        "\u0661",
+        "1e" + "9" * 5_000,
+        "1e-" + "9" * 5_000,
+        "1e-9999",
+        "9" * 200_000,
+        "1e9999",
+        "0x" + "f" * 100,
+        "1Ki\n",
+        "\uff11",
+    ],
+)
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(BadInput, match="quantity"):
         parse_quantity(text)
@@ -40,10 +81,16 @@ def test_an_error_does_not_repeat_a_long_text() -> None:
     assert len(str(raised.value)) < 300
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    pytest.param(10**5_000, str(2**63 - 1), id="long"),
-    pytest.param(-(10**5_000), str(-(2**63 - 1)), id="long-negative"),
-    pytest.param(7, "7", id="whole"), pytest.param(1.5, "1.5", id="fraction"), pytest.param("2Gi", "2Gi", id="text")])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        pytest.param(10**5_000, str(2**63 - 1), id="long"),
+        pytest.param(-(10**5_000), str(-(2**63 - 1)), id="long-negative"),
+        pytest.param(7, "7", id="whole"),
+        pytest.param(1.5, "1.5", id="fraction"),
+        pytest.param("2Gi", "2Gi", id="text"),
+    ],
+)
 def test_a_number_of_any_length_is_written_as_a_quantity(value: str | float, text: str) -> None:
     assert quantity_text(value) == text
 
@@ -68,8 +115,10 @@ def test_a_printed_amount_of_cpu_reads_back(amount: int) -> None:
     assert parse_amount("cpu", format_amount("cpu", amount)) == amount
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("10s", 10), ("1h30m", 5400), ("1.5h", 5400), ("500ms", 0.5),
-                                               ("-5m", -300), ("1us", 1e-6)])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("10s", 10), ("1h30m", 5400), ("1.5h", 5400), ("500ms", 0.5), ("-5m", -300), ("1us", 1e-6)],
+)
 def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 

@@ -30,9 +30,12 @@ HOLDERS = [
     Reply(200, {"set-cookie": HIDDEN}, BODY),
     http.Call("GET", URL, HEADERS, {"Signature": HIDDEN}, BODY),
     http.Answer("GET api.example.com/x", 200, {"set-cookie": HIDDEN}, BODY),
-    Granted(HIDDEN, HIDDEN, HIDDEN), StsAnswer(Granted(HIDDEN, HIDDEN, HIDDEN)),
+    Granted(HIDDEN, HIDDEN, HIDDEN),
+    StsAnswer(Granted(HIDDEN, HIDDEN, HIDDEN)),
     CreateServer(1, "plan", "host", "image", "region", user_data=HIDDEN),
-    Token("abcdef", KEPT), alicloud.Credential(KEPT, KEPT, KEPT), exoscale.Credential(KEPT, KEPT),
+    Token("abcdef", KEPT),
+    alicloud.Credential(KEPT, KEPT, KEPT),
+    exoscale.Credential(KEPT, KEPT),
     huaweicloud.Credential(KEPT, KEPT, KEPT),
 ]
 

@@ -56,8 +56,12 @@ ODD = 'aB/c+d=e&f:"g h\\i-0123456789'
 SPELLINGS = {
     "raw": ODD,
     "percent": quote(ODD, safe=""),
-    "percent, lower case": quote(ODD, safe="").replace("%2F", "%2f").replace("%2B", "%2b").replace("%3D", "%3d")
-    .replace("%3A", "%3a").replace("%5C", "%5c"),
+    "percent, lower case": quote(ODD, safe="")
+    .replace("%2F", "%2f")
+    .replace("%2B", "%2b")
+    .replace("%3D", "%3d")
+    .replace("%3A", "%3a")
+    .replace("%5C", "%5c"),
     "percent, path": quote(ODD),
     "percent, form": quote_plus(ODD),
     "percent, twice": quote(quote(ODD, safe=""), safe=""),
@@ -106,11 +110,26 @@ def test_no_text_and_no_secret_is_too_odd_to_hide(text: str) -> None:
     assert "***" in Secret(text + "0123456789").hidden_in(f"a {text}0123456789 b")
 
 
-@pytest.mark.parametrize(("text", "sent"), [
-    ("eyJhbGciOi.eyJpc3MiOi.c2lnbmF0dXJl_-", True), ("kubeconfig-u-abc:xyz", True), ("sha256~abc", True),
-    ("CAIS+x/y==", True), ("k8s-aws-v1.aHR0cHM6", True), ("a" * 100, True), ("a" * 101, False), ("", False),
-    ("two words", False), ("AWS_X=1\0AWS_Y=2", False), ('{"a"}', False), ("a\n", False), ("a,b", False),
-    ("\u00e4", False), ("\ud800", False), ("-----BEGIN KEY-----", False),
-])
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("eyJhbGciOi.eyJpc3MiOi.c2lnbmF0dXJl_-", True),
+        ("kubeconfig-u-abc:xyz", True),
+        ("sha256~abc", True),
+        ("CAIS+x/y==", True),
+        ("k8s-aws-v1.aHR0cHM6", True),
+        ("a" * 100, True),
+        ("a" * 101, False),
+        ("", False),
+        ("two words", False),
+        ("AWS_X=1\0AWS_Y=2", False),
+        ('{"a"}', False),
+        ("a\n", False),
+        ("a,b", False),
+        ("\u00e4", False),
+        ("\ud800", False),
+        ("-----BEGIN KEY-----", False),
+    ],
+)
 def test_a_text_that_no_credential_consists_of_is_not_sent(text: str, sent: bool) -> None:
     assert is_sendable(text, 100) is sent

@@ -28,8 +28,12 @@ print(sum(name.endswith("endpoints.json") for name in opened))
 
 @pytest.fixture(autouse=True)
 def account(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("AWS_ACCESS_KEY_ID", "first"), ("AWS_SECRET_ACCESS_KEY", "none"),
-                        ("AWS_DEFAULT_REGION", "eu-central-1"), ("AWS_CONFIG_FILE", "/nonexistent")):
+    for name, value in (
+        ("AWS_ACCESS_KEY_ID", "first"),
+        ("AWS_SECRET_ACCESS_KEY", "none"),
+        ("AWS_DEFAULT_REGION", "eu-central-1"),
+        ("AWS_CONFIG_FILE", "/nonexistent"),
+    ):
         monkeypatch.setenv(name, value)
 
 
@@ -68,6 +72,7 @@ def test_a_client_has_the_region_endpoint_and_settings_it_was_asked_for() -> Non
 
 def test_what_is_registered_at_one_client_does_not_happen_at_another() -> None:
     """EKS tokens name their cluster in a header that is added before signing."""
+
     def name_it(request: Any, **_: object) -> None:
         request.headers["x-k8s-aws-id"] = "one"
 

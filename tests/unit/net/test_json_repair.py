@@ -10,11 +10,16 @@ from chalicelib.net.json_repair import decode_repaired, read_json
 DEEP = b"[" * 3_000 + b"]" * 3_000
 
 
-@pytest.mark.parametrize("value", [
-    pytest.param(b"1e999", id="no-finite-number"), pytest.param(b"-" + b"9" * 5_000, id="5000-digits"),
-    pytest.param(b'"\\ud800"', id="half-a-pair"), pytest.param(b'"\xff\xfe"', id="no-utf-8"),
-    pytest.param(DEEP, id="nested-without-end"),
-])
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(b"1e999", id="no-finite-number"),
+        pytest.param(b"-" + b"9" * 5_000, id="5000-digits"),
+        pytest.param(b'"\\ud800"', id="half-a-pair"),
+        pytest.param(b'"\xff\xfe"', id="no-utf-8"),
+        pytest.param(DEEP, id="nested-without-end"),
+    ],
+)
 def test_a_value_that_no_decoder_takes_leaves_the_other_objects_as_they_are(value: bytes) -> None:
     found = read_json(b'{"items": [{"a": 1}, {"a": ' + value + b'}, {"a": "x\\u00e9\\ud83d\\ude00"}]}')
     assert found["items"][0] == {"a": 1}

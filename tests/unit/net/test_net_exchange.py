@@ -27,7 +27,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 BOUNDS = Bounds(connect=5.0, read=5.0, total=5.0, bytes=100_000)
 SHORT = Bounds(connect=0.25, read=0.25, total=0.2, bytes=100_000)
-SLOW = 0.01     # seconds between two bytes: well within each read's timeout
+SLOW = 0.01  # seconds between two bytes: well within each read's timeout
 
 
 def trusting() -> ssl.SSLContext:
@@ -36,7 +36,7 @@ def trusting() -> ssl.SSLContext:
     return made
 
 
-TRUSTING = trusting()       # made before the time of an exchange begins: reading the authorities takes a while
+TRUSTING = trusting()  # made before the time of an exchange begins: reading the authorities takes a while
 
 
 def session(**adapter: Any) -> BoundedSession:
@@ -210,7 +210,7 @@ def test_no_thread_and_no_socket_is_left_after_a_time_out() -> None:
         for _ in range(3):
             with pytest.raises(NoReply, match="Time"):
                 get(server.url, Bounds(connect=1.0, read=1.0, total=0.1, bytes=1000))
-        gc.collect()        # a socket that was forgotten warns here
+        gc.collect()  # a socket that was forgotten warns here
         assert left(server)
         assert threading.active_count() <= before + serving + server.connections
 

@@ -43,8 +43,9 @@ def test_a_server_need_not_compress() -> None:
 
 def test_a_body_in_very_small_chunks_is_unpacked() -> None:
     packed = gzip.compress(TEXT)
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece)
-                      for piece in (packed[at:at + 7] for at in range(0, len(packed), 7)))
+    chunks = b"".join(
+        b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (packed[at : at + 7] for at in range(0, len(packed), 7))
+    )
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
     with ByteScript(lambda: [head + chunks + b"0\r\n\r\n"]) as server:
         assert get(server.url).body == TEXT
@@ -54,8 +55,10 @@ def test_a_body_as_long_as_the_bound_is_read_and_one_byte_more_is_not() -> None:
     fits = Said(200, gzip.compress(b"x" * BOUNDS.bytes), PACKED)
     with HttpScript([fits]) as server:
         assert len(get(server.url).body) == BOUNDS.bytes
-    with HttpScript([Said(200, gzip.compress(b"x" * (BOUNDS.bytes + 1)), PACKED)]) as server, \
-            pytest.raises(NoReply, match="Size"):
+    with (
+        HttpScript([Said(200, gzip.compress(b"x" * (BOUNDS.bytes + 1)), PACKED)]) as server,
+        pytest.raises(NoReply, match="Size"),
+    ):
         get(server.url)
 
 
@@ -77,11 +80,35 @@ def test_a_bomb_is_not_unpacked_beyond_the_bound(length: int) -> None:
 WHOLE = gzip.compress(TEXT)
 
 
-@pytest.mark.parametrize("body", [
-    WHOLE[:-1], WHOLE[:-9], WHOLE[:200], WHOLE[:-8] + bytes(8), b"", b"{}", TEXT, WHOLE + b"x", WHOLE + WHOLE,
-    zlib.compress(TEXT), gzip.compress(b"")[:10],
-], ids=["last byte", "trailer", "most of it", "wrong sum", "nothing", "short and plain", "plain", "byte behind it",
-        "a second stream", "deflate", "head only"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        WHOLE[:-1],
+        WHOLE[:-9],
+        WHOLE[:200],
+        WHOLE[:-8] + bytes(8),
+        b"",
+        b"{}",
+        TEXT,
+        WHOLE + b"x",
+        WHOLE + WHOLE,
+        zlib.compress(TEXT),
+        gzip.compress(b"")[:10],
+    ],
+    ids=[
+        "last byte",
+        "trailer",
+        "most of it",
+        "wrong sum",
+        "nothing",
+        "short and plain",
+        "plain",
+        "byte behind it",
+        "a second stream",
+        "deflate",
+        "head only",
+    ],
+)
 def test_a_stream_that_is_damaged_or_not_one_is_no_answer(body: bytes) -> None:
     with HttpScript([Said(200, body, PACKED)]) as server, pytest.raises(NoReply, match="Damaged") as caught:
         get(server.url)
@@ -90,8 +117,10 @@ def test_a_stream_that_is_damaged_or_not_one_is_no_answer(body: bytes) -> None:
 
 @pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip", "identity, gzip", "zstd"])
 def test_another_encoding_than_gzip_was_not_asked_for(encoding: str) -> None:
-    with HttpScript([Said(200, WHOLE, {"Content-Encoding": encoding})]) as server, \
-            pytest.raises(NoReply, match="Encoding"):
+    with (
+        HttpScript([Said(200, WHOLE, {"Content-Encoding": encoding})]) as server,
+        pytest.raises(NoReply, match="Encoding"),
+    ):
         get(server.url)
 
 

@@ -57,8 +57,13 @@ class Story:
             raise Killed(place)
 
     def world(self) -> World:
-        return World(self.provider, self.cluster, self.options,
-                     recheck=lambda name: self.holds.get(name, Recheck()), checkpoint=self.checkpoint)
+        return World(
+            self.provider,
+            self.cluster,
+            self.options,
+            recheck=lambda name: self.holds.get(name, Recheck()),
+            checkpoint=self.checkpoint,
+        )
 
     def step(self, operation: Operation) -> tuple[Operation, Outcome]:
         """One delivery of the message; a killed function leaves the operation as it was, and SQS delivers again."""
@@ -102,6 +107,12 @@ def remove(*nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **field
 
 
 def make(kind: Kind, **fields: Any) -> Operation:
-    known: dict[str, Any] = {"id": f"{kind}-1", "cluster": "c", "provider": "clusterapi", "group": "g", "plan": "p",
-                             "created_at": START}
+    known: dict[str, Any] = {
+        "id": f"{kind}-1",
+        "cluster": "c",
+        "provider": "clusterapi",
+        "group": "g",
+        "plan": "p",
+        "created_at": START,
+    }
     return Operation(kind=kind, **{**known, **fields})

@@ -34,7 +34,8 @@ def _story() -> tuple[Story, Asked]:
 
 def _discard(step: str = "", **data: str) -> Operation:
     return msgspec.structs.replace(
-        make(Kind.DISCARD, targets=(Target("", "memory://g-2", "g-2"),)), step=step, data=data)
+        make(Kind.DISCARD, targets=(Target("", "memory://g-2", "g-2"),)), step=step, data=data
+    )
 
 
 @pytest.mark.parametrize("left", ["", "{", "null", "[]", '{"cls":1}'])

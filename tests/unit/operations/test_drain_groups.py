@@ -36,7 +36,7 @@ def test_S16_groups_go_in_ascending_order_however_they_were_written() -> None:
 @pytest.mark.parametrize(("own", "given"), [(1200.0, 600.0), (30.0, 30.0), (0.0, 0.0)])
 def test_S17_grace_is_the_pods_own_up_to_the_groups(own: float, given: float) -> None:
     assert grace_of(PodState("default", "p", grace=own), Options()) == given
-    assert PodState("default", "p").grace == 30.0      # where the pod names none
+    assert PodState("default", "p").grace == 30.0  # where the pod names none
 
 
 def test_each_group_begins_when_the_one_before_is_gone() -> None:
@@ -90,7 +90,7 @@ def test_the_deadline_covers_every_group() -> None:
     operation = remove("g-1")
     plain = START + length(Kind.REMOVE, Options())
     assert deadline_of(operation, Options()) == plain
-    assert deadline_of(operation, GROUPS) == plain                  # four short ones are no longer than a long one
+    assert deadline_of(operation, GROUPS) == plain  # four short ones are no longer than a long one
     long = Options(drain_priority_config=((0, 600), (1000, 300)))
     assert deadline_of(operation, long) == plain + 120.0 + 300.0 + 30.0
     planned = msgspec.structs.replace(operation, deadline=START + 100.0)
@@ -207,8 +207,9 @@ def test_a_pod_that_is_leaving_with_more_time_than_its_group_has_is_hurried_once
 def test_KP_1776_what_the_api_does_not_name_the_rules_do() -> None:
     story = Story()
     operation = story.play_until(drained(story, 1), "evict")
-    story.cluster.fail_next("evict", kube.Unavailable("This pod has more than one PodDisruptionBudget", status=500),
-                            times=50)
+    story.cluster.fail_next(
+        "evict", kube.Unavailable("This pod has more than one PodDisruptionBudget", status=500), times=50
+    )
     story.holds["g-1"] = Recheck("default/p-00", "budgets default/a, default/b all select it")
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)

@@ -33,7 +33,7 @@ def test_pods_are_evicted_waited_for_and_only_then_the_machine_goes() -> None:
     assert story.provider.deleted == []
     assert isinstance(story.play(operation), Done)
     assert story.provider.deleted == ["g-1"]
-    assert story.now == START + 5.0 + 30.0 + 2.0      # the look after the last of them must have gone
+    assert story.now == START + 5.0 + 30.0 + 2.0  # the look after the last of them must have gone
 
 
 @pytest.mark.parametrize(("own", "most", "given"), [(30.0, 600, 30.0), (900.0, 600, 600.0), (5.0, 600, 5.0)])
@@ -52,11 +52,12 @@ def test_kp_1776_a_budget_that_never_has_room_gives_the_node_back_and_is_named()
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
     assert outcome.cls == "EvictionBlocked"
-    assert outcome.message == ("node g-1: pod default/p-01 cannot be evicted: "
-                               "The disruption budget web needs all its pods (tried for 120 s)")
+    assert outcome.message == (
+        "node g-1: pod default/p-01 cannot be evicted: The disruption budget web needs all its pods (tried for 120 s)"
+    )
     assert kept(story, "g-1")
     assert story.provider.deleted == []
-    assert evicted(story).count("default/p-01") == 13     # at once, then every 10 s for two minutes
+    assert evicted(story).count("default/p-01") == 13  # at once, then every 10 s for two minutes
 
 
 def test_a_deadline_before_that_names_the_budget_too() -> None:
@@ -136,10 +137,10 @@ def test_a_pod_that_comes_during_the_drain_keeps_the_node() -> None:
 @pytest.mark.parametrize(
     ("options", "annotation", "pods", "goes"),
     [
-        (Options(), "", 1, True),                                                # occupied: by default
+        (Options(), "", 1, True),  # occupied: by default
         (Options(daemonset_eviction_for_occupied_nodes=False), "", 1, False),
-        (Options(), "false", 1, False),                                          # the annotation overrides
-        (Options(), "", 0, False),                                               # empty: not by default
+        (Options(), "false", 1, False),  # the annotation overrides
+        (Options(), "", 0, False),  # empty: not by default
         (Options(daemonset_eviction_for_empty_nodes=True), "", 0, True),
         (Options(), "true", 0, True),
     ],

@@ -69,8 +69,14 @@ def test_the_vendors_own_waiting_time_is_kept() -> None:
 # Waiting in place would keep the pods from the next group (demands.md 3), or cannot help.
 @pytest.mark.parametrize(
     "error",
-    [errors.OutOfStock("no stock", code="STOCK"), errors.QuotaExceeded("limit", code="Q"), errors.Unauthorized("401"),
-     errors.NotFound("no group"), errors.InvalidRequest("bad"), errors.Unknown("?")],
+    [
+        errors.OutOfStock("no stock", code="STOCK"),
+        errors.QuotaExceeded("limit", code="Q"),
+        errors.Unauthorized("401"),
+        errors.NotFound("no group"),
+        errors.InvalidRequest("bad"),
+        errors.Unknown("?"),
+    ],
 )
 def test_the_rest_fails_at_once_with_its_class(error: errors.ProviderError) -> None:
     story = Story()

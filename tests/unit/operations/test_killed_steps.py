@@ -77,7 +77,7 @@ def test_every_step_run_twice_changes_nothing(scene: Callable[[Story], Operation
     operation = scene(story)
     ended: object = None
     while not isinstance(ended, Done | Failed):
-        story.step(operation)                        # a first executor, overtaken before it could record
+        story.step(operation)  # a first executor, overtaken before it could record
         operation, ended = story.step(operation)
     assert state(story) == state(whole)
     assert type(ended) is type(outcome)

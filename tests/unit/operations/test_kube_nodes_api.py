@@ -29,20 +29,28 @@ class There:
         self.server, self.kube = server, server.store
         access = KubernetesAccess(kubeconfig_secret="k")
         clock = ManualClock(START)
-        self.api = KubeNodes(lambda: connect(access, lambda name: server.kubeconfig(), clock=clock,
-                                             sleep=clock.advance, jitter=lambda: 0.5))
+        self.api = KubeNodes(
+            lambda: connect(
+                access, lambda name: server.kubeconfig(), clock=clock, sleep=clock.advance, jitter=lambda: 0.5
+            )
+        )
 
     def node(self, **spec: Any) -> None:
-        annotations = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
-                       "delay-deletion.cluster-autoscaler.kubernetes.io/csi": "x"}
+        annotations = {
+            "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
+            "delay-deletion.cluster-autoscaler.kubernetes.io/csi": "x",
+        }
         self.kube.create("nodes", {"metadata": {"name": "n", "annotations": annotations}, "spec": spec})
 
     def pod(self, name: str, spec: dict[str, Any] | None = None, **metadata: Any) -> None:
-        self.kube.create("pods", {
-            "metadata": {"name": name, "namespace": "default", **metadata},
-            "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}], **(spec or {})},
-            "status": {"phase": "Running"},
-        })
+        self.kube.create(
+            "pods",
+            {
+                "metadata": {"name": name, "namespace": "default", **metadata},
+                "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}], **(spec or {})},
+                "status": {"phase": "Running"},
+            },
+        )
 
 
 @pytest.fixture
@@ -93,10 +101,14 @@ def test_the_mark_says_whose_it_is_and_goes_only_by_that_name(there: There) -> N
 
 
 def _claim(there: There, name: str, phase: str = "Pending", **annotations: str) -> None:
-    there.kube.create("persistentvolumeclaims", {
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        "status": {"phase": phase}})
+    there.kube.create(
+        "persistentvolumeclaims",
+        {
+            "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            "status": {"phase": phase},
+        },
+    )
 
 
 CHOSEN = "volume.kubernetes.io/selected-node"
@@ -130,8 +142,13 @@ def test_pods_with_what_decides_about_them(there: There) -> None:
     there.pod("a-daemon", ownerReferences=[daemon])
     there.pod("b-mirror", annotations={"kubernetes.io/config.mirror": "x"})
     there.pod("c-slow", {"terminationGracePeriodSeconds": 90, "priority": -20})
-    there.pod("d-like-a-daemon", annotations={"cluster-autoscaler.kubernetes.io/daemonset-pod": "true",
-                                              "cluster-autoscaler.kubernetes.io/enable-ds-eviction": "false"})
+    there.pod(
+        "d-like-a-daemon",
+        annotations={
+            "cluster-autoscaler.kubernetes.io/daemonset-pod": "true",
+            "cluster-autoscaler.kubernetes.io/enable-ds-eviction": "false",
+        },
+    )
     daemon_pod, mirror, slow, alike = there.api.pods_on("n")
     assert daemon_pod.daemonset
     assert mirror.mirror
@@ -147,7 +164,7 @@ def test_an_eviction_takes_this_very_pod_with_the_grace_given(there: There) -> N
     assert (leaving.deleted, leaving.deletion_grace) == (START + 7.0, 7.0)
     there.kube.remove("pods", "p", "default")
     there.pod("p")
-    assert there.api.evict(pod, 7.0).accepted     # gone: the successor has another uid
+    assert there.api.evict(pod, 7.0).accepted  # gone: the successor has another uid
     (successor,) = there.api.pods_on("n")
     assert successor.deleted == 0.0
 
@@ -158,10 +175,21 @@ def test_a_refusal_is_in_the_budgets_own_words(there: There) -> None:
     assert pod is not None
     pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
     there.kube.update("pods", pod)
-    there.kube.create("poddisruptionbudgets", {
-        "metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": "web"}}},
-        "status": {"disruptionsAllowed": 0, "desiredHealthy": 1, "currentHealthy": 1, "expectedPods": 1,
-                   "observedGeneration": 1}}, "policy")
+    there.kube.create(
+        "poddisruptionbudgets",
+        {
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}},
+            "status": {
+                "disruptionsAllowed": 0,
+                "desiredHealthy": 1,
+                "currentHealthy": 1,
+                "expectedPods": 1,
+                "observedGeneration": 1,
+            },
+        },
+        "policy",
+    )
     (found,) = there.api.pods_on("n")
     answer = there.api.evict(found, 30.0)
     assert not answer.accepted

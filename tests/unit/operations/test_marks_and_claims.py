@@ -93,7 +93,7 @@ def test_a_look_that_is_old_is_taken_again_before_the_deletion() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "delete")
-    story.now += 180.0                                      # the message was lost, and the sweeper sent another
+    story.now += 180.0  # the message was lost, and the sweeper sent another
     story.cluster.add_pod("default/fast", "g-1")
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
@@ -118,8 +118,9 @@ def test_KK_125491_a_claim_that_is_being_given_a_volume_on_the_node_saves_it() -
     outcome = story.play(remove("g-1"))
     assert isinstance(outcome, Failed)
     assert outcome.cls == "NodeNotEmpty"
-    assert outcome.message == ("node g-1: claim default/data-db-0 is being given a volume on it, for a pod that is "
-                               "about to be bound")
+    assert outcome.message == (
+        "node g-1: claim default/data-db-0 is being given a volume on it, for a pod that is about to be bound"
+    )
     assert kept(story, "g-1")
 
 

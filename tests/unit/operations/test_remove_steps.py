@@ -51,8 +51,9 @@ def test_one_node_that_cannot_go_does_not_hold_the_others() -> None:
     story.group(3)
     story.cluster.add_pod("default/late", "g-2")
     outcome = story.play(remove("g-1", "g-2", "g-3"))
-    assert outcome == Done({"removed": 2, "nodes": "g-1,g-3",
-                            "kept g-2": "pod default/late was bound to it after it was planned"})
+    assert outcome == Done(
+        {"removed": 2, "nodes": "g-1,g-3", "kept g-2": "pod default/late was bound to it after it was planned"}
+    )
     assert kept(story, "g-2")
     assert sorted(story.provider.deleted) == ["g-1", "g-3"]
 
@@ -97,8 +98,8 @@ def test_nominated_pods_that_wait_for_no_node_save_none(fields: dict[str, object
         {"mirror": True},
         {"phase": "Succeeded"},
         {"phase": "Failed"},
-        {"priority": -11},                                     # expendable: dies with its node
-        {"deleted": START - 100.0, "deletion_grace": 30.0},    # terminating for too long
+        {"priority": -11},  # expendable: dies with its node
+        {"deleted": START - 100.0, "deletion_grace": 30.0},  # terminating for too long
     ],
 )
 def test_pods_that_hold_no_node(fields: dict[str, object]) -> None:
@@ -287,8 +288,9 @@ def test_a_drained_node_waits_for_its_turn_at_the_vendor_as_long_as_it_takes() -
     story = Story()
     story.group(2)
     operation = story.play_until(remove("g-1"), "delete")
-    story.provider.fail_next("remove", errors.Conflict("another change of the pool is under way", code="busy"),
-                             times=MAX_TRIES + 5)
+    story.provider.fail_next(
+        "remove", errors.Conflict("another change of the pool is under way", code="busy"), times=MAX_TRIES + 5
+    )
     assert isinstance(story.play(operation), Done)
     assert story.provider.deleted == ["g-1"]
 

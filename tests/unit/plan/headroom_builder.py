@@ -19,10 +19,17 @@ SPARE = Headroom("spare", pods=3, cpu=1000, memory=GIB)
 TENTH = Headroom("tenth", percent=10)
 
 
-def decided(build: ClusterBuilder, *headroom: Headroom, memory: Memory | None = None, now: float = NOW,
-            unneeded: float | None = 3600.0, **options: Any) -> tuple[Plan, Memory]:
-    policy = Policy(name="test", mode=Mode.ACTIVE, headroom=headroom,
-                    options=msgspec.structs.replace(Options(), **options))
+def decided(
+    build: ClusterBuilder,
+    *headroom: Headroom,
+    memory: Memory | None = None,
+    now: float = NOW,
+    unneeded: float | None = 3600.0,
+    **options: Any,
+) -> tuple[Plan, Memory]:
+    policy = Policy(
+        name="test", mode=Mode.ACTIVE, headroom=headroom, options=msgspec.structs.replace(Options(), **options)
+    )
     return decide(build.snapshot(), policy, memory or Memory(), now, 0, assume_unneeded_for=unneeded)
 
 

@@ -21,15 +21,25 @@ STOCK = InstanceError("OutOfStock", "OUT_OF_QUOTA", "none left")
 HOUR = 3600.0
 
 
-def with_machines(build: ClusterBuilder, name: str, absent: int = 0, *, target: int | None = None,
-                  error: InstanceError | None = None, template: Node | None = None, **fields: Any) -> ClusterBuilder:
+def with_machines(
+    build: ClusterBuilder,
+    name: str,
+    absent: int = 0,
+    *,
+    target: int | None = None,
+    error: InstanceError | None = None,
+    template: Node | None = None,
+    **fields: Any,
+) -> ClusterBuilder:
     """Group `name` of the nodes built with group=name, and `absent` machines that are no nodes: `<name>-0` …"""
     options = {key: fields.pop(key) for key in tuple(fields) if key in GroupOptions.__struct_fields__}
     build.group(name, target=target, template=template, options=GroupOptions(**options), **fields)
     made = build.groups[-1]
     start = sum(i.id.startswith(f"test://{name}/m-") for i in made.instances)
-    more = tuple(Instance(f"test://{name}/m-{at}", InstanceState.CREATING, error, handle=f"{name}/m-{at}")
-                 for at in range(start, start + absent))
+    more = tuple(
+        Instance(f"test://{name}/m-{at}", InstanceState.CREATING, error, handle=f"{name}/m-{at}")
+        for at in range(start, start + absent)
+    )
     size = len(made.instances) + absent if target is None else target
     build.groups[-1] = msgspec.structs.replace(made, instances=(*made.instances, *more), target=size)
     return build
@@ -42,8 +52,11 @@ def anchored() -> ClusterBuilder:
 
 def seen(build: ClusterBuilder, ago: float, groups: Mapping[str, GroupMemory] | None = None) -> Memory:
     """Memory in which every machine that is no node was first seen so long ago."""
-    return Memory(unregistered={i.id: NOW - ago for group in build.groups for i in group.instances if not i.node},
-                  groups=dict(groups or {}), first_seen=NOW - 100 * HOUR)
+    return Memory(
+        unregistered={i.id: NOW - ago for group in build.groups for i in group.instances if not i.node},
+        groups=dict(groups or {}),
+        first_seen=NOW - 100 * HOUR,
+    )
 
 
 def asked(count: int, ago: float, takes: float = 900.0, **more: Any) -> GroupMemory:
@@ -53,8 +66,18 @@ def asked(count: int, ago: float, takes: float = 900.0, **more: Any) -> GroupMem
 
 def operation(kind: Kind, group: str = "g", *targets: Target, **fields: Any) -> Operation:
     """One under way."""
-    return Operation(id=f"{kind.value}-{group}", cluster="test", provider="test", group=group, kind=kind, plan="p",
-                     created_at=NOW - 30, state=State.WAITING, targets=targets, **fields)
+    return Operation(
+        id=f"{kind.value}-{group}",
+        cluster="test",
+        provider="test",
+        group=group,
+        kind=kind,
+        plan="p",
+        created_at=NOW - 30,
+        state=State.WAITING,
+        targets=targets,
+        **fields,
+    )
 
 
 def world_of(build: ClusterBuilder, memory: Memory | None = None, *, now: float = NOW, **options: Any) -> World:
@@ -83,4 +106,3 @@ def filled(build: ClusterBuilder, name: str, count: int, **more: Any) -> Cluster
     for at in range(count):
         build.node(f"{name}-{at}", group=name, **more)
     return build
-

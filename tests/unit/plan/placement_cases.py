@@ -15,12 +15,14 @@ from tests.builders import ZONE, ClusterBuilder, cluster, coming, node, verdict
 EXISTING, UPCOMING, NEW = "existing", "upcoming", "new"
 WAYS = (EXISTING, UPCOMING, NEW)
 FITS = ""
-_OF_THE_FULL_NODES = frozenset({"Insufficient cpu", "node(s) had untolerated taint(s)",
-                                "node(s) didn't match Pod's node affinity/selector"})
+_OF_THE_FULL_NODES = frozenset(
+    {"Insufficient cpu", "node(s) had untolerated taint(s)", "node(s) didn't match Pod's node affinity/selector"}
+)
 
 
-def crowd(pods: Mapping[str, int], build: ClusterBuilder | None = None, *, key: str = ZONE,
-          **more: Any) -> ClusterBuilder:
+def crowd(
+    pods: Mapping[str, int], build: ClusterBuilder | None = None, *, key: str = ZONE, **more: Any
+) -> ClusterBuilder:
     """A node without any cpu in each of these domains, with so many pods that ask for nothing on it."""
     build = build or cluster()
     for domain, count in pods.items():
@@ -29,8 +31,9 @@ def crowd(pods: Mapping[str, int], build: ClusterBuilder | None = None, *, key: 
     return build
 
 
-def answer(build: ClusterBuilder, way: str, labels: Mapping[str, str], /, *, taints: tuple[Taint, ...] = (),
-           **pod: Any) -> str:
+def answer(
+    build: ClusterBuilder, way: str, labels: Mapping[str, str], /, *, taints: tuple[Taint, ...] = (), **pod: Any
+) -> str:
     """Why one pending pod of 1 cpu may not go to an empty node of 1 cpu with these labels; "" if it may.
 
     All other nodes must be full, so that this one alone decides. `build` is used up.
@@ -48,5 +51,5 @@ def answer(build: ClusterBuilder, way: str, labels: Mapping[str, str], /, *, tai
     if way == NEW:
         return text(said.reasons["g"][0])
     if way == UPCOMING:
-        return "no"     # nodes on their way are in nobody's count
+        return "no"  # nodes on their way are in nobody's count
     return " ".join(sorted({text(reason) for reason, _ in said.against} - _OF_THE_FULL_NODES))

@@ -16,7 +16,7 @@ from chalicelib.plan.scale_down.selection import Picked, pick
 from chalicelib.plan.state.cluster_state import World, observe
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 
-DRAINS = 5      # max-drain-parallelism of upstream's cases
+DRAINS = 5  # max-drain-parallelism of upstream's cases
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -37,16 +37,31 @@ class Pool:
         self.candidates: list[Candidate] = []
         self.operations: list[Operation] = []
 
-    def group(self, name: str, empty: int = 0, drain: int = 0, *, pods: int = 1, others: int = 0, cpu: str = "1",
-              node: Mapping[str, Any] | None = None, risky: bool = False, waits_for: str = "", **group: Any) -> Pool:
+    def group(
+        self,
+        name: str,
+        empty: int = 0,
+        drain: int = 0,
+        *,
+        pods: int = 1,
+        others: int = 0,
+        cpu: str = "1",
+        node: Mapping[str, Any] | None = None,
+        risky: bool = False,
+        waits_for: str = "",
+        **group: Any,
+    ) -> Pool:
         """A group with so many empty candidates, drains of so many pods each, and nodes that are no candidates."""
-        nodes = [f"{name}-{kind}{at:02d}" for kind, count in (("e", empty), ("d", drain), ("o", others))
-                 for at in range(count)]
+        nodes = [
+            f"{name}-{kind}{at:02d}"
+            for kind, count in (("e", empty), ("d", drain), ("o", others))
+            for at in range(count)
+        ]
         for each in nodes:
             self.build.node(each, cpu, group=name, **(node or {}))
         self.build.group(name, **group)
         by_name = {each.name: each for each in self.build.nodes}
-        for each in nodes[:empty + drain]:
+        for each in nodes[: empty + drain]:
             evict = tuple(f"default/{each}-{at}" for at in range(pods)) if "-d" in each else ()
             self.candidates.append(Candidate(by_name[each], name, evict, risky, waits_for))
         return self
@@ -55,23 +70,57 @@ class Pool:
         """Removals in flight, one operation per node; of nodes that need not be registered any more."""
         for each in nodes:
             target = Target(each, f"test://{group}/{each}", evict=("default/x",) if drained else ())
-            self.operations.append(Operation(
-                id=f"remove-{each}", cluster="test", provider="test", group=group, kind=Kind.REMOVE, plan="p",
-                created_at=NOW - 60, targets=(target,), state=State.WAITING))
+            self.operations.append(
+                Operation(
+                    id=f"remove-{each}",
+                    cluster="test",
+                    provider="test",
+                    group=group,
+                    kind=Kind.REMOVE,
+                    plan="p",
+                    created_at=NOW - 60,
+                    targets=(target,),
+                    state=State.WAITING,
+                )
+            )
         return self
 
-    def world(self, memory: Memory | None = None, *, now: float = NOW, brake: MaxDisruption | None = None,
-              windows: Sequence[Window] = (), **options: Any) -> World:
+    def world(
+        self,
+        memory: Memory | None = None,
+        *,
+        now: float = NOW,
+        brake: MaxDisruption | None = None,
+        windows: Sequence[Window] = (),
+        **options: Any,
+    ) -> World:
         """What the pass sees. options: over upstream's defaults, with five drains at once."""
         known = memory or Memory()
         options = {"max_drain_parallelism": DRAINS, **options}
-        policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options),
-                        max_disruption=brake or MaxDisruption(), maintenance_windows=tuple(windows))
-        return observe(self.build.snapshot(), policy,
-                       msgspec.structs.replace(known, operations=(*known.operations, *self.operations)), now)
+        policy = Policy(
+            name="test",
+            mode=Mode.ACTIVE,
+            options=msgspec.structs.replace(Options(), **options),
+            max_disruption=brake or MaxDisruption(),
+            maintenance_windows=tuple(windows),
+        )
+        return observe(
+            self.build.snapshot(),
+            policy,
+            msgspec.structs.replace(known, operations=(*known.operations, *self.operations)),
+            now,
+        )
 
-    def pick(self, memory: Memory | None = None, *, now: float = NOW, only: Sequence[str] = (), since: float = OLD,
-             hold: Reason | None = None, **more: Any) -> Picked[Candidate]:
+    def pick(
+        self,
+        memory: Memory | None = None,
+        *,
+        now: float = NOW,
+        only: Sequence[str] = (),
+        since: float = OLD,
+        hold: Reason | None = None,
+        **more: Any,
+    ) -> Picked[Candidate]:
         """The picker's answer. since: when all candidates became unneeded."""
         wanted = [each for each in self.candidates if not only or each.node.name in only]
         timers = {each.node.name: NodeMemory(since, now) for each in wanted}

@@ -23,18 +23,27 @@ DRIVER = "csi.example"
 def node(name: str, zone: str = "", **labels: str) -> Json:
     """A Node with room for everything."""
     carried = {HOST: name, **({ZONE: zone} if zone else {}), **labels}
-    return {"kind": "Node", "metadata": {"name": name, "labels": carried},
-            "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}}}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": carried},
+        "status": {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": "110"}},
+    }
 
 
 def pod(name: str, *volumes: Json, on: str = "", phase: str = "Pending") -> Json:
     """A Pod; its volumes are called v0, v1 …"""
-    spec: Json = {"containers": [{"name": "c"}],
-                  "volumes": [{"name": f"v{at}", **volume} for at, volume in enumerate(volumes)]}
+    spec: Json = {
+        "containers": [{"name": "c"}],
+        "volumes": [{"name": f"v{at}", **volume} for at, volume in enumerate(volumes)],
+    }
     if on:
         spec["nodeName"] = on
-    return {"kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec,
-            "status": {"phase": "Running" if on and phase == "Pending" else phase}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+        "status": {"phase": "Running" if on and phase == "Pending" else phase},
+    }
 
 
 def uses(name: str) -> Json:
@@ -44,43 +53,83 @@ def uses(name: str) -> Json:
 
 def asks(size: str, storage_class: str = "fast") -> Json:
     """A volume of a pod: a generic ephemeral one."""
-    return {"ephemeral": {"volumeClaimTemplate": {"spec": {
-        "storageClassName": storage_class, "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": size}}}}}}
+    return {
+        "ephemeral": {
+            "volumeClaimTemplate": {
+                "spec": {
+                    "storageClassName": storage_class,
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": size}},
+                }
+            }
+        }
+    }
 
 
-def claim(name: str = "data", volume: str = "", storage_class: str = "fast", size: str = "10Gi",
-          modes: Sequence[str] = ("ReadWriteOnce",), meta: Json | None = None, **spec: Any) -> Json:
+def claim(
+    name: str = "data",
+    volume: str = "",
+    storage_class: str = "fast",
+    size: str = "10Gi",
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    meta: Json | None = None,
+    **spec: Any,
+) -> Json:
     """A PersistentVolumeClaim; bound if it names a volume."""
-    return {"kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "default", **(meta or {})},
-            "spec": {"storageClassName": storage_class, "accessModes": list(modes), "volumeName": volume,
-                     "resources": {"requests": {"storage": size}}, **spec}}
+    return {
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default", **(meta or {})},
+        "spec": {
+            "storageClassName": storage_class,
+            "accessModes": list(modes),
+            "volumeName": volume,
+            "resources": {"requests": {"storage": size}},
+            **spec,
+        },
+    }
 
 
-def volume(name: str, labels: Json | None = None, meta: Json | None = None, status: Json | None = None,
-           **spec: Any) -> Json:
+def volume(
+    name: str, labels: Json | None = None, meta: Json | None = None, status: Json | None = None, **spec: Any
+) -> Json:
     """A PersistentVolume."""
-    return {"kind": "PersistentVolume", "metadata": {"name": name, "labels": labels or {}, **(meta or {})},
-            "spec": {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
-                     **spec}, "status": status or {}}
+    return {
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": labels or {}, **(meta or {})},
+        "spec": {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", **spec},
+        "status": status or {},
+    }
 
 
 def storage_class(name: str = "fast", provisioner: str = DRIVER, waits: bool = True, **more: Any) -> Json:
     """A StorageClass that waits for the first consumer, or not."""
-    return {"kind": "StorageClass", "metadata": {"name": name}, "provisioner": provisioner,
-            "volumeBindingMode": "WaitForFirstConsumer" if waits else "Immediate", **more}
+    return {
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": provisioner,
+        "volumeBindingMode": "WaitForFirstConsumer" if waits else "Immediate",
+        **more,
+    }
 
 
 def csi_node(name: str, count: int) -> Json:
     """A CSINode with one driver and its limit."""
-    return {"kind": "CSINode", "metadata": {"name": name},
-            "spec": {"drivers": [{"name": DRIVER, "allocatable": {"count": count}}]}}
+    return {
+        "kind": "CSINode",
+        "metadata": {"name": name},
+        "spec": {"drivers": [{"name": DRIVER, "allocatable": {"count": count}}]},
+    }
 
 
 def affinity(key: str, *values: str) -> Json:
     """spec.nodeAffinity of a volume."""
-    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}]}}}
+    return {
+        "nodeAffinity": {
+            "required": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}]
+            }
+        }
+    }
 
 
 def csi(handle: str) -> Json:
@@ -96,8 +145,13 @@ def left(capacity: str | None, zone: str | None = None, largest: str | None = No
     """A CSIStorageCapacity; zone None: it reaches no node, empty: all of them."""
     topology = {} if zone is None else {"nodeTopology": {"matchLabels": {ZONE: zone}} if zone else {}}
     amounts = {"capacity": capacity, "maximumVolumeSize": largest}
-    return {"kind": "CSIStorageCapacity", "metadata": {"name": f"{of}-{zone}-{capacity}", "namespace": "csi"},
-            "storageClassName": of, **topology, **{key: value for key, value in amounts.items() if value}}
+    return {
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": f"{of}-{zone}-{capacity}", "namespace": "csi"},
+        "storageClassName": of,
+        **topology,
+        **{key: value for key, value in amounts.items() if value},
+    }
 
 
 class Cluster:

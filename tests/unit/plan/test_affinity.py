@@ -62,25 +62,29 @@ AWAY_FROM_DB: dict[str, Any] = {"pod_anti_affinity": (near(ZONE, DB),)}
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("build", "pod", "labels", "why"), [
-    pytest.param(_db, NEAR_DB, A, FITS, id="P18-its-zone"),
-    pytest.param(_db, NEAR_DB, B, AFFINITY, id="P18-another-zone"),
-    pytest.param(_db, NEAR_DB, NOWHERE, AFFINITY, id="P18-no-zone-label"),
-    pytest.param(cluster, {**NEAR_X, "owner": "x"}, A, FITS, id="P19-the-first-of-its-kind"),
-    pytest.param(cluster, {**NEAR_X, "owner": "x"}, NOWHERE, AFFINITY, id="P19-even-the-first-needs-the-label"),
-    pytest.param(cluster, {**NEAR_X, "owner": "y"}, A, AFFINITY, id="P20-the-first-of-another-kind"),
-    pytest.param(_halves, TWO_TERMS, A, AFFINITY, id="P21-no-pod-matches-both-terms"),
-    pytest.param(_halves, TWO_TERMS, B, FITS, id="P21-one-pod-matches-both-terms"),
-    pytest.param(_jealous, {"owner": "x"}, A, THEIRS, id="P22-their-zone"),
-    pytest.param(_jealous, {"owner": "x"}, B, FITS, id="P22-another-zone"),
-    pytest.param(_jealous, {"owner": "x"}, NOWHERE, FITS, id="P22-no-zone"),
-    pytest.param(_jealous, {"owner": "y"}, A, FITS, id="P22-a-pod-that-is-not-meant"),
-    pytest.param(_db, AWAY_FROM_DB, A, ANTI, id="anti-its-zone"),
-    pytest.param(_db, AWAY_FROM_DB, B, FITS, id="anti-another-zone"),
-    pytest.param(_db, AWAY_FROM_DB, NOWHERE, FITS, id="anti-no-zone-label"),
-])
-def test_where_others_are_decides(build: Callable[[], ClusterBuilder], pod: dict[str, Any], labels: dict[str, str],
-                                  why: str, way: str) -> None:
+@pytest.mark.parametrize(
+    ("build", "pod", "labels", "why"),
+    [
+        pytest.param(_db, NEAR_DB, A, FITS, id="P18-its-zone"),
+        pytest.param(_db, NEAR_DB, B, AFFINITY, id="P18-another-zone"),
+        pytest.param(_db, NEAR_DB, NOWHERE, AFFINITY, id="P18-no-zone-label"),
+        pytest.param(cluster, {**NEAR_X, "owner": "x"}, A, FITS, id="P19-the-first-of-its-kind"),
+        pytest.param(cluster, {**NEAR_X, "owner": "x"}, NOWHERE, AFFINITY, id="P19-even-the-first-needs-the-label"),
+        pytest.param(cluster, {**NEAR_X, "owner": "y"}, A, AFFINITY, id="P20-the-first-of-another-kind"),
+        pytest.param(_halves, TWO_TERMS, A, AFFINITY, id="P21-no-pod-matches-both-terms"),
+        pytest.param(_halves, TWO_TERMS, B, FITS, id="P21-one-pod-matches-both-terms"),
+        pytest.param(_jealous, {"owner": "x"}, A, THEIRS, id="P22-their-zone"),
+        pytest.param(_jealous, {"owner": "x"}, B, FITS, id="P22-another-zone"),
+        pytest.param(_jealous, {"owner": "x"}, NOWHERE, FITS, id="P22-no-zone"),
+        pytest.param(_jealous, {"owner": "y"}, A, FITS, id="P22-a-pod-that-is-not-meant"),
+        pytest.param(_db, AWAY_FROM_DB, A, ANTI, id="anti-its-zone"),
+        pytest.param(_db, AWAY_FROM_DB, B, FITS, id="anti-another-zone"),
+        pytest.param(_db, AWAY_FROM_DB, NOWHERE, FITS, id="anti-no-zone-label"),
+    ],
+)
+def test_where_others_are_decides(
+    build: Callable[[], ClusterBuilder], pod: dict[str, Any], labels: dict[str, str], why: str, way: str
+) -> None:
     assert _says(answer(build(), way, labels, **pod), why)
 
 
@@ -93,8 +97,12 @@ def _without_hostname(build: ClusterBuilder, name: str) -> ClusterBuilder:
 
 def test_P23_a_node_without_the_label_has_no_domain_to_keep_clear() -> None:
     def build() -> ClusterBuilder:
-        return cluster().node("n", "1").running("n", 1, owner="x").pending(
-            1, "1", owner="x", pod_anti_affinity=(near(HOSTNAME_LABEL, X),))
+        return (
+            cluster()
+            .node("n", "1")
+            .running("n", 1, owner="x")
+            .pending(1, "1", owner="x", pod_anti_affinity=(near(HOSTNAME_LABEL, X),))
+        )
 
     assert not build().plan().fits_existing
     assert _without_hostname(build(), "n").plan().fits_existing
@@ -107,19 +115,23 @@ SPACES: dict[str, dict[str, str]] = {"blue": {"team": "blue"}, "red": {"team": "
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("lives_in", "term", "why"), [
-    pytest.param("blue", {}, AFFINITY, id="its-own-namespace-only"),
-    pytest.param("default", {}, FITS, id="its-own-namespace"),
-    pytest.param("blue", {"namespaces": ("blue",)}, FITS, id="named"),
-    pytest.param("red", {"namespaces": ("blue",)}, AFFINITY, id="not-named"),
-    pytest.param("default", {"namespaces": ("blue",)}, AFFINITY, id="its-own-is-not-added-to-those-named"),
-    pytest.param("blue", {"namespace_selector": having(team="blue")}, FITS, id="selected"),
-    pytest.param("red", {"namespace_selector": having(team="blue")}, AFFINITY, id="not-selected"),
-    pytest.param("red", {"namespace_selector": Selector()}, FITS, id="an-empty-selector-is-everywhere"),
-    pytest.param("red", {"namespaces": ("red",), "namespace_selector": having(team="blue")}, FITS,
-                 id="named-or-selected"),
-    pytest.param("unread", {"namespace_selector": Selector()}, FITS, id="a-namespace-that-was-not-read"),
-])
+@pytest.mark.parametrize(
+    ("lives_in", "term", "why"),
+    [
+        pytest.param("blue", {}, AFFINITY, id="its-own-namespace-only"),
+        pytest.param("default", {}, FITS, id="its-own-namespace"),
+        pytest.param("blue", {"namespaces": ("blue",)}, FITS, id="named"),
+        pytest.param("red", {"namespaces": ("blue",)}, AFFINITY, id="not-named"),
+        pytest.param("default", {"namespaces": ("blue",)}, AFFINITY, id="its-own-is-not-added-to-those-named"),
+        pytest.param("blue", {"namespace_selector": having(team="blue")}, FITS, id="selected"),
+        pytest.param("red", {"namespace_selector": having(team="blue")}, AFFINITY, id="not-selected"),
+        pytest.param("red", {"namespace_selector": Selector()}, FITS, id="an-empty-selector-is-everywhere"),
+        pytest.param(
+            "red", {"namespaces": ("red",), "namespace_selector": having(team="blue")}, FITS, id="named-or-selected"
+        ),
+        pytest.param("unread", {"namespace_selector": Selector()}, FITS, id="a-namespace-that-was-not-read"),
+    ],
+)
 def test_the_namespaces_of_a_term(lives_in: str, term: dict[str, Any], why: str, way: str) -> None:
     build = crowd({"a": 1}, owner="db", namespace=lives_in)
     build.more["namespaces"] = SPACES
@@ -136,12 +148,15 @@ def test_objections_of_others_reach_as_far_as_their_namespaces(namespace: str, w
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("selector", "why"), [
-    pytest.param(None, AFFINITY, id="no-selector-matches-nobody"),
-    pytest.param(Selector(), FITS, id="an-empty-selector-matches-everybody"),
-    pytest.param(Selector((Requirement("app", "Exists"),)), FITS, id="exists"),
-    pytest.param(Selector((Requirement("app", "NotIn", ("db",)),)), AFFINITY, id="not-in"),
-])
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [
+        pytest.param(None, AFFINITY, id="no-selector-matches-nobody"),
+        pytest.param(Selector(), FITS, id="an-empty-selector-matches-everybody"),
+        pytest.param(Selector((Requirement("app", "Exists"),)), FITS, id="exists"),
+        pytest.param(Selector((Requirement("app", "NotIn", ("db",)),)), AFFINITY, id="not-in"),
+    ],
+)
 def test_selectors(selector: Selector | None, why: str, way: str) -> None:
     assert _says(answer(crowd({"a": 1}, owner="db"), way, A, owner="db", pod_affinity=(near(ZONE, selector),)), why)
 
@@ -150,20 +165,25 @@ def test_selectors(selector: Selector | None, why: str, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("labels", "why"), [
-    pytest.param({ZONE: "a", RACK: "1"}, FITS, id="both"),
-    pytest.param({ZONE: "a", RACK: "2"}, AFFINITY, id="another-rack"),
-    pytest.param({ZONE: "b", RACK: "1"}, AFFINITY, id="another-zone"),
-    pytest.param({ZONE: "a"}, AFFINITY, id="no-rack"),
-])
+@pytest.mark.parametrize(
+    ("labels", "why"),
+    [
+        pytest.param({ZONE: "a", RACK: "1"}, FITS, id="both"),
+        pytest.param({ZONE: "a", RACK: "2"}, AFFINITY, id="another-rack"),
+        pytest.param({ZONE: "b", RACK: "1"}, AFFINITY, id="another-zone"),
+        pytest.param({ZONE: "a"}, AFFINITY, id="no-rack"),
+    ],
+)
 def test_every_key_must_hold_a_match(labels: dict[str, str], why: str, way: str) -> None:
     build = cluster().node("full", "0", labels={ZONE: "a", RACK: "1"}).running("full", 1, owner="db")
     assert _says(answer(build, way, labels, pod_affinity=(near(ZONE, DB), near(RACK, DB))), why)
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("labels", "why"), [
-    pytest.param({ZONE: "a", RACK: "1"}, FITS, id="both-labels"), pytest.param({ZONE: "a"}, AFFINITY, id="one-label")])
+@pytest.mark.parametrize(
+    ("labels", "why"),
+    [pytest.param({ZONE: "a", RACK: "1"}, FITS, id="both-labels"), pytest.param({ZONE: "a"}, AFFINITY, id="one-label")],
+)
 def test_the_first_of_its_kind_needs_all_keys(labels: dict[str, str], why: str, way: str) -> None:
     assert _says(answer(cluster(), way, labels, owner="x", pod_affinity=(near(ZONE, X), near(RACK, X))), why)
 
@@ -176,11 +196,14 @@ def test_a_match_without_the_topology_label_does_not_end_the_exception_of_the_fi
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("labels", "why"), [
-    pytest.param({ZONE: "b", RACK: "2"}, FITS, id="neither"),
-    pytest.param({ZONE: "a", RACK: "2"}, ANTI, id="the-zone"),
-    pytest.param({ZONE: "b", RACK: "1"}, ANTI, id="the-rack"),
-])
+@pytest.mark.parametrize(
+    ("labels", "why"),
+    [
+        pytest.param({ZONE: "b", RACK: "2"}, FITS, id="neither"),
+        pytest.param({ZONE: "a", RACK: "2"}, ANTI, id="the-zone"),
+        pytest.param({ZONE: "b", RACK: "1"}, ANTI, id="the-rack"),
+    ],
+)
 def test_one_anti_affinity_term_is_enough(labels: dict[str, str], why: str, way: str) -> None:
     build = cluster().node("full", "0", labels={ZONE: "a", RACK: "1"}).running("full", 1, owner="db")
     assert _says(answer(build, way, labels, pod_anti_affinity=(near(ZONE, DB), near(RACK, DB))), why)
@@ -307,13 +330,16 @@ def test_the_tally_of_nodes_that_exist_is_the_schedulers() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("pod", "more", "counts"), [
-    pytest.param({}, {}, True, id="running"),
-    pytest.param({"deleted": NOW - 5}, {}, True, id="terminating"),
-    pytest.param({}, {"priority": -11}, False, id="expendable"),
-    pytest.param({}, {"priority": -10}, True, id="not-quite-expendable"),
-    pytest.param({"node": "", "nominated": "full"}, {}, True, id="nominated"),
-])
+@pytest.mark.parametrize(
+    ("pod", "more", "counts"),
+    [
+        pytest.param({}, {}, True, id="running"),
+        pytest.param({"deleted": NOW - 5}, {}, True, id="terminating"),
+        pytest.param({}, {"priority": -11}, False, id="expendable"),
+        pytest.param({}, {"priority": -10}, True, id="not-quite-expendable"),
+        pytest.param({"node": "", "nominated": "full"}, {}, True, id="nominated"),
+    ],
+)
 def test_whose_presence_attracts_and_repels(pod: dict[str, Any], more: dict[str, Any], counts: bool, way: str) -> None:
     def build() -> ClusterBuilder:
         return cluster().node("full", "0", zone="a").running("full", 1, owner="db", pod=pod, **more)

@@ -18,8 +18,17 @@ def test_removals_beside_a_shrink_leave_the_minimum_of_what_it_leaves() -> None:
     for name in ("a", "b", "c", "d"):
         cluster.node(name, group="g")
     cluster.group("g", min=3, target=6)
-    lowering = Operation(id="o", cluster="test", provider="test", group="g", kind=Kind.SHRINK, plan="p",
-                         created_at=NOW - 10.0, from_size=6, to_size=4)
+    lowering = Operation(
+        id="o",
+        cluster="test",
+        provider="test",
+        group="g",
+        kind=Kind.SHRINK,
+        plan="p",
+        created_at=NOW - 10.0,
+        from_size=6,
+        to_size=4,
+    )
     plan = cluster.plan(Memory(operations=(lowering,)), unneeded=9999.0)
     assert [removal.node for removal in plan.removals] == ["a"]
     assert {v.reason.code.value for v in plan.unremovable} == {"NodeGroupMinSizeReached"}
@@ -34,12 +43,16 @@ def test_a_list_of_machines_that_came_back_empty_wipes_no_timer() -> None:
 
 
 def test_a_node_whose_machine_is_still_being_removed_keeps_the_mark_of_an_operation_that_is_over() -> None:
-    mark: dict[str, Any] = {"taints": (Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW) - 700)),),
-            "annotations": {OPERATION_ANNOTATION: "remove-of-old"}, "unschedulable": True}
+    mark: dict[str, Any] = {
+        "taints": (Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW) - 700)),),
+        "annotations": {OPERATION_ANNOTATION: "remove-of-old"},
+        "unschedulable": True,
+    }
     cluster = ClusterBuilder().node("a", group="g", **mark).node("b", group="g", **mark).group("g")
     going, staying = cluster.groups[0].instances
     cluster.groups[0] = msgspec.structs.replace(
-        cluster.groups[0], instances=(msgspec.structs.replace(going, state=InstanceState.DELETING), staying))
+        cluster.groups[0], instances=(msgspec.structs.replace(going, state=InstanceState.DELETING), staying)
+    )
     assert [(each.node, each.action) for each in cluster.plan().marks] == [("b", "cleanup")]
 
 
@@ -49,8 +62,17 @@ def test_nothing_is_removed_beside_a_growth_that_is_not_recorded_yet() -> None:
     for name in ("a", "b", "c", "d"):
         cluster.node(name, group="g", unschedulable=True)
     cluster.group("g", min=3)
-    growing = Operation(id="o", cluster="test", provider="test", group="g", kind=Kind.GROW, plan="p",
-                        created_at=NOW - 10.0, from_size=4, to_size=8)
+    growing = Operation(
+        id="o",
+        cluster="test",
+        provider="test",
+        group="g",
+        kind=Kind.GROW,
+        plan="p",
+        created_at=NOW - 10.0,
+        from_size=4,
+        to_size=8,
+    )
     plan = cluster.plan(Memory(operations=(growing,)), unneeded=9999.0)
     assert plan.removals == ()
     assert stays(plan) == dict.fromkeys("abcd", "NodeGroupGrowing")

@@ -54,8 +54,11 @@ def test_K5_defaults_double_to_thirty_minutes() -> None:
 def test_K6_a_success_in_between_does_not_shorten_the_next_step() -> None:
     first = fail(None, 0.0, OPTIONS)
     build = cluster().node("n", group="g").group("g")
-    known = Memory(groups={"g": GroupMemory(request=ScaleUpRequest(1, NOW - 60, NOW + 840),
-                                            backoff=fail(None, NOW - 100, OPTIONS))})
+    known = Memory(
+        groups={
+            "g": GroupMemory(request=ScaleUpRequest(1, NOW - 60, NOW + 840), backoff=fail(None, NOW - 100, OPTIONS))
+        }
+    )
     after = build.decide(known)[1].groups["g"]
     assert after.request is None, "what was asked for has come"
     assert after.backoff == fail(None, NOW - 100, OPTIONS)

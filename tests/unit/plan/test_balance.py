@@ -47,21 +47,24 @@ def sized(name: str, **amounts: int) -> Node:
 # -- who is alike
 
 
-@pytest.mark.parametrize(("left", "right", "similar"), [
-    pytest.param({}, {"cpu": 1001, "alloc_cpu": 1000}, False, id="B4-capacity"),
-    pytest.param({"alloc_cpu": 1000}, {"alloc_cpu": 999}, True, id="B4-allocatable-1000-999"),
-    pytest.param({"alloc_cpu": 1000}, {"alloc_cpu": 500}, False, id="B4-allocatable-1000-500"),
-    pytest.param({}, {"nvidia.com/gpu": 1}, False, id="B4-gpu-on-one-side"),
-    pytest.param({"nvidia.com/gpu": 1}, {}, False, id="B4-gpu-on-the-other-side"),
-    pytest.param({"memory": 16116152 * KI}, {"memory": 15944120 * KI}, True, id="B5-16116152-15944120"),
-    pytest.param({"memory": 16116152 * KI}, {"memory": 16438475 * KI}, False, id="B5-16116152-16438475"),
-    pytest.param({"memory": 259970052 * KI}, {"memory": 257217528 * KI}, True, id="B5-259970052-257217528"),
-    pytest.param({"memory": 259970052 * KI}, {"memory": 265169453 * KI}, False, id="B5-259970052-265169453"),
-    pytest.param({"memory": 1000}, {"memory": 985}, True, id="exactly-the-ratio-of-the-larger"),
-    pytest.param({"memory": 1000}, {"memory": 984}, False, id="just-over-the-ratio-of-the-larger"),
-    pytest.param({"alloc_cpu": 950}, {"alloc_cpu": 1000}, True, id="allocatable-exactly-5-percent-of-the-larger"),
-    pytest.param({"alloc_cpu": 949}, {"alloc_cpu": 1000}, False, id="allocatable-over-5-percent-of-the-larger"),
-])
+@pytest.mark.parametrize(
+    ("left", "right", "similar"),
+    [
+        pytest.param({}, {"cpu": 1001, "alloc_cpu": 1000}, False, id="B4-capacity"),
+        pytest.param({"alloc_cpu": 1000}, {"alloc_cpu": 999}, True, id="B4-allocatable-1000-999"),
+        pytest.param({"alloc_cpu": 1000}, {"alloc_cpu": 500}, False, id="B4-allocatable-1000-500"),
+        pytest.param({}, {"nvidia.com/gpu": 1}, False, id="B4-gpu-on-one-side"),
+        pytest.param({"nvidia.com/gpu": 1}, {}, False, id="B4-gpu-on-the-other-side"),
+        pytest.param({"memory": 16116152 * KI}, {"memory": 15944120 * KI}, True, id="B5-16116152-15944120"),
+        pytest.param({"memory": 16116152 * KI}, {"memory": 16438475 * KI}, False, id="B5-16116152-16438475"),
+        pytest.param({"memory": 259970052 * KI}, {"memory": 257217528 * KI}, True, id="B5-259970052-257217528"),
+        pytest.param({"memory": 259970052 * KI}, {"memory": 265169453 * KI}, False, id="B5-259970052-265169453"),
+        pytest.param({"memory": 1000}, {"memory": 985}, True, id="exactly-the-ratio-of-the-larger"),
+        pytest.param({"memory": 1000}, {"memory": 984}, False, id="just-over-the-ratio-of-the-larger"),
+        pytest.param({"alloc_cpu": 950}, {"alloc_cpu": 1000}, True, id="allocatable-exactly-5-percent-of-the-larger"),
+        pytest.param({"alloc_cpu": 949}, {"alloc_cpu": 1000}, False, id="allocatable-over-5-percent-of-the-larger"),
+    ],
+)
 def test_amounts_are_compared(left: dict[str, int], right: dict[str, int], similar: bool) -> None:
     assert pair(sized("t", **left), sized("t", **right)) is similar
 
@@ -76,11 +79,18 @@ def test_a_resource_that_only_one_side_has_makes_them_different() -> None:
         assert pair(other, other)
 
 
-@pytest.mark.parametrize(("option", "left", "right"), [
-    pytest.param("memory_difference_ratio", {"memory": 1000, "alloc_memory": 900}, {"memory": 940, "alloc_memory": 900},
-                 id="memory"),
-    pytest.param("max_allocatable_difference_ratio", {"alloc_cpu": 1000}, {"alloc_cpu": 940}, id="allocatable"),
-])
+@pytest.mark.parametrize(
+    ("option", "left", "right"),
+    [
+        pytest.param(
+            "memory_difference_ratio",
+            {"memory": 1000, "alloc_memory": 900},
+            {"memory": 940, "alloc_memory": 900},
+            id="memory",
+        ),
+        pytest.param("max_allocatable_difference_ratio", {"alloc_cpu": 1000}, {"alloc_cpu": 940}, id="allocatable"),
+    ],
+)
 def test_ratios_are_options(option: str, left: dict[str, int], right: dict[str, int]) -> None:
     assert not pair(sized("t", **left), sized("t", **right))
     assert pair(sized("t", **left), sized("t", **right), **{option: 0.1, "max_free_difference_ratio": 0.1})
@@ -108,56 +118,115 @@ def test_B6_equal_free_room_does_not_outweigh_unlike_allocatable() -> None:
     assert not loaded((500, 1000), (0, 1000), right_cpu=500)
 
 
-@pytest.mark.parametrize(("left", "right", "options", "similar"), [
-    pytest.param({"character": "thing"}, {}, {}, False, id="B7-one-side-lacks-a-label"),
-    pytest.param({}, {"character": "thing"}, {}, False, id="B7-the-other-side-lacks-it"),
-    pytest.param({"character": "a"}, {"character": "b"}, {}, False, id="B7-another-value"),
-    pytest.param({"character": "a"}, {"character": "b"}, {"balancing_ignore_label": ("character",)}, True,
-                 id="B7-ignored-by-option"),
-    pytest.param({"kubernetes.io/hostname": "a"}, {"kubernetes.io/hostname": "b"}, {}, True, id="B7-hostname"),
-    pytest.param({"topology.kubernetes.io/zone": "a"}, {"topology.kubernetes.io/zone": "b"}, {}, True, id="B7-zone"),
-    pytest.param({"topology.kubernetes.io/region": "a"}, {}, {}, True, id="B7-region-missing-on-one-side"),
-    pytest.param({"beta.kubernetes.io/fluentd-ds-ready": "true"}, {}, {}, True, id="B7-fluentd-ds-ready"),
-    pytest.param({"kops.k8s.io/instancegroup": "a"}, {"kops.k8s.io/instancegroup": "b"}, {}, True, id="B7-kops"),
-    pytest.param({"topology.diskplugin.csi.alibabacloud.com/zone": "a"}, {}, {}, True, id="seed-alibaba-csi-zone"),
-    pytest.param({"topology.ebs.csi.aws.com/zone": "a"}, {"topology.ebs.csi.aws.com/zone": "b"}, {}, True,
-                 id="seed-aws-csi-zone"),
-    pytest.param({"agentpool": "a"}, {"agentpool": "b"}, {}, True, id="seed-azure-pool"),
-    pytest.param({"ibm-cloud.kubernetes.io/worker-id": "a"}, {}, {}, True, id="seed-ibm-worker"),
-    pytest.param({"pool": "x", "disk": "ssd"}, {"pool": "x", "disk": "hdd"}, {"balancing_label": ("pool",)}, True,
-                 id="balancing-label-equal"),
-    pytest.param({"pool": "x"}, {"pool": "y"}, {"balancing_label": ("pool",)}, False, id="balancing-label-unequal"),
-    pytest.param({}, {}, {"balancing_label": ("pool",)}, False, id="balancing-label-on-neither"),
-    pytest.param({"pool": "x", "tier": "1"}, {"pool": "x"}, {"balancing_label": ("pool", "tier")}, False,
-                 id="one-of-two-balancing-labels-missing"),
-    pytest.param({"topology.kubernetes.io/zone": "a"}, {"topology.kubernetes.io/zone": "b"},
-                 {"balancing_label": ("topology.kubernetes.io/zone",)}, False, id="balancing-label-is-never-ignored"),
-])
-def test_labels_are_compared(left: dict[str, str], right: dict[str, str], options: dict[str, Any],
-                             similar: bool) -> None:
+@pytest.mark.parametrize(
+    ("left", "right", "options", "similar"),
+    [
+        pytest.param({"character": "thing"}, {}, {}, False, id="B7-one-side-lacks-a-label"),
+        pytest.param({}, {"character": "thing"}, {}, False, id="B7-the-other-side-lacks-it"),
+        pytest.param({"character": "a"}, {"character": "b"}, {}, False, id="B7-another-value"),
+        pytest.param(
+            {"character": "a"},
+            {"character": "b"},
+            {"balancing_ignore_label": ("character",)},
+            True,
+            id="B7-ignored-by-option",
+        ),
+        pytest.param({"kubernetes.io/hostname": "a"}, {"kubernetes.io/hostname": "b"}, {}, True, id="B7-hostname"),
+        pytest.param(
+            {"topology.kubernetes.io/zone": "a"}, {"topology.kubernetes.io/zone": "b"}, {}, True, id="B7-zone"
+        ),
+        pytest.param({"topology.kubernetes.io/region": "a"}, {}, {}, True, id="B7-region-missing-on-one-side"),
+        pytest.param({"beta.kubernetes.io/fluentd-ds-ready": "true"}, {}, {}, True, id="B7-fluentd-ds-ready"),
+        pytest.param({"kops.k8s.io/instancegroup": "a"}, {"kops.k8s.io/instancegroup": "b"}, {}, True, id="B7-kops"),
+        pytest.param({"topology.diskplugin.csi.alibabacloud.com/zone": "a"}, {}, {}, True, id="seed-alibaba-csi-zone"),
+        pytest.param(
+            {"topology.ebs.csi.aws.com/zone": "a"},
+            {"topology.ebs.csi.aws.com/zone": "b"},
+            {},
+            True,
+            id="seed-aws-csi-zone",
+        ),
+        pytest.param({"agentpool": "a"}, {"agentpool": "b"}, {}, True, id="seed-azure-pool"),
+        pytest.param({"ibm-cloud.kubernetes.io/worker-id": "a"}, {}, {}, True, id="seed-ibm-worker"),
+        pytest.param(
+            {"pool": "x", "disk": "ssd"},
+            {"pool": "x", "disk": "hdd"},
+            {"balancing_label": ("pool",)},
+            True,
+            id="balancing-label-equal",
+        ),
+        pytest.param({"pool": "x"}, {"pool": "y"}, {"balancing_label": ("pool",)}, False, id="balancing-label-unequal"),
+        pytest.param({}, {}, {"balancing_label": ("pool",)}, False, id="balancing-label-on-neither"),
+        pytest.param(
+            {"pool": "x", "tier": "1"},
+            {"pool": "x"},
+            {"balancing_label": ("pool", "tier")},
+            False,
+            id="one-of-two-balancing-labels-missing",
+        ),
+        pytest.param(
+            {"topology.kubernetes.io/zone": "a"},
+            {"topology.kubernetes.io/zone": "b"},
+            {"balancing_label": ("topology.kubernetes.io/zone",)},
+            False,
+            id="balancing-label-is-never-ignored",
+        ),
+    ],
+)
+def test_labels_are_compared(
+    left: dict[str, str], right: dict[str, str], options: dict[str, Any], similar: bool
+) -> None:
     assert pair(node("t", labels=left), node("t", labels=right), **options) is similar
 
 
-@pytest.mark.parametrize("label", [
-    "topology.k8s.aws/zone-id", "eks.amazonaws.com/nodegroup", "eks.amazonaws.com/sourceLaunchTemplateId",
-    "aksEngineVersion", "creationSource", "poolName", "resourceNameSuffix", "kubernetes.azure.com/node-image-version",
-    "kubernetes.azure.com/consolidated-additional-properties",
-    "alibabacloud.com/ecs-instance-id", "alibabacloud.com/nodepool-id", "node.alibabacloud.com/nodepool-id",
-    "node.exoscale.net/nodepool-id",
-    "cce.cloud.com/cce-nodepool", "kubernetes.io/availablezone", "node.kubernetes.io/subnetid",
-    "node.cluster.x-k8s.io/esxi-host", "node.gardener.cloud/machine-name",
-    "topology.cinder.csi.openstack.org/zone", "topology.manila.csi.openstack.org/zone",
-    "topology.csi.exoscale.com/zone", "topology.csi.vmware.com/k8s-zone", "topology.hostpath.csi/node",
-    "topology.diskplugin.csi.alibabacloud.com/zone", "csi.hetzner.cloud/location",
-])
+@pytest.mark.parametrize(
+    "label",
+    [
+        "topology.k8s.aws/zone-id",
+        "eks.amazonaws.com/nodegroup",
+        "eks.amazonaws.com/sourceLaunchTemplateId",
+        "aksEngineVersion",
+        "creationSource",
+        "poolName",
+        "resourceNameSuffix",
+        "kubernetes.azure.com/node-image-version",
+        "kubernetes.azure.com/consolidated-additional-properties",
+        "alibabacloud.com/ecs-instance-id",
+        "alibabacloud.com/nodepool-id",
+        "node.alibabacloud.com/nodepool-id",
+        "node.exoscale.net/nodepool-id",
+        "cce.cloud.com/cce-nodepool",
+        "kubernetes.io/availablezone",
+        "node.kubernetes.io/subnetid",
+        "node.cluster.x-k8s.io/esxi-host",
+        "node.gardener.cloud/machine-name",
+        "topology.cinder.csi.openstack.org/zone",
+        "topology.manila.csi.openstack.org/zone",
+        "topology.csi.exoscale.com/zone",
+        "topology.csi.vmware.com/k8s-zone",
+        "topology.hostpath.csi/node",
+        "topology.diskplugin.csi.alibabacloud.com/zone",
+        "csi.hetzner.cloud/location",
+    ],
+)
 def test_where_a_node_is_and_whose_it_is_makes_no_group_different(label: str) -> None:
     assert pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}))
     assert pair(node("t", labels={label: "a"}), node("t"))
 
 
-@pytest.mark.parametrize("label", [
-    "pool", "topology.example.com/rack", "csi.example.com/driver", "topology.csix.example.com/zone", "kubernetes.io/os",
-    "node.csi.alibabacloud.com/disktype.cloud_essd", "alibabacloud.com/gpu-card-type", "os.name"])
+@pytest.mark.parametrize(
+    "label",
+    [
+        "pool",
+        "topology.example.com/rack",
+        "csi.example.com/driver",
+        "topology.csix.example.com/zone",
+        "kubernetes.io/os",
+        "node.csi.alibabacloud.com/disktype.cloud_essd",
+        "alibabacloud.com/gpu-card-type",
+        "os.name",
+    ],
+)
 def test_what_a_node_is_makes_groups_different(label: str) -> None:
     assert not pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}))
     assert pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}), balancing_ignore_label=(label,))
@@ -195,8 +264,12 @@ def test_B10_a_group_that_the_pods_do_not_fit_is_not_balanced_with() -> None:
 @pytest.mark.parametrize("why", ["backoff", "unhealthy", "unreadable", "no-template"])
 def test_B10_a_group_that_may_not_be_grown_is_not_balanced_with(why: str) -> None:
     build = cluster().group("n1", template=node("t"))
-    build.group("n2", template=None if why == "no-template" else node("t"),
-                error="403 Forbidden" if why == "unreadable" else "", target=9 if why == "unhealthy" else 0)
+    build.group(
+        "n2",
+        template=None if why == "no-template" else node("t"),
+        error="403 Forbidden" if why == "unreadable" else "",
+        target=9 if why == "unhealthy" else 0,
+    )
     failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240)
     memory = Memory(groups={"n2": GroupMemory(backoff=failed)}) if why == "backoff" else None
     assert alike(build, memory) == []
@@ -213,13 +286,16 @@ def test_similar_groups_come_by_name_whatever_the_order_they_are_read_in() -> No
 # -- who gets how many
 
 
-@pytest.mark.parametrize(("total", "after"), [
-    pytest.param(1, [2, 3, 5, 5], id="B1-1"),
-    pytest.param(2, [3, 3, 5, 5], id="B1-2"),
-    pytest.param(4, [4, 4, 5, 5], id="B1-4"),
-    pytest.param(5, [4, 5, 5, 5], id="B1-5"),
-    pytest.param(10, [6, 6, 6, 6], id="B1-10"),
-])
+@pytest.mark.parametrize(
+    ("total", "after"),
+    [
+        pytest.param(1, [2, 3, 5, 5], id="B1-1"),
+        pytest.param(2, [3, 3, 5, 5], id="B1-2"),
+        pytest.param(4, [4, 4, 5, 5], id="B1-4"),
+        pytest.param(5, [4, 5, 5, 5], id="B1-5"),
+        pytest.param(10, [6, 6, 6, 6], id="B1-10"),
+    ],
+)
 def test_the_smallest_group_gets_the_next_node(total: int, after: list[int]) -> None:
     assert sorted(distribution(total, [(1, 10), (3, 10), (5, 10), (5, 10)])) == after
 
@@ -227,31 +303,38 @@ def test_the_smallest_group_gets_the_next_node(total: int, after: list[int]) -> 
 NG1, NG2, NG3, NG4, NG5 = (1, 1), (1, 3), (3, 10), (5, 7), (6, 3)
 
 
-@pytest.mark.parametrize(("groups", "total", "after"), [
-    pytest.param([NG1], 1, [1], id="B2-full"),
-    pytest.param([NG1, NG2], 1, [1, 2], id="B2-1"),
-    pytest.param([NG1, NG2], 5, [1, 3], id="B2-5"),
-    pytest.param([NG2, NG3], 4, [3, 5], id="B3-4"),
-    pytest.param([NG2, NG3, NG4], 9, [3, 8, 7], id="B3-9"),
-    pytest.param([NG2, NG3, NG4], 900, [3, 10, 7], id="B3-900"),
-    pytest.param([NG2, NG5], 1, [2, 6], id="B3-one-group-is-over-its-maximum"),
-    pytest.param([], 3, [], id="no-group"),
-])
+@pytest.mark.parametrize(
+    ("groups", "total", "after"),
+    [
+        pytest.param([NG1], 1, [1], id="B2-full"),
+        pytest.param([NG1, NG2], 1, [1, 2], id="B2-1"),
+        pytest.param([NG1, NG2], 5, [1, 3], id="B2-5"),
+        pytest.param([NG2, NG3], 4, [3, 5], id="B3-4"),
+        pytest.param([NG2, NG3, NG4], 9, [3, 8, 7], id="B3-9"),
+        pytest.param([NG2, NG3, NG4], 900, [3, 10, 7], id="B3-900"),
+        pytest.param([NG2, NG5], 1, [2, 6], id="B3-one-group-is-over-its-maximum"),
+        pytest.param([], 3, [], id="no-group"),
+    ],
+)
 def test_nobody_gets_more_than_the_maximum(groups: list[tuple[int, int]], total: int, after: list[int]) -> None:
     assert distribution(total, groups) == after
 
 
-@pytest.mark.parametrize(("sizes", "free"), [
-    pytest.param([(10, 20), (5, 10), (50, 100), (3, 5)], 67, id="E13-all-have-room"),
-    pytest.param([(10, 5), (5, 10), (11, 10), (5, 0)], 5, id="E13-those-over-their-maximum-take-nothing-away"),
-    pytest.param([(10, 5), (5, 5), (11, 10)], 0, id="E13-no-room"),
-])
+@pytest.mark.parametrize(
+    ("sizes", "free"),
+    [
+        pytest.param([(10, 20), (5, 10), (50, 100), (3, 5)], 67, id="E13-all-have-room"),
+        pytest.param([(10, 5), (5, 10), (11, 10), (5, 0)], 5, id="E13-those-over-their-maximum-take-nothing-away"),
+        pytest.param([(10, 5), (5, 5), (11, 10)], 0, id="E13-no-room"),
+    ],
+)
 def test_free_capacity_of_similar_groups(sizes: list[tuple[int, int]], free: int) -> None:
     assert free_capacity(sizes) == free
 
 
-def spread(total: int, sizes: dict[str, int], kinds: dict[str, str], limits: dict[str, int],
-           **options: Any) -> dict[str, int]:
+def spread(
+    total: int, sizes: dict[str, int], kinds: dict[str, str], limits: dict[str, int], **options: Any
+) -> dict[str, int]:
     """Sizes after spreading `total` nodes. A limit for some groups only: GPUs of the kind that they have."""
     build = cluster()
     for group, size in sizes.items():
@@ -267,22 +350,27 @@ def spread(total: int, sizes: dict[str, int], kinds: dict[str, str], limits: dic
     return sizes | {group: sizes[group] + more for group, more in balance(total, best, similar, Ledger(world))}
 
 
-@pytest.mark.parametrize(("sizes", "kinds", "limits", "after"), [
-    pytest.param((1, 1, 1), "aba", {"b": 2}, (3, 2, 3), id="B8-what-ng2-loses-is-not-given-to-others"),
-    pytest.param((1, 1, 1), "aba", {"b": 1}, (4, 1, 4), id="B8-ng2-without-room-for-one-is-left-out"),
-    pytest.param((1, 2, 2), "aaa", {"a": 6}, (2, 2, 2), id="B9-a-shared-limit-leaves-one-for-the-smallest"),
-    pytest.param((1, 1, 2), "abb", {"b": 4}, (4, 2, 2), id="B9-two-share-a-limit"),
-])
-def test_shares_are_capped_in_turn(sizes: tuple[int, ...], kinds: str, limits: dict[str, int],
-                                   after: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "kinds", "limits", "after"),
+    [
+        pytest.param((1, 1, 1), "aba", {"b": 2}, (3, 2, 3), id="B8-what-ng2-loses-is-not-given-to-others"),
+        pytest.param((1, 1, 1), "aba", {"b": 1}, (4, 1, 4), id="B8-ng2-without-room-for-one-is-left-out"),
+        pytest.param((1, 2, 2), "aaa", {"a": 6}, (2, 2, 2), id="B9-a-shared-limit-leaves-one-for-the-smallest"),
+        pytest.param((1, 1, 2), "abb", {"b": 4}, (4, 2, 2), id="B9-two-share-a-limit"),
+    ],
+)
+def test_shares_are_capped_in_turn(
+    sizes: tuple[int, ...], kinds: str, limits: dict[str, int], after: tuple[int, ...]
+) -> None:
     names = ("ng1", "ng2", "ng3")
     found = spread(6, dict(zip(names, sizes, strict=True)), dict(zip(names, kinds, strict=True)), limits)
     assert tuple(found.values()) == after
 
 
 def test_the_clusters_size_caps_the_total_before_it_is_split() -> None:
-    assert spread(6, {"ng1": 1, "ng2": 1, "ng3": 1}, dict.fromkeys(("ng1", "ng2", "ng3"), "a"), {},
-                  max_nodes_total=5) == {"ng1": 2, "ng2": 2, "ng3": 1}
+    assert spread(
+        6, {"ng1": 1, "ng2": 1, "ng3": 1}, dict.fromkeys(("ng1", "ng2", "ng3"), "a"), {}, max_nodes_total=5
+    ) == {"ng1": 2, "ng2": 2, "ng3": 1}
 
 
 def test_what_the_pass_already_gave_a_group_counts_as_its_size() -> None:

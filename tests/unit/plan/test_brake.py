@@ -134,8 +134,12 @@ def test_a_cluster_without_a_brake_remembers_nothing_for_it() -> None:
 def pulled(picked: Picked[Candidate], wanted: int, of: int, at: float = NOW) -> bool:
     """Nothing goes, everybody has the brake for a reason, and it is remembered."""
     reason = Reason.of(Code.DISRUPTION_BRAKE, nodes=wanted, of=of, share=0.25)
-    return (picked.chosen == () and set(map(str, picked.held.values())) == {str(reason)} and picked.paused == reason
-            and (picked.brake.pulled, picked.brake.wanted) == (at, wanted))
+    return (
+        picked.chosen == ()
+        and set(map(str, picked.held.values())) == {str(reason)}
+        and picked.paused == reason
+        and (picked.brake.pulled, picked.brake.wanted) == (at, wanted)
+    )
 
 
 def test_a_plan_that_wants_too_much_removes_nothing_and_pulls_the_brake() -> None:

@@ -13,8 +13,16 @@ _TAINT = Taint("dedicated", "NoSchedule", "gpu")
 
 def test_F3_a_group_at_zero_needs_a_template_that_says_what_its_nodes_will_be() -> None:
     def build(labels: dict[str, str], taints: tuple[Taint, ...] = ()) -> dict[str, tuple[int, int]]:
-        made = cluster().node("home", "1").pending(1, "3", node_selector={"pool": "batch"}, tolerations=(
-            Toleration("dedicated", "Equal", "gpu", "NoSchedule"),))
+        made = (
+            cluster()
+            .node("home", "1")
+            .pending(
+                1,
+                "3",
+                node_selector={"pool": "batch"},
+                tolerations=(Toleration("dedicated", "Equal", "gpu", "NoSchedule"),),
+            )
+        )
         return growth(made.group("g", template=node("t", "4", labels=labels, taints=taints)).plan())
 
     assert build({"pool": "batch"}) == {"g": (1, 1)}
@@ -30,7 +38,8 @@ def test_F3_without_a_template_nothing_is_known_of_its_nodes() -> None:
 
 @pytest.mark.parametrize(("priority", "grown"), [(-10, {"g": (1, 1)}), (-11, {})])
 def test_F4_placeholders_at_the_cutoff_trigger_and_below_it_do_not(
-    priority: int, grown: dict[str, tuple[int, int]],
+    priority: int,
+    grown: dict[str, tuple[int, int]],
 ) -> None:
     build = cluster().node("home", "1").pending(1, "3", priority=priority)
     assert growth(build.group("g", template=node("t", "4")).plan()) == grown

@@ -94,7 +94,8 @@ def _installing(ago: float) -> tuple[ClusterBuilder, Memory]:
 
 @pytest.mark.parametrize(("ago", "new"), [(60.0, {}), (899.0, {}), (901.0, {"b": (1, 1)})])
 def test_CCE_A9_3_a_machine_may_take_fifteen_minutes_then_the_pod_is_planned_for_again(
-        ago: float, new: dict[str, tuple[int, int]]) -> None:
+    ago: float, new: dict[str, tuple[int, int]]
+) -> None:
     build, known = _installing(ago)
     plan, after = build.decide(known)
     assert growth(plan) == new

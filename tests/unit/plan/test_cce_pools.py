@@ -44,16 +44,20 @@ def _flavours(pool: Pool | None = POOL, **fields: dict[str, Any]) -> ClusterBuil
 # -- bounds
 
 
-@pytest.mark.parametrize(("pool", "sizes", "new"), [
-    (Pool("p", "pool-a", max=5), (0, 0), 5),
-    (Pool("p", "pool-a", max=5), (2, 1), 2),
-    (Pool("p", "pool-a", max=5, elsewhere=4), (0, 0), 1),
-    (Pool("p", "pool-a", max=5, elsewhere=9), (0, 0), 0),
-    (Pool("p", "pool-a", max=-1), (0, 0), 9),
-    (Pool("p", "pool-a", max=0), (0, 0), 0),
-])
+@pytest.mark.parametrize(
+    ("pool", "sizes", "new"),
+    [
+        (Pool("p", "pool-a", max=5), (0, 0), 5),
+        (Pool("p", "pool-a", max=5), (2, 1), 2),
+        (Pool("p", "pool-a", max=5, elsewhere=4), (0, 0), 1),
+        (Pool("p", "pool-a", max=5, elsewhere=9), (0, 0), 0),
+        (Pool("p", "pool-a", max=-1), (0, 0), 9),
+        (Pool("p", "pool-a", max=0), (0, 0), 0),
+    ],
+)
 def test_CCE_A6_1_all_groups_of_a_pool_together_stay_below_its_maximum(
-        pool: Pool, sizes: tuple[int, int], new: int) -> None:
+    pool: Pool, sizes: tuple[int, int], new: int
+) -> None:
     build = _zones({"a": sizes[0], "b": sizes[1]}, a={"pool": pool, "max": 6}, b={"pool": pool, "max": 6, "rank": 1})
     plan = build.pending(9, "1").plan()
     assert sum(_new(plan).values()) == new
@@ -98,11 +102,16 @@ def _idle(pool: Pool, *, a: int, b: int, **fields: Any) -> ClusterBuilder:
     return build
 
 
-@pytest.mark.parametrize(("pool", "gone"), [
-    (Pool("p", "pool-a", min=3, max=9), 1), (Pool("p", "pool-a", min=0, max=9), 4),
-    (Pool("p", "pool-a", min=3, max=9, elsewhere=1), 2), (Pool("p", "pool-a", min=4, max=9), 0),
-    (Pool("p", "pool-a", min=7, max=9), 0),
-])
+@pytest.mark.parametrize(
+    ("pool", "gone"),
+    [
+        (Pool("p", "pool-a", min=3, max=9), 1),
+        (Pool("p", "pool-a", min=0, max=9), 4),
+        (Pool("p", "pool-a", min=3, max=9, elsewhere=1), 2),
+        (Pool("p", "pool-a", min=4, max=9), 0),
+        (Pool("p", "pool-a", min=7, max=9), 0),
+    ],
+)
 def test_CCE_A6_1_all_groups_of_a_pool_together_keep_its_minimum(pool: Pool, gone: int) -> None:
     plan = _idle(pool, a=2, b=2).plan(unneeded=7200)
     assert len(plan.removals) == gone
@@ -126,12 +135,20 @@ def test_CCE_A6_1_no_pool_passes_its_bounds_whatever_is_wanted() -> None:
         for at in range(rng.randint(1, 5)):
             for number in range(rng.randint(0, 3)):
                 build.node(f"g{at}-{number}", group=f"g{at}").running(f"g{at}-{number}", 1, "1")
-            build.group(f"g{at}", max=rng.randint(0, 6), rank=rng.randint(0, 2), pool=rng.choice([*pools, None]),
-                        template=node("t", str(rng.choice([1, 2])), zone=f"z{at}"))
+            build.group(
+                f"g{at}",
+                max=rng.randint(0, 6),
+                rank=rng.randint(0, 2),
+                pool=rng.choice([*pools, None]),
+                template=node("t", str(rng.choice([1, 2])), zone=f"z{at}"),
+            )
         for size in range(1, 3):
             build.pending(rng.randint(0, 8), str(size), name=f"p{size}", owner=f"o{size}")
-        plan = build.plan(balance_similar_node_groups=rng.random() < 0.5, seed=seed,
-                          expander=rng.choice([PRIORITY, WASTE, ("random",)]))
+        plan = build.plan(
+            balance_similar_node_groups=rng.random() < 0.5,
+            seed=seed,
+            expander=rng.choice([PRIORITY, WASTE, ("random",)]),
+        )
         sizes = {group.id: group.target for group in build.groups}
         sizes |= {up.group: up.to_size for up in plan.scale_ups}
         for pool in pools:
@@ -211,10 +228,15 @@ def test_CCE_A6_5_of_equals_the_one_that_wastes_least_is_taken() -> None:
     assert _new(build.pending(2, "1").plan(expander=("priority", "least-waste"))) == {"b": 1}
 
 
-@pytest.mark.parametrize(("chain", "most", "chosen"), [
-    (("least-waste",), 9, {"b": 2}), (("most-pods",), 1, {"a": 1}), (("random",), 1, {"a": 1}),
-    (("priority", "least-waste", "random"), 9, {"b": 2}),
-])
+@pytest.mark.parametrize(
+    ("chain", "most", "chosen"),
+    [
+        (("least-waste",), 9, {"b": 2}),
+        (("most-pods",), 1, {"a": 1}),
+        (("random",), 1, {"a": 1}),
+        (("priority", "least-waste", "random"), 9, {"b": 2}),
+    ],
+)
 def test_CCE_A6_6_the_expanders_of_the_add_on(chain: tuple[str, ...], most: int, chosen: dict[str, int]) -> None:
     """`priority-ratio` is meant for rescheduling only, and is not among ours."""
     build = cluster().group("a", template=node("t", "16")).group("b", template=node("t", "1"), max=most)
@@ -292,19 +314,32 @@ def test_CCE_A6_7_machines_of_another_size_are_no_zone_of_the_same() -> None:
 # -- conditions of a pool
 
 
-@pytest.mark.parametrize(("used", "own", "candidate"), [
-    ("600m", None, False), ("600m", 0.7, True), ("400m", 0.3, False), ("400m", None, True),
-])
+@pytest.mark.parametrize(
+    ("used", "own", "candidate"),
+    [
+        ("600m", None, False),
+        ("600m", 0.7, True),
+        ("400m", 0.3, False),
+        ("400m", None, True),
+    ],
+)
 def test_CCE_A6_8_a_pools_own_threshold_holds_instead_of_the_clusters(
-        used: str, own: float | None, candidate: bool) -> None:
+    used: str, own: float | None, candidate: bool
+) -> None:
     build = cluster().node("home", "8", "64Gi").node("n", group="g").running("n", 1, used)
     build.group("g", pool=POOL, options=GroupOptions(scale_down_utilization_threshold=own))
     assert (stays(build.plan()).get("n") == "NotUnderutilized") is not candidate
 
 
-@pytest.mark.parametrize(("own", "age", "goes"), [
-    (None, 700.0, True), (1200.0, 700.0, False), (60.0, 61.0, True), (None, 61.0, False),
-])
+@pytest.mark.parametrize(
+    ("own", "age", "goes"),
+    [
+        (None, 700.0, True),
+        (1200.0, 700.0, False),
+        (60.0, 61.0, True),
+        (None, 61.0, False),
+    ],
+)
 def test_CCE_A6_8_a_pools_own_time_holds_instead_of_the_clusters(own: float | None, age: float, goes: bool) -> None:
     build = cluster().node("n", group="g").group("g", options=GroupOptions(scale_down_unneeded_time=own), pool=POOL)
     assert bool(build.plan(unneeded=age).removals) is goes
@@ -325,16 +360,20 @@ def _asking(operator: str, *values: str, also: Requirement | None = None) -> Nod
     return NodeTerm(tuple(each for each in (Requirement(OS, operator, values), also) if each))
 
 
-@pytest.mark.parametrize("asks", [
-    {"node_selector": {OS: "Linux"}},
-    {"required_affinity": (_asking("In", "Linux"),)},
-    {"required_affinity": (_asking("Exists"),)},
-    {"required_affinity": (_asking("NotIn", "Windows"),)},
-    {"required_affinity": (_asking("DoesNotExist"),)},
-])
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {"node_selector": {OS: "Linux"}},
+        {"required_affinity": (_asking("In", "Linux"),)},
+        {"required_affinity": (_asking("Exists"),)},
+        {"required_affinity": (_asking("NotIn", "Windows"),)},
+        {"required_affinity": (_asking("DoesNotExist"),)},
+    ],
+)
 @pytest.mark.parametrize("source", ["provider", "node"])
 def test_CCE_A1_2_a_pod_that_asks_for_a_label_no_new_node_promises_buys_nothing(
-        asks: dict[str, Any], source: str) -> None:
+    asks: dict[str, Any], source: str
+) -> None:
     build = cluster()
     if source == "node":
         build.node("g-0", "2", group="g", labels={OS: "Linux"}).running("g-0", 1, "2")
@@ -344,10 +383,14 @@ def test_CCE_A1_2_a_pod_that_asks_for_a_label_no_new_node_promises_buys_nothing(
     assert [reason.code for reason in verdict(plan).reasons["g"]] == [Code.NODE_AFFINITY]
 
 
-@pytest.mark.parametrize("asks", [
-    {}, {"node_selector": {"team": "red"}}, {"required_affinity": (_asking("In", "Linux"), NodeTerm((
-        Requirement("team", "In", ("red",)),)))},
-])
+@pytest.mark.parametrize(
+    "asks",
+    [
+        {},
+        {"node_selector": {"team": "red"}},
+        {"required_affinity": (_asking("In", "Linux"), NodeTerm((Requirement("team", "In", ("red",)),)))},
+    ],
+)
 def test_CCE_A1_2_a_pod_that_can_do_without_them_is_served(asks: dict[str, Any]) -> None:
     build = cluster().group("g", template=node("t", "2", labels={OS: "Linux", "team": "red"}), options=UNPROMISED)
     assert _new(build.pending(1, "1", **asks).plan()) == {"g": 1}

@@ -23,17 +23,24 @@ POOL = Pool("p", "pool-a", max=100)
 IDLE = Memory(nodes={"n": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 10)})
 
 
-def _one(used: str | int = 0, memory: str | int = 0, *, options: GroupOptions | None = None,
-         **fields: Any) -> ClusterBuilder:
+def _one(
+    used: str | int = 0, memory: str | int = 0, *, options: GroupOptions | None = None, **fields: Any
+) -> ClusterBuilder:
     """Node n of a pool, with 1 cpu and 4Gi, and room for its pods elsewhere."""
     build = cluster().node("home", "8", "64Gi").node("n", "1", "4Gi", group="g", **fields)
     build.group("g", pool=POOL, options=options or GroupOptions())
     return build.running("n", 1, used, memory) if used or memory else build
 
 
-@pytest.mark.parametrize(("cpu", "memory", "goes"), [
-    ("300m", "1200Mi", True), ("300m", "2460Mi", False), ("600m", "1200Mi", False), ("499m", "2047Mi", True),
-])
+@pytest.mark.parametrize(
+    ("cpu", "memory", "goes"),
+    [
+        ("300m", "1200Mi", True),
+        ("300m", "2460Mi", False),
+        ("600m", "1200Mi", False),
+        ("499m", "2047Mi", True),
+    ],
+)
 def test_CCE_A8_1_both_rates_must_be_under_the_threshold(cpu: str, memory: str, goes: bool) -> None:
     assert bool(_one(cpu, memory).plan(IDLE).removals) is goes
 
@@ -59,21 +66,37 @@ def _full() -> ClusterBuilder:
     return build.group("g", pool=POOL).running("n", 1, "300m")
 
 
-@pytest.mark.parametrize(("made", "code"), [
-    pytest.param(_full, "NoPlaceToMovePods", id="1-no-room-elsewhere"),
-    pytest.param(lambda: _one(annotations={SCALE_DOWN_DISABLED: "true"}), "ScaleDownDisabledAnnotation",
-                 id="2-protected"),
-    pytest.param(lambda: _one("100m").running("n", 1, "10m", owner="kept", safe_to_evict="false"), "BlockedByPod",
-                 id="3-not-to-be-moved"),
-    pytest.param(lambda: _one("100m").budget("b", 0, having(app="rs")), "BlockedByPod", id="4-a-disruption-budget"),
-    pytest.param(lambda: _one().running("n", 1, "10m", owner="dns", namespace="kube-system", created=NOW - 600),
-                 "BlockedByPod", id="5-a-pod-of-the-system-in-its-first-hour"),
-    pytest.param(lambda: _one().running("n", 1, "10m", owner="own", kind="CloneSet"), "BlockedByPod",
-                 id="6-a-third-partys-controller"),
-    pytest.param(lambda: _one().running("n", 1, "10m", owner=None), "BlockedByPod", id="no-controller"),
-    pytest.param(lambda: _one().running("n", 1, "10m", node_selector={"kubernetes.io/hostname": "n"}),
-                 "NoPlaceToMovePods", id="fits-nowhere-else"),
-])
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [
+        pytest.param(_full, "NoPlaceToMovePods", id="1-no-room-elsewhere"),
+        pytest.param(
+            lambda: _one(annotations={SCALE_DOWN_DISABLED: "true"}), "ScaleDownDisabledAnnotation", id="2-protected"
+        ),
+        pytest.param(
+            lambda: _one("100m").running("n", 1, "10m", owner="kept", safe_to_evict="false"),
+            "BlockedByPod",
+            id="3-not-to-be-moved",
+        ),
+        pytest.param(lambda: _one("100m").budget("b", 0, having(app="rs")), "BlockedByPod", id="4-a-disruption-budget"),
+        pytest.param(
+            lambda: _one().running("n", 1, "10m", owner="dns", namespace="kube-system", created=NOW - 600),
+            "BlockedByPod",
+            id="5-a-pod-of-the-system-in-its-first-hour",
+        ),
+        pytest.param(
+            lambda: _one().running("n", 1, "10m", owner="own", kind="CloneSet"),
+            "BlockedByPod",
+            id="6-a-third-partys-controller",
+        ),
+        pytest.param(lambda: _one().running("n", 1, "10m", owner=None), "BlockedByPod", id="no-controller"),
+        pytest.param(
+            lambda: _one().running("n", 1, "10m", node_selector={"kubernetes.io/hostname": "n"}),
+            "NoPlaceToMovePods",
+            id="fits-nowhere-else",
+        ),
+    ],
+)
 def test_CCE_A8_3_nodes_that_stay(made: Callable[[], ClusterBuilder], code: str) -> None:
     plan = made().plan(IDLE)
     assert (stays(plan)["n"], plan.removals) == (code, ())
@@ -91,9 +114,13 @@ def test_CCE_A8_3_a_node_that_the_provider_holds_stays() -> None:
     assert stays(build.plan(IDLE))["n"] == "UnexpectedError"
 
 
-@pytest.mark.parametrize(("pool", "least", "code"), [
-    (Pool("p", min=1), 0, "PoolMinSizeReached"), (POOL, 1, "NodeGroupMinSizeReached"),
-])
+@pytest.mark.parametrize(
+    ("pool", "least", "code"),
+    [
+        (Pool("p", min=1), 0, "PoolMinSizeReached"),
+        (POOL, 1, "NodeGroupMinSizeReached"),
+    ],
+)
 def test_CCE_A8_3_the_minima_of_pool_and_flavour_hold(pool: Pool, least: int, code: str) -> None:
     plan = cluster().node("n", group="g").group("g", min=least, pool=pool).plan(IDLE)
     assert stays(plan) == {"n": code}
@@ -125,15 +152,22 @@ def test_CCE_A8_5_a_candidate_bears_the_soft_taint_first() -> None:
     assert plan.removals == ()
 
 
-@pytest.mark.parametrize(("memory", "options", "left"), [
-    ({"last_scale_up": NOW - 599}, {}, 1.0),
-    ({"last_scale_down": NOW - 599}, {"scale_down_delay_after_delete": 600.0}, 1.0),
-    ({"last_scale_down_failure": NOW - 179}, {}, 1.0),
-    ({"last_scale_up": NOW - 600, "last_scale_down": NOW - 600, "last_scale_down_failure": NOW - 180},
-     {"scale_down_delay_after_delete": 600.0}, 0.0),
-])
+@pytest.mark.parametrize(
+    ("memory", "options", "left"),
+    [
+        ({"last_scale_up": NOW - 599}, {}, 1.0),
+        ({"last_scale_down": NOW - 599}, {"scale_down_delay_after_delete": 600.0}, 1.0),
+        ({"last_scale_down_failure": NOW - 179}, {}, 1.0),
+        (
+            {"last_scale_up": NOW - 600, "last_scale_down": NOW - 600, "last_scale_down_failure": NOW - 180},
+            {"scale_down_delay_after_delete": 600.0},
+            0.0,
+        ),
+    ],
+)
 def test_CCE_A8_6_quiet_times_of_the_whole_cluster(
-        memory: dict[str, float], options: dict[str, Any], left: float) -> None:
+    memory: dict[str, float], options: dict[str, Any], left: float
+) -> None:
     """After a deletion upstream waits for nothing; the vendor's ten minutes are an option here."""
     plan = _one().plan(msgspec.structs.replace(IDLE, **memory), **options)
     assert stays(plan).get("n") == ("InCooldown" if left else None)
@@ -145,33 +179,52 @@ def test_CCE_A8_7_without_a_quiet_time_after_growth_a_pool_that_grows_on_and_on_
     assert len(_one().plan(grown, scale_down_delay_after_add=0.0).removals) == 1
 
 
-@pytest.mark.parametrize(("age", "grown", "code"), [
-    (899.0, 0.0, Code.NODE_COOLDOWN), (900.0, 0.0, None), (900.0, NOW - 100, Code.IN_COOLDOWN),
-])
+@pytest.mark.parametrize(
+    ("age", "grown", "code"),
+    [
+        (899.0, 0.0, Code.NODE_COOLDOWN),
+        (900.0, 0.0, None),
+        (900.0, NOW - 100, Code.IN_COOLDOWN),
+    ],
+)
 def test_CCE_A8_8_a_node_goes_when_its_pools_cooldown_and_the_clusters_are_over(
-        age: float, grown: float, code: Code | None) -> None:
+    age: float, grown: float, code: Code | None
+) -> None:
     pool = Candidates().group("p", 1, node={"created": NOW - age}, options=GroupOptions(scale_down_cooldown=900.0))
     picked = pool.pick(Memory(last_scale_up=grown), scale_down_unneeded_time=0.0)
     assert (why(picked), len(goes(picked))) == (({code}, 0) if code else (set(), 1))
 
 
 def test_CCE_A8_8_growth_waits_for_neither() -> None:
-    build = cluster().node("n", group="g", created=NOW - 5).running("n", 1, "1").group(
-        "g", pool=POOL, template=node("t", "1"), options=GroupOptions(scale_down_cooldown=900.0))
+    build = (
+        cluster()
+        .node("n", group="g", created=NOW - 5)
+        .running("n", 1, "1")
+        .group("g", pool=POOL, template=node("t", "1"), options=GroupOptions(scale_down_cooldown=900.0))
+    )
     quiet = Memory(last_scale_up=NOW - 1, last_scale_down=NOW - 1, last_scale_down_failure=NOW - 1)
     assert growth(build.pending(1, "1").plan(quiet)) == {"g": (1, 1)}
 
 
-@pytest.mark.parametrize("rule", [
-    Rule("cpu", ("p",), metric=Metric.CPU, above=60, add=1), Rule("night", ("p",), cron="0 3 * * *", add=1),
-])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule("cpu", ("p",), metric=Metric.CPU, above=60, add=1),
+        Rule("night", ("p",), cron="0 3 * * *", add=1),
+    ],
+)
 def test_CCE_A8_9_no_rule_removes_anything(rule: Rule) -> None:
     snapshot = _one("700m").snapshot()
     plan, _ = decide(snapshot, Policy(name="test", mode=Mode.ACTIVE, rules=(rule,)), IDLE, NOW, 0)
     assert (plan.removals, plan.repairs) == ((), ())
     assert stays(plan)["n"] == "NotUnderutilized"
     for value in (-1, 0):
-        less, _ = decide(snapshot, Policy(name="test", mode=Mode.ACTIVE, rules=(
-            msgspec.structs.replace(rule, add=value),)), IDLE, NOW, 0)
+        less, _ = decide(
+            snapshot,
+            Policy(name="test", mode=Mode.ACTIVE, rules=(msgspec.structs.replace(rule, add=value),)),
+            IDLE,
+            NOW,
+            0,
+        )
         assert all(up.to_size >= up.from_size for up in less.scale_ups)
         assert less.removals == ()

@@ -22,10 +22,16 @@ from tests.builders import NOW, ClusterBuilder, node
 ONLY_RULES = ScaleUp(unschedulable_pods=False)
 
 
-def plan_of(build: ClusterBuilder, scale_up: ScaleUp | None = None, rules: tuple[Rule, ...] = (),
-            memory: Memory | None = None, **options: Any) -> Plan:
-    policy = Policy("test", options=msgspec.structs.replace(Options(), **options), scale_up=scale_up or ScaleUp(),
-                    rules=rules)
+def plan_of(
+    build: ClusterBuilder,
+    scale_up: ScaleUp | None = None,
+    rules: tuple[Rule, ...] = (),
+    memory: Memory | None = None,
+    **options: Any,
+) -> Plan:
+    policy = Policy(
+        "test", options=msgspec.structs.replace(Options(), **options), scale_up=scale_up or ScaleUp(), rules=rules
+    )
     return decide(build.snapshot(), policy, memory or Memory(), NOW, 0)[0]
 
 
@@ -72,8 +78,10 @@ def test_CCE_A1_1_rules_work_without_unschedulable_pods_and_pods_without_rules()
 PINNED: list[tuple[str, dict[str, Any]]] = [
     ("by its name", {"required_affinity": (NodeTerm(fields=(Requirement("metadata.name", "In", ("n00",)),)),)}),
     ("by its label", {"node_selector": {"kubernetes.io/hostname": "n00"}}),
-    ("by affinity to its label", {"required_affinity": (
-        NodeTerm(expressions=(Requirement("kubernetes.io/hostname", "In", ("n00",)),)),)}),
+    (
+        "by affinity to its label",
+        {"required_affinity": (NodeTerm(expressions=(Requirement("kubernetes.io/hostname", "In", ("n00",)),)),)},
+    ),
 ]
 
 
@@ -91,8 +99,9 @@ def test_CCE_A1_2_a_pod_that_names_its_node_is_not_pending() -> None:
     assert (plan.scale_ups, plan.unschedulable) == ((), ())
 
 
-@pytest.mark.parametrize(("nodes", "unready", "stops"), [(10, 5, True), (4, 2, False), (10, 4, False), (7, 3, False),
-                                                        (8, 4, True)])
+@pytest.mark.parametrize(
+    ("nodes", "unready", "stops"), [(10, 5, True), (4, 2, False), (10, 4, False), (7, 3, False), (8, 4, True)]
+)
 def test_CCE_16_too_many_unready_nodes_stop_everything(nodes: int, unready: int, *, stops: bool) -> None:
     rule = Rule("busy", ("g",), metric=Metric.CPU, above=60, add=2)
     plan = plan_of(cluster(nodes=nodes, unready=unready, used="3").pending(2, "3"), rules=(rule,))
@@ -135,4 +144,5 @@ def test_CCE_A10_the_eviction_annotation_on_daemonset_pods_is_warned_of(said: st
     build.running("n00", 1, "1", enable_ds_eviction=said)
     assert build.classes[0].owner == Owner("DaemonSet", "agent", "uid-agent")
     assert [params["pod"] for params in avoided(plan_of(build), Code.AVOID_ANNOTATION)] == [
-        pod.key for pod in build.pods[:2]]
+        pod.key for pod in build.pods[:2]
+    ]

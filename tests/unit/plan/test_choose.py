@@ -16,8 +16,16 @@ from tests.builders import amounts, node
 ANYWHERE = Situation()
 
 
-def _option(group: str, cpu: str = "1", *, nodes: int = 1, pods: int = 1, template: tuple[str, str] = ("4", "4Gi"),
-            memory: str = "1Gi", preference: float = 0.0) -> Option:
+def _option(
+    group: str,
+    cpu: str = "1",
+    *,
+    nodes: int = 1,
+    pods: int = 1,
+    template: tuple[str, str] = ("4", "4Gi"),
+    memory: str = "1Gi",
+    preference: float = 0.0,
+) -> Option:
     """New nodes of a template for so many pods, which together ask for cpu and memory."""
     return Option(group, nodes, {0: pods}, node(group, *template), amounts(cpu=cpu, memory=memory), preference)
 
@@ -41,18 +49,28 @@ X1_LOWCPU = _option("lowcpu", "500m", memory="1000Mi", template=("4", "16000Mi")
 X2_IDLE = Option("idle", 1, {}, node("idle", "4", "4Gi"), {})
 
 
-@pytest.mark.parametrize(("options", "expander", "kept"), [
-    pytest.param([X1_BALANCED, X1_HIGHMEM], "least-waste", {"balanced"}, id="X1"),
-    pytest.param([X1_BALANCED, X1_HIGHMEM, X1_LOWCPU], "least-waste", {"lowcpu"}, id="X1-three"),
-    pytest.param([X2_IDLE], "least-waste", {"idle"}, id="X2"),
-    pytest.param([_option(f"g{at}", nodes=n) for at, n in enumerate([6, 2, 2])], "least-nodes", {"g1", "g2"}, id="X3"),
-    pytest.param([_option(f"g{at}", nodes=n) for at, n in enumerate([23, 0, 5, 8, 5, 5, 22])], "least-nodes",
-                 {"g2", "g4", "g5"}, id="X3-zero"),
-    pytest.param([_option("g", nodes=0)], "least-nodes", {None}, id="X3-only-zero"),
-    pytest.param([_option(f"g{at}", pods=n) for at, n in enumerate([3, 5, 5])], "most-pods", {"g1", "g2"}, id="X4"),
-])
-def test_an_expander_keeps_the_best_and_all_that_equal_it(options: list[Option], expander: str,
-                                                          kept: set[str | None]) -> None:
+@pytest.mark.parametrize(
+    ("options", "expander", "kept"),
+    [
+        pytest.param([X1_BALANCED, X1_HIGHMEM], "least-waste", {"balanced"}, id="X1"),
+        pytest.param([X1_BALANCED, X1_HIGHMEM, X1_LOWCPU], "least-waste", {"lowcpu"}, id="X1-three"),
+        pytest.param([X2_IDLE], "least-waste", {"idle"}, id="X2"),
+        pytest.param(
+            [_option(f"g{at}", nodes=n) for at, n in enumerate([6, 2, 2])], "least-nodes", {"g1", "g2"}, id="X3"
+        ),
+        pytest.param(
+            [_option(f"g{at}", nodes=n) for at, n in enumerate([23, 0, 5, 8, 5, 5, 22])],
+            "least-nodes",
+            {"g2", "g4", "g5"},
+            id="X3-zero",
+        ),
+        pytest.param([_option("g", nodes=0)], "least-nodes", {None}, id="X3-only-zero"),
+        pytest.param([_option(f"g{at}", pods=n) for at, n in enumerate([3, 5, 5])], "most-pods", {"g1", "g2"}, id="X4"),
+    ],
+)
+def test_an_expander_keeps_the_best_and_all_that_equal_it(
+    options: list[Option], expander: str, kept: set[str | None]
+) -> None:
     assert winners(options, expander) == kept
 
 
@@ -61,21 +79,42 @@ MANY_NODES_LITTLE_WASTE = _option("many", "8", nodes=2, memory="8Gi")
 FEW_NODES_LESS_WASTE = _option("less", "2", nodes=1)
 
 
-@pytest.mark.parametrize(("options", "chain", "group"), [
-    pytest.param([FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE], ("least-nodes", "least-waste"), "few", id="X5-stops"),
-    pytest.param([FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE, FEW_NODES_LESS_WASTE],
-                 ("least-nodes", "least-waste"), "less", id="X5-goes-on"),
-    pytest.param([FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE], ("least-waste", "least-nodes"), "many", id="order"),
-])
-def test_the_next_in_the_chain_decides_among_what_is_left(options: list[Option], chain: tuple[str, ...],
-                                                          group: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "chain", "group"),
+    [
+        pytest.param(
+            [FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE], ("least-nodes", "least-waste"), "few", id="X5-stops"
+        ),
+        pytest.param(
+            [FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE, FEW_NODES_LESS_WASTE],
+            ("least-nodes", "least-waste"),
+            "less",
+            id="X5-goes-on",
+        ),
+        pytest.param(
+            [FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE], ("least-waste", "least-nodes"), "many", id="order"
+        ),
+    ],
+)
+def test_the_next_in_the_chain_decides_among_what_is_left(
+    options: list[Option], chain: tuple[str, ...], group: str
+) -> None:
     for some in permutations(options):
         assert chosen(some, *chain) == group
 
 
-@pytest.mark.parametrize("chain", [
-    ("least-waste",), ("least-cost",), ("most-pods", "least-cost"), ("least-cost", "least-waste"), ("grpc",), (),
-], ids=",".join)
+@pytest.mark.parametrize(
+    "chain",
+    [
+        ("least-waste",),
+        ("least-cost",),
+        ("most-pods", "least-cost"),
+        ("least-cost", "least-waste"),
+        ("grpc",),
+        (),
+    ],
+    ids=",".join,
+)
 def test_least_waste_decides_where_nobody_else_does(chain: tuple[str, ...]) -> None:
     assert chosen([LOOSE, TIGHT_TOO, TIGHT], *chain) == "b"
 

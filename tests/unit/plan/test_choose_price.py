@@ -23,7 +23,7 @@ def machine(name: str, cpu: str, memory: str = "4Gi", **more: object) -> Node:
 
 
 N1, N2, N3 = machine("n1", "1"), machine("n2", "4"), machine("n3", "4")
-BOTH, FIRST = amounts(cpu="1500m"), amounts(cpu="1")        # worth 20 + 10, and 20, at 20 a core
+BOTH, FIRST = amounts(cpu="1500m"), amounts(cpu="1")  # worth 20 + 10, and 20, at 20 a core
 
 
 def situation(preferred: int, absent: str = "", **types: float) -> Situation:
@@ -37,17 +37,28 @@ def option(template: Node, nodes: int, requested: dict[str, int], name: str = ""
     return Option(name or template.name, nodes, {0: 1}, template, requested)
 
 
-@pytest.mark.parametrize(("options", "world", "group"), [
-    pytest.param([option(N1, 2, BOTH), option(N2, 1, BOTH)], situation(2, n1=20, n2=200), "n1", id="X10"),
-    pytest.param([option(N1, 2, BOTH), option(N2, 1, BOTH)], situation(4, n1=50, n2=200), "n2", id="X11-preferred"),
-    pytest.param([option(N1, 80, BOTH), option(N2, 40, BOTH)], situation(4, n1=20, n2=200), "n1", id="X11-many"),
-    pytest.param([option(N1, 2, BOTH), option(N2, 1, BOTH)], situation(2, n1=200, n2=100), "n2", id="X11-cheaper"),
-    pytest.param([option(N1, 2, FIRST), option(N2, 1, BOTH)], situation(2, n1=200, n2=200), "n2", id="X12-pods"),
-    pytest.param([option(N1, 2, FIRST), option(N2, 1, BOTH), option(N3, 1, BOTH)],
-                 situation(2, "n3", n1=200, n2=200, n3=200), "n2", id="X12-absent"),
-    pytest.param([option(N1, 2, FIRST), option(N2, 1, BOTH), option(N3, 1, BOTH)],
-                 situation(2, "n3", n1=200, n2=200, n3=90), "n3", id="X12-absent-cheap"),
-])
+@pytest.mark.parametrize(
+    ("options", "world", "group"),
+    [
+        pytest.param([option(N1, 2, BOTH), option(N2, 1, BOTH)], situation(2, n1=20, n2=200), "n1", id="X10"),
+        pytest.param([option(N1, 2, BOTH), option(N2, 1, BOTH)], situation(4, n1=50, n2=200), "n2", id="X11-preferred"),
+        pytest.param([option(N1, 80, BOTH), option(N2, 40, BOTH)], situation(4, n1=20, n2=200), "n1", id="X11-many"),
+        pytest.param([option(N1, 2, BOTH), option(N2, 1, BOTH)], situation(2, n1=200, n2=100), "n2", id="X11-cheaper"),
+        pytest.param([option(N1, 2, FIRST), option(N2, 1, BOTH)], situation(2, n1=200, n2=200), "n2", id="X12-pods"),
+        pytest.param(
+            [option(N1, 2, FIRST), option(N2, 1, BOTH), option(N3, 1, BOTH)],
+            situation(2, "n3", n1=200, n2=200, n3=200),
+            "n2",
+            id="X12-absent",
+        ),
+        pytest.param(
+            [option(N1, 2, FIRST), option(N2, 1, BOTH), option(N3, 1, BOTH)],
+            situation(2, "n3", n1=200, n2=200, n3=90),
+            "n3",
+            id="X12-absent-cheap",
+        ),
+    ],
+)
 def test_the_smallest_score_wins(options: list[Option], world: Situation, group: str) -> None:
     for some in (options, options[::-1]):
         best, notes = choose(some, ["price"], world)
@@ -57,6 +68,7 @@ def test_the_smallest_score_wins(options: list[Option], world: Situation, group:
 
 def test_the_scores_of_x10_and_x11_are_the_ones_stated() -> None:
     from chalicelib.plan.scale_up.expanders.price import score
+
     world = situation(2, n1=20, n2=200)
     assert world.prices is not None
     rates = pod_rates(world.prices, [])
@@ -68,14 +80,16 @@ def test_the_scores_of_x10_and_x11_are_the_ones_stated() -> None:
     assert score(option(N2, 1, BOTH), 200, rates, world) == pytest.approx(5.25)
 
 
-@pytest.mark.parametrize("prices", [None, Prices(), Prices(instance_types={"other": 1.0}), Prices(node=1.0)],
-                         ids=["none", "empty", "other-types", "only-the-extra"])
+@pytest.mark.parametrize(
+    "prices",
+    [None, Prices(), Prices(instance_types={"other": 1.0}), Prices(node=1.0)],
+    ids=["none", "empty", "other-types", "only-the-extra"],
+)
 def test_X12_without_any_price_there_is_no_option_and_it_is_told_why(prices: Prices | None) -> None:
     for options in ([option(N1, 1, BOTH), option(N2, 1, BOTH)], [option(N1, 1, BOTH)]):
         best, notes = choose(options, ["price", "least-waste"], Situation(prices=prices))
         assert best is None
-        assert [(note.code, note.params["group"]) for note in notes] == [
-            (Code.NO_PRICE, one.group) for one in options]
+        assert [(note.code, note.params["group"]) for note in notes] == [(Code.NO_PRICE, one.group) for one in options]
         assert all(note.params["detail"] for note in notes)
 
 
@@ -87,19 +101,36 @@ def test_an_option_without_a_price_is_out_and_the_others_stay() -> None:
     assert [note.params for note in notes] == [{"group": "n2", "detail": "n2 is not in prices.instanceTypes"}]
 
 
-@pytest.mark.parametrize(("nodes", "cores"), [
-    *((nodes, cores) for nodes, cores in ((1, 1), (3, 2), (9, 4), (27, 8), (81, 16), (243, 32))),
-    (0, 1), (2, 1), (6, 2), (7, 4), (20, 4), (21, 8), (60, 8), (61, 16), (200, 16), (201, 32),
-], ids=lambda value: f"X13-{value}")
+@pytest.mark.parametrize(
+    ("nodes", "cores"),
+    [
+        *((nodes, cores) for nodes, cores in ((1, 1), (3, 2), (9, 4), (27, 8), (81, 16), (243, 32))),
+        (0, 1),
+        (2, 1),
+        (6, 2),
+        (7, 4),
+        (20, 4),
+        (21, 8),
+        (60, 8),
+        (61, 16),
+        (200, 16),
+        (201, 32),
+    ],
+    ids=lambda value: f"X13-{value}",
+)
 def test_larger_clusters_prefer_larger_nodes(nodes: int, cores: int) -> None:
     assert preferred_cores(nodes) == cores
 
 
-@pytest.mark.parametrize("template", [
-    machine("gpu", "4", labels={"cluster-api/accelerator": "t4"}),
-    machine("gpu", "4", labels={"cloud.google.com/gke-accelerator": "t4"}),
-    machine("gpu", "4", extra=amounts(gpu=1)),
-], ids=["label", "cloud-label", "gpus"])
+@pytest.mark.parametrize(
+    "template",
+    [
+        machine("gpu", "4", labels={"cluster-api/accelerator": "t4"}),
+        machine("gpu", "4", labels={"cloud.google.com/gke-accelerator": "t4"}),
+        machine("gpu", "4", extra=amounts(gpu=1)),
+    ],
+    ids=["label", "cloud-label", "gpus"],
+)
 def test_nodes_with_gpus_are_the_last_choice(template: Node) -> None:
     world = situation(4, gpu=1, n2=500)
     best, _ = choose([option(template, 1, BOTH), option(N2, 1, BOTH)], ["price"], world)
@@ -125,23 +156,45 @@ def test_equal_scores_are_left_to_the_next_in_the_chain() -> None:
 RATES = Prices(cpu=0.5, memory=0.25, gpu=3.0)
 
 
-@pytest.mark.parametrize(("template", "prices", "price"), [
-    (machine("m5", "2", "8Gi"), Prices(instance_types={"m5": 0.096}), 0.096),
-    (machine("m5", "2", "8Gi"), Prices(instance_types={"m5": 0.0}, cpu=1.0), 0.0),
-    (machine("m5", "2", "8Gi"), Prices(instance_types={"m5": 0.5}, node=0.25), 0.75),
-    (node("x", "2", "8Gi", labels={"beta.kubernetes.io/instance-type": "m5"}), Prices(instance_types={"m5": 2.0}), 2.0),
-    (node("x", "2", "8Gi"), RATES, 3.0),
-    (node("x", "2500m", "8Gi"), RATES, 3.25),
-    (node("x", "2", "8Gi", extra=amounts(gpu=2)), RATES, 9.0),
-    (node("x", "2", "8Gi"), msgspec.structs.replace(RATES, node=0.5), 3.5),
-    (node("x", "2", "8Gi"), Prices(cpu=0.5), 1.0),
-    (node("x", "2", "8Gi"), Prices(memory=0.25), 2.0),
-    (node("x", "1", "4Gi", capacity=amounts(cpu=2, memory="8Gi")), RATES, 3.0),
-    (machine("m6", "2", "8Gi"), msgspec.structs.replace(RATES, instance_types={"m5": 9.0}), 3.0),
-    (node("x", "2", "8Gi"), Prices(instance_types={"m5": 1.0}), None),
-    (node("x", "2", "8Gi", extra=amounts(gpu=2)), Prices(cpu=0.5, memory=0.25), None),
-], ids=["type", "free-type", "type-and-extra", "beta-label", "rates", "part-of-a-core", "gpus", "rates-and-extra",
-        "only-cores", "only-memory", "of-capacity", "other-type", "unlisted", "gpus-without-a-price"])
+@pytest.mark.parametrize(
+    ("template", "prices", "price"),
+    [
+        (machine("m5", "2", "8Gi"), Prices(instance_types={"m5": 0.096}), 0.096),
+        (machine("m5", "2", "8Gi"), Prices(instance_types={"m5": 0.0}, cpu=1.0), 0.0),
+        (machine("m5", "2", "8Gi"), Prices(instance_types={"m5": 0.5}, node=0.25), 0.75),
+        (
+            node("x", "2", "8Gi", labels={"beta.kubernetes.io/instance-type": "m5"}),
+            Prices(instance_types={"m5": 2.0}),
+            2.0,
+        ),
+        (node("x", "2", "8Gi"), RATES, 3.0),
+        (node("x", "2500m", "8Gi"), RATES, 3.25),
+        (node("x", "2", "8Gi", extra=amounts(gpu=2)), RATES, 9.0),
+        (node("x", "2", "8Gi"), msgspec.structs.replace(RATES, node=0.5), 3.5),
+        (node("x", "2", "8Gi"), Prices(cpu=0.5), 1.0),
+        (node("x", "2", "8Gi"), Prices(memory=0.25), 2.0),
+        (node("x", "1", "4Gi", capacity=amounts(cpu=2, memory="8Gi")), RATES, 3.0),
+        (machine("m6", "2", "8Gi"), msgspec.structs.replace(RATES, instance_types={"m5": 9.0}), 3.0),
+        (node("x", "2", "8Gi"), Prices(instance_types={"m5": 1.0}), None),
+        (node("x", "2", "8Gi", extra=amounts(gpu=2)), Prices(cpu=0.5, memory=0.25), None),
+    ],
+    ids=[
+        "type",
+        "free-type",
+        "type-and-extra",
+        "beta-label",
+        "rates",
+        "part-of-a-core",
+        "gpus",
+        "rates-and-extra",
+        "only-cores",
+        "only-memory",
+        "of-capacity",
+        "other-type",
+        "unlisted",
+        "gpus-without-a-price",
+    ],
+)
 def test_what_a_node_costs(template: Node, prices: Prices, price: float | None) -> None:
     assert node_price(template, prices) == (None if price is None else pytest.approx(price))
 
@@ -158,7 +211,10 @@ def test_rates_for_pods_are_made_of_the_listed_types_where_none_are_given() -> N
 
 
 def test_a_list_of_nothing_but_zeros_still_chooses() -> None:
-    best, _ = choose([option(N2, 1, BOTH), option(N3, 2, BOTH)], ["price", "least-nodes"],
-                     Situation(cluster_nodes=9, prices=Prices(cpu=0.0, memory=0.0)))
+    best, _ = choose(
+        [option(N2, 1, BOTH), option(N3, 2, BOTH)],
+        ["price", "least-nodes"],
+        Situation(cluster_nodes=9, prices=Prices(cpu=0.0, memory=0.0)),
+    )
     assert best is not None
     assert best.group == "n2"

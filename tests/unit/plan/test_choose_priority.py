@@ -39,22 +39,28 @@ def unmatched(*groups: str) -> tuple[Reason, ...]:
     return tuple(Reason.of(Code.PRIORITY_NOT_MATCHED, group=group) for group in groups)
 
 
-@pytest.mark.parametrize(("text", "groups", "left", "notes"), [
-    pytest.param(X6, (LARGE, XLARGE), [XLARGE], (), id="X6"),
-    pytest.param(X6, (LARGE, LARGE3, MICRO), [LARGE, LARGE3], (), id="X6-equal"),
-    pytest.param(X7, (LARGE, MICRO), [LARGE], (), id="X7"),
-    pytest.param(X8, (LARGE, LARGE3, XLARGE), [LARGE], unmatched(LARGE3, XLARGE), id="X8"),
-    pytest.param(X8, (LARGE3, XLARGE), [LARGE3, XLARGE], (NO_MATCH,), id="X9-no-match"),
-    pytest.param("{}", (LARGE, MICRO), [LARGE, MICRO], (NO_MATCH,), id="no-rules"),
-    pytest.param("-1: [large]\n-2: [micro]", (LARGE, MICRO), [LARGE], (), id="minus-one-can-win"),
-    pytest.param("-2: [large]", (LARGE, MICRO), [LARGE, MICRO], (NO_MATCH,), id="below-minus-one-never-wins"),
-    pytest.param("-2: [micro]\n3: [large]", (LARGE, MICRO), [LARGE], (), id="matched-below-minus-one-is-not-unmatched"),
-    pytest.param("3: [t2]\n7: [large]", (LARGE, MICRO), [LARGE], (), id="the-highest-of-several-counts"),
-    pytest.param("3: ['^large$', '^my-asg.t2.micro$']", (LARGE, MICRO), [MICRO], unmatched(LARGE), id="anchored"),
-    pytest.param("3: [asg]", (LARGE, MICRO), [LARGE, MICRO], (), id="found-anywhere"),
-])
-def test_the_highest_matching_priority_wins(text: str, groups: tuple[str, ...], left: list[str],
-                                            notes: tuple[Reason, ...]) -> None:
+@pytest.mark.parametrize(
+    ("text", "groups", "left", "notes"),
+    [
+        pytest.param(X6, (LARGE, XLARGE), [XLARGE], (), id="X6"),
+        pytest.param(X6, (LARGE, LARGE3, MICRO), [LARGE, LARGE3], (), id="X6-equal"),
+        pytest.param(X7, (LARGE, MICRO), [LARGE], (), id="X7"),
+        pytest.param(X8, (LARGE, LARGE3, XLARGE), [LARGE], unmatched(LARGE3, XLARGE), id="X8"),
+        pytest.param(X8, (LARGE3, XLARGE), [LARGE3, XLARGE], (NO_MATCH,), id="X9-no-match"),
+        pytest.param("{}", (LARGE, MICRO), [LARGE, MICRO], (NO_MATCH,), id="no-rules"),
+        pytest.param("-1: [large]\n-2: [micro]", (LARGE, MICRO), [LARGE], (), id="minus-one-can-win"),
+        pytest.param("-2: [large]", (LARGE, MICRO), [LARGE, MICRO], (NO_MATCH,), id="below-minus-one-never-wins"),
+        pytest.param(
+            "-2: [micro]\n3: [large]", (LARGE, MICRO), [LARGE], (), id="matched-below-minus-one-is-not-unmatched"
+        ),
+        pytest.param("3: [t2]\n7: [large]", (LARGE, MICRO), [LARGE], (), id="the-highest-of-several-counts"),
+        pytest.param("3: ['^large$', '^my-asg.t2.micro$']", (LARGE, MICRO), [MICRO], unmatched(LARGE), id="anchored"),
+        pytest.param("3: [asg]", (LARGE, MICRO), [LARGE, MICRO], (), id="found-anywhere"),
+    ],
+)
+def test_the_highest_matching_priority_wins(
+    text: str, groups: tuple[str, ...], left: list[str], notes: tuple[Reason, ...]
+) -> None:
     assert kept(config(text), *groups) == (left, notes)
 
 
@@ -63,10 +69,20 @@ def test_X8_an_edited_configmap_counts_at_once() -> None:
     assert kept(config("10: [m4]"), LARGE, XLARGE)[0] == [XLARGE]
 
 
-@pytest.mark.parametrize("data", [
-    {"priorities": ""}, {}, {"other": X6}, {"priorities": "10: ["}, {"priorities": "high: [a]"},
-    {"priorities": "10: ['(']"}, {"priorities": "10: ['(?=large)']"}, {"priorities": "- a"},
-], ids=["X9-empty", "no-data", "no-key", "no-yaml", "no-number", "no-pattern", "not-gos", "no-mapping"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"priorities": ""},
+        {},
+        {"other": X6},
+        {"priorities": "10: ["},
+        {"priorities": "high: [a]"},
+        {"priorities": "10: ['(']"},
+        {"priorities": "10: ['(?=large)']"},
+        {"priorities": "- a"},
+    ],
+    ids=["X9-empty", "no-data", "no-key", "no-yaml", "no-number", "no-pattern", "not-gos", "no-mapping"],
+)
 def test_an_invalid_configmap_filters_nothing_and_is_told(data: dict[str, str]) -> None:
     left, notes = kept(Situation(priorities=read(data), group_priorities={MICRO: 99}), LARGE, MICRO)
     assert left == [LARGE, MICRO]
@@ -74,14 +90,18 @@ def test_an_invalid_configmap_filters_nothing_and_is_told(data: dict[str, str]) 
     assert notes[0].params["detail"]
 
 
-@pytest.mark.parametrize(("given", "left"), [
-    ({}, [LARGE, MICRO]),
-    ({LARGE: 0, MICRO: 0}, [LARGE, MICRO]),
-    ({MICRO: 10}, [MICRO]),
-    ({LARGE: 5, MICRO: 10}, [MICRO]),
-    ({LARGE: -1}, [MICRO]),
-    ({"elsewhere": 9}, [LARGE, MICRO]),
-], ids=["X9-absent", "all-zero", "one", "two", "below-the-others", "another-group"])
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        ({}, [LARGE, MICRO]),
+        ({LARGE: 0, MICRO: 0}, [LARGE, MICRO]),
+        ({MICRO: 10}, [MICRO]),
+        ({LARGE: 5, MICRO: 10}, [MICRO]),
+        ({LARGE: -1}, [MICRO]),
+        ({"elsewhere": 9}, [LARGE, MICRO]),
+    ],
+    ids=["X9-absent", "all-zero", "one", "two", "below-the-others", "another-group"],
+)
 def test_without_a_configmap_the_policys_priorities_count(given: dict[str, int], left: list[str]) -> None:
     assert kept(Situation(group_priorities=given), LARGE, MICRO) == (left, ())
 
@@ -94,8 +114,10 @@ def test_notes_of_the_chain_come_out_of_it() -> None:
 
 def test_EXO_a_group_is_meant_by_any_of_its_names() -> None:
     pool, other = "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59", "b2000000-0000-4000-8000-000000000001"
-    world = msgspec.structs.replace(config("10: ['^prod/web$']\n20: ['^batch$']\n30: ['^9eccd769']"),
-                                    group_aliases={pool: ("prod/web", "web"), other: ("prod/batch", "batch")})
+    world = msgspec.structs.replace(
+        config("10: ['^prod/web$']\n20: ['^batch$']\n30: ['^9eccd769']"),
+        group_aliases={pool: ("prod/web", "web"), other: ("prod/batch", "batch")},
+    )
     assert kept(world, pool, other) == ([other], ())
     by_nodepool = msgspec.structs.replace(world, group_aliases={**world.group_aliases, pool: ("9eccd769-a282", "web")})
     assert kept(by_nodepool, pool, other) == ([pool], ())

@@ -11,14 +11,20 @@ from hypothesis import strategies as st
 from chalicelib.model.errors import BadInput
 from chalicelib.plan.scale_up.expanders.regex import pattern
 
-_ATOMS = st.sampled_from(["a", "b", "-", ".", "[ab]", "[^a]", "[a-c1]", r"\d", r"\w", r"\W", r"\.", "^", "$", r"\b",
-                          ""])
-_PATTERNS = st.recursive(_ATOMS, lambda inner: st.one_of(
-    st.tuples(inner, inner).map("".join),
-    st.tuples(inner, inner).map(lambda pair: f"({pair[0]}|{pair[1]})"),
-    st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?", "+?"])).map(
-        lambda pair: f"(?:{pair[0]}){pair[1]}"),
-), max_leaves=8)
+_ATOMS = st.sampled_from(
+    ["a", "b", "-", ".", "[ab]", "[^a]", "[a-c1]", r"\d", r"\w", r"\W", r"\.", "^", "$", r"\b", ""]
+)
+_PATTERNS = st.recursive(
+    _ATOMS,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda pair: f"({pair[0]}|{pair[1]})"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?", "+?"])).map(
+            lambda pair: f"(?:{pair[0]}){pair[1]}"
+        ),
+    ),
+    max_leaves=8,
+)
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)
@@ -27,51 +33,101 @@ def test_where_both_have_the_same_syntax_it_finds_what_python_finds(text: str, n
     assert pattern(text).found_in(name) == (re.search(text, name, re.ASCII) is not None)
 
 
-@pytest.mark.parametrize(("text", "found", "not_found"), [
-    (r"\Aa\z", "a", "ab"),
-    ("(?i)eks-A", "my-EKS-a", "my-gke-a"),
-    ("a(?i)b", "aB", "Ab"),
-    ("(?i:a)b", "Ab", "AB"),
-    ("(?i)a(?-i)b", "Ab", "aB"),
-    ("(?P<zone>a)b", "ab", "a"),
-    ("(?<zone>a)b", "ab", "a"),
-    ("(?U)a+", "a", "b"),
-    ("[[:upper:][:digit:]]x", "4x", "ax"),
-    ("[[:^alpha:]]", "a1", "ab"),
-    ("[]a]b", "]b", "bb"),
-    (r"[\]\-]", "a-b", "ab"),
-    (r"[^\D]", "a1", "ab"),
-    ("[a-]", "-", "b"),
-    ("a{,2}", "a{,2}", "aa"),
-    ("a{", "a{", "a"),
-    (r"\Qa.b\E", "a.b", "axb"),
-    (r"\x41\x{42}\103", "ABC", "abc"),
-    ("", "anything", None),
-    ("a|", "b", None),
-    ("(?s)a.b", "a\nb", "ab"),
-    ("a.b", "axb", "a\nb"),
-    ("(?m)^b$", "a\nb", "ab"),
-    ("ü", "Zürich", "Zurich"),
-])
+@pytest.mark.parametrize(
+    ("text", "found", "not_found"),
+    [
+        (r"\Aa\z", "a", "ab"),
+        ("(?i)eks-A", "my-EKS-a", "my-gke-a"),
+        ("a(?i)b", "aB", "Ab"),
+        ("(?i:a)b", "Ab", "AB"),
+        ("(?i)a(?-i)b", "Ab", "aB"),
+        ("(?P<zone>a)b", "ab", "a"),
+        ("(?<zone>a)b", "ab", "a"),
+        ("(?U)a+", "a", "b"),
+        ("[[:upper:][:digit:]]x", "4x", "ax"),
+        ("[[:^alpha:]]", "a1", "ab"),
+        ("[]a]b", "]b", "bb"),
+        (r"[\]\-]", "a-b", "ab"),
+        (r"[^\D]", "a1", "ab"),
+        ("[a-]", "-", "b"),
+        ("a{,2}", "a{,2}", "aa"),
+        ("a{", "a{", "a"),
+        (r"\Qa.b\E", "a.b", "axb"),
+        (r"\x41\x{42}\103", "ABC", "abc"),
+        ("", "anything", None),
+        ("a|", "b", None),
+        ("(?s)a.b", "a\nb", "ab"),
+        ("a.b", "axb", "a\nb"),
+        ("(?m)^b$", "a\nb", "ab"),
+        ("ü", "Zürich", "Zurich"),
+    ],
+)
 def test_gos_own_syntax(text: str, found: str, not_found: str | None) -> None:
     assert pattern(text).found_in(found)
     assert not_found is None or not pattern(text).found_in(not_found)
 
 
-@pytest.mark.parametrize("text", [
-    "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", r"(a)\1", "(?P=n)", "(?P>n)", "(?#c)", "(?>a)", "(?x)a", "a**", "a*+",
-    "a{2}{3}", "*a", "+", "a|*", "(a", "a)", "[a", "[]", "[b-a]", r"[a-\d]", "[[:nope:]]", "a{1001}", "a{3,2}", r"\Z",
-    r"\u0041", r"\q", "\\", r"\x4", r"\x{110000}", r"\8", r"\pL", r"\C", "(?", "(?P<>a)", "(?-)",
-    "x" * 1001, "((a{100}){100}){100}", "(" * 60 + ")" * 60,
-], ids=lambda text: text[:12])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(?=a)",
+        "(?!a)",
+        "(?<=a)",
+        "(?<!a)",
+        r"(a)\1",
+        "(?P=n)",
+        "(?P>n)",
+        "(?#c)",
+        "(?>a)",
+        "(?x)a",
+        "a**",
+        "a*+",
+        "a{2}{3}",
+        "*a",
+        "+",
+        "a|*",
+        "(a",
+        "a)",
+        "[a",
+        "[]",
+        "[b-a]",
+        r"[a-\d]",
+        "[[:nope:]]",
+        "a{1001}",
+        "a{3,2}",
+        r"\Z",
+        r"\u0041",
+        r"\q",
+        "\\",
+        r"\x4",
+        r"\x{110000}",
+        r"\8",
+        r"\pL",
+        r"\C",
+        "(?",
+        "(?P<>a)",
+        "(?-)",
+        "x" * 1001,
+        "((a{100}){100}){100}",
+        "(" * 60 + ")" * 60,
+    ],
+    ids=lambda text: text[:12],
+)
 def test_what_go_refuses_or_is_not_available_is_refused(text: str) -> None:
     with pytest.raises(BadInput) as refused:
         pattern(text)
     assert refused.value.problem
 
 
-@pytest.mark.parametrize("text", [
-    "^(a+)+$", "^(a|a)*$", "(a*)*b", "(?:a?){50}a{50}c", "(?:(?:(?:){1000}){1000}){1000}b",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "^(a+)+$",
+        "^(a|a)*$",
+        "(a*)*b",
+        "(?:a?){50}a{50}c",
+        "(?:(?:(?:){1000}){1000}){1000}b",
+    ],
+)
 def test_a_pattern_that_would_explode_is_answered_at_once(text: str) -> None:
     assert not pattern(text).found_in("a" * 2000 + "!"), "a backtracking engine would not come to an end"

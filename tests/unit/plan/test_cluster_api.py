@@ -30,8 +30,13 @@ def claims_of_a_stateful_set(build: ClusterBuilder, count: int) -> None:
     """Pods data-0 … with a claim each, as a StatefulSet makes them."""
     claims = tuple(Claim("default", f"data-{at}", storage_class="fast", request=2**30) for at in range(count))
     for claim in claims:
-        build.pending(1, "100m", owner="db", kind="StatefulSet",
-                      volumes=(Volume("data", "persistentVolumeClaim", claim=claim.name),))
+        build.pending(
+            1,
+            "100m",
+            owner="db",
+            kind="StatefulSet",
+            volumes=(Volume("data", "persistentVolumeClaim", claim=claim.name),),
+        )
     build.more["storage"] = Storage(claims=claims, classes=(FAST,))
 
 
@@ -47,15 +52,19 @@ def empty_group(**more: Any) -> ClusterBuilder:
     return cluster().group("g", template=node("t", "16", "64Gi"), **more)
 
 
-@pytest.mark.parametrize(("volumes", "nodes"), [
-    pytest.param({}, 1, id="nothing-said"),
-    pytest.param({DRIVER: 25}, 2, id="25-per-node"),
-    pytest.param({DRIVER: 10}, 5, id="10-per-node"),
-    pytest.param({DRIVER: 0}, 1, id="present-without-a-limit"),
-    pytest.param({"efs.csi.aws.com": 1}, 1, id="another-driver"),
-])
+@pytest.mark.parametrize(
+    ("volumes", "nodes"),
+    [
+        pytest.param({}, 1, id="nothing-said"),
+        pytest.param({DRIVER: 25}, 2, id="25-per-node"),
+        pytest.param({DRIVER: 10}, 5, id="10-per-node"),
+        pytest.param({DRIVER: 0}, 1, id="present-without-a-limit"),
+        pytest.param({"efs.csi.aws.com": 1}, 1, id="another-driver"),
+    ],
+)
 def test_CAPI_20_a_new_node_attaches_as_many_volumes_as_its_annotation_says(
-        volumes: dict[str, int], nodes: int) -> None:
+    volumes: dict[str, int], nodes: int
+) -> None:
     build = empty_group(template_volumes=volumes)
     assert growth(a_volume_per_pod(build, 50).plan()) == {"g": (nodes, 50)}
 
@@ -100,12 +109,15 @@ def test_CAPI_21_a_pod_with_a_device_claim_is_told_that_claims_are_not_simulated
 
 
 @pytest.mark.parametrize("label", ["cluster-api/accelerator", "aliyun.accelerator/nvidia_name"])
-@pytest.mark.parametrize(("offered", "ready"), [
-    pytest.param({}, False, id="no-driver-yet"),
-    pytest.param({GPU: 0}, False, id="none-counted"),
-    pytest.param({GPU: 1}, True, id="there"),
-    pytest.param({"amd.com/gpu": 1}, True, id="of-another-make"),
-])
+@pytest.mark.parametrize(
+    ("offered", "ready"),
+    [
+        pytest.param({}, False, id="no-driver-yet"),
+        pytest.param({GPU: 0}, False, id="none-counted"),
+        pytest.param({GPU: 1}, True, id="there"),
+        pytest.param({"amd.com/gpu": 1}, True, id="of-another-make"),
+    ],
+)
 def test_a_labelled_node_is_ready_once_its_gpu_is_there(label: str, offered: dict[str, int], ready: bool) -> None:
     made = node("n", labels={label: "t4"}, extra=offered)
     assert is_ready(made, Options()) is ready
@@ -114,13 +126,15 @@ def test_a_labelled_node_is_ready_once_its_gpu_is_there(label: str, offered: dic
 
 
 def test_a_gpu_that_pods_share_is_there_too() -> None:
-    assert is_ready(node("n", labels={"aliyun.accelerator/nvidia_name": "t4"}, extra={"aliyun.com/gpu-mem": 15}),
-                    Options())
+    assert is_ready(
+        node("n", labels={"aliyun.accelerator/nvidia_name": "t4"}, extra={"aliyun.com/gpu-mem": 15}), Options()
+    )
 
 
 @pytest.mark.parametrize("label", ["cluster-api/accelerator", "aliyun.accelerator/nvidia_name"])
 def test_gpu_total_bounds_what_a_template_with_the_label_promises(label: str) -> None:
     """The `labels` annotation carries the type, which need not be the resource's name."""
+
     def build() -> ClusterBuilder:
         template = node("t", "8", labels={label: "nvidia-tesla-t4"}, extra={GPU: 4})
         return cluster().group("g", template=template).pending(10, "1", extra={GPU: 2})

@@ -73,8 +73,11 @@ def test_the_document_and_the_tables_show_who_competes() -> None:
     contest = {"places": 3, "among": sorted(pod for each in entries(plan) for pod in each.pods)}
     for entry in (*document["promises"], *document["unschedulable"]):
         assert (entry["promised"], entry["onePlaceAmong"]) == (False, contest)
-    table = next(each for each in plan_output.as_blocks(plan, TIMES)
-                 if isinstance(each, Table) and each.title == "Pods that compete for places")
+    table = next(
+        each
+        for each in plan_output.as_blocks(plan, TIMES)
+        if isinstance(each, Table) and each.title == "Pods that compete for places"
+    )
     assert [row[:2] for row in table.rows] == [("3", "5")]
 
 

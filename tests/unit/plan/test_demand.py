@@ -30,12 +30,15 @@ def _pending() -> ClusterBuilder:
     return cluster().node("n", "8").group("g", template=node("t", "8")).pending(1, "1")
 
 
-@pytest.mark.parametrize(("fields", "code"), [
-    pytest.param({"scheduled_reason": "SchedulingGated"}, Code.SCHEDULING_GATED, id="Q1-gated"),
-    pytest.param({"scheduled": "", "scheduled_reason": ""}, Code.NOT_YET_SEEN, id="Q1-no-condition"),
-    pytest.param({"nominated": "n"}, Code.NOMINATED, id="Q1-nominated"),
-    pytest.param({"deleted": NOW}, Code.TERMINATING, id="Q1-terminating"),
-])
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        pytest.param({"scheduled_reason": "SchedulingGated"}, Code.SCHEDULING_GATED, id="Q1-gated"),
+        pytest.param({"scheduled": "", "scheduled_reason": ""}, Code.NOT_YET_SEEN, id="Q1-no-condition"),
+        pytest.param({"nominated": "n"}, Code.NOMINATED, id="Q1-nominated"),
+        pytest.param({"deleted": NOW}, Code.TERMINATING, id="Q1-terminating"),
+    ],
+)
 def test_pods_that_do_not_count(fields: dict[str, Any], code: Code) -> None:
     assert _ignored(_one(_pending(), **fields)) == [code]
 
@@ -50,23 +53,43 @@ def test_Q1_a_nominated_pod_occupies_its_node() -> None:
     assert build.plan().fits_existing == ()
 
 
-@pytest.mark.parametrize(("fields", "cls", "code", "takes"), [
-    pytest.param({}, {"priority": -10}, Code.NOMINATED, True, id="just-above-the-cutoff"),
-    pytest.param({}, {"priority": -11}, Code.EXPENDABLE, False, id="expendable"),
-    pytest.param({"scheduled_reason": "SchedulingGated"}, {"gates": ("later",)}, Code.SCHEDULING_GATED, False,
-                 id="gated"),
-    pytest.param({"deleted": NOW}, {}, Code.TERMINATING, False, id="terminating"),
-    pytest.param({}, {"scheduler": "fast"}, Code.NOMINATED, True, id="of-a-bypassed-scheduler"),
-    pytest.param({"scheduled": "", "scheduled_reason": ""}, {"scheduler": "fast"}, Code.NOMINATED, True,
-                 id="of-a-bypassed-scheduler-that-has-not-spoken"),
-    pytest.param({"scheduled": "", "scheduled_reason": ""}, {"scheduler": "fast", "priority": -11}, Code.EXPENDABLE,
-                 False, id="expendable-and-of-a-bypassed-scheduler"),
-    pytest.param({"scheduled": "", "scheduled_reason": ""}, {}, Code.NOMINATED, True, id="being-bound"),
-    pytest.param({"scheduled": "", "scheduled_reason": ""}, {"priority": -11}, Code.NOT_YET_SEEN, False,
-                 id="being-bound-and-expendable"),
-])
+@pytest.mark.parametrize(
+    ("fields", "cls", "code", "takes"),
+    [
+        pytest.param({}, {"priority": -10}, Code.NOMINATED, True, id="just-above-the-cutoff"),
+        pytest.param({}, {"priority": -11}, Code.EXPENDABLE, False, id="expendable"),
+        pytest.param(
+            {"scheduled_reason": "SchedulingGated"}, {"gates": ("later",)}, Code.SCHEDULING_GATED, False, id="gated"
+        ),
+        pytest.param({"deleted": NOW}, {}, Code.TERMINATING, False, id="terminating"),
+        pytest.param({}, {"scheduler": "fast"}, Code.NOMINATED, True, id="of-a-bypassed-scheduler"),
+        pytest.param(
+            {"scheduled": "", "scheduled_reason": ""},
+            {"scheduler": "fast"},
+            Code.NOMINATED,
+            True,
+            id="of-a-bypassed-scheduler-that-has-not-spoken",
+        ),
+        pytest.param(
+            {"scheduled": "", "scheduled_reason": ""},
+            {"scheduler": "fast", "priority": -11},
+            Code.EXPENDABLE,
+            False,
+            id="expendable-and-of-a-bypassed-scheduler",
+        ),
+        pytest.param({"scheduled": "", "scheduled_reason": ""}, {}, Code.NOMINATED, True, id="being-bound"),
+        pytest.param(
+            {"scheduled": "", "scheduled_reason": ""},
+            {"priority": -11},
+            Code.NOT_YET_SEEN,
+            False,
+            id="being-bound-and-expendable",
+        ),
+    ],
+)
 def test_which_nominated_pods_take_the_room_of_their_node(
-        fields: dict[str, Any], cls: dict[str, Any], code: Code, takes: bool) -> None:
+    fields: dict[str, Any], cls: dict[str, Any], code: Code, takes: bool
+) -> None:
     build = _one(cluster().node("n", "1").pending(1, "1", name="first", owner="a", **cls), nominated="n", **fields)
     plan = build.pending(1, "1", name="second").plan(bypassed_scheduler_names=("fast",))
     assert [each.reason.code for each in plan.ignored] == [code]
@@ -102,25 +125,31 @@ def test_Q5_Q6_what_is_used_counts(used: str, left: int) -> None:
     assert len(_left(build.pending(2, "300m", name="b", owner="b"))) == left
 
 
-@pytest.mark.parametrize(("age", "flag", "annotation", "kept"), [
-    pytest.param(60, 0, "", True, id="no-delay"),
-    pytest.param(60, 0, "5m", False, id="annotation"),
-    pytest.param(60, 300, "", False, id="flag"),
-    pytest.param(180, 300, "2m", False, id="a-shorter-annotation-is-ignored"),
-    pytest.param(60, 0, "error", True, id="an-unreadable-annotation-is-ignored"),
-    pytest.param(300, 300, "", False, id="exactly-the-delay-is-too-young"),
-])
+@pytest.mark.parametrize(
+    ("age", "flag", "annotation", "kept"),
+    [
+        pytest.param(60, 0, "", True, id="no-delay"),
+        pytest.param(60, 0, "5m", False, id="annotation"),
+        pytest.param(60, 300, "", False, id="flag"),
+        pytest.param(180, 300, "2m", False, id="a-shorter-annotation-is-ignored"),
+        pytest.param(60, 0, "error", True, id="an-unreadable-annotation-is-ignored"),
+        pytest.param(300, 300, "", False, id="exactly-the-delay-is-too-young"),
+    ],
+)
 def test_Q7_young_pods(age: float, flag: float, annotation: str, kept: bool) -> None:
     build = cluster().node("n", "8").pending(1, "1", created=NOW - age, scale_up_delay=annotation)
     assert (len(build.plan(new_pod_scale_up_delay=flag).fits_existing) == 1) is kept
 
 
-@pytest.mark.parametrize(("ages", "gpu", "waits"), [
-    pytest.param((1.0,), 0, True, id="all-very-new"),
-    pytest.param((1.0, 3.0), 0, False, id="one-is-older"),
-    pytest.param((20.0,), 1, True, id="gpu-pods-wait-longer"),
-    pytest.param((31.0,), 1, False, id="gpu-pods-have-waited"),
-])
+@pytest.mark.parametrize(
+    ("ages", "gpu", "waits"),
+    [
+        pytest.param((1.0,), 0, True, id="all-very-new"),
+        pytest.param((1.0, 3.0), 0, False, id="one-is-older"),
+        pytest.param((20.0,), 1, True, id="gpu-pods-wait-longer"),
+        pytest.param((31.0,), 1, False, id="gpu-pods-have-waited"),
+    ],
+)
 def test_Q8_very_new_pods_wait_for_their_siblings(ages: tuple[float, ...], gpu: int, waits: bool) -> None:
     build = cluster().node("n", "8", extra={"nvidia.com/gpu": 8})
     for age in ages:
@@ -157,20 +186,33 @@ def test_the_order_of_the_input_does_not_matter() -> None:
 
 def _pod(name: str, owner: str = "", cpu: str = "4", **spec: Any) -> dict[str, Any]:
     owners = [{"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}] if owner else []
-    return {"kind": "Pod", "metadata": {"name": name, "namespace": "default", "ownerReferences": owners},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}, **spec}]},
-            "status": {"phase": "Pending", "conditions": [
-                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "ownerReferences": owners},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}, **spec}]},
+        "status": {
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+        },
+    }
 
 
-@pytest.mark.parametrize(("pods", "groups"), [
-    pytest.param([_pod("a", "rs"), _pod("b", "rs"), _pod("c", "rs")], [3], id="Q10-siblings"),
-    pytest.param([_pod("a", "rs"), _pod("b", "rs"), _pod("c", "rs", "5")], [2, 1], id="Q10-one-asks-for-more"),
-    pytest.param([_pod("a", "rs", env=[{"name": "K", "value": "1"}]), _pod("b", "rs")], [2], id="Q10-env-is-ignored"),
-    pytest.param([_pod(f"p{at}", "rs", f"{at + 4}") for at in range(20)], [1] * 20, id="Q10-twenty-distinct-specs"),
-    pytest.param([_pod(f"p{at:02d}", "rs", f"{at // 2 + 4}") for at in range(40)], [2] * 20,
-                 id="Q10-siblings-after-the-tenth-spec"),
-])
+@pytest.mark.parametrize(
+    ("pods", "groups"),
+    [
+        pytest.param([_pod("a", "rs"), _pod("b", "rs"), _pod("c", "rs")], [3], id="Q10-siblings"),
+        pytest.param([_pod("a", "rs"), _pod("b", "rs"), _pod("c", "rs", "5")], [2, 1], id="Q10-one-asks-for-more"),
+        pytest.param(
+            [_pod("a", "rs", env=[{"name": "K", "value": "1"}]), _pod("b", "rs")], [2], id="Q10-env-is-ignored"
+        ),
+        pytest.param([_pod(f"p{at}", "rs", f"{at + 4}") for at in range(20)], [1] * 20, id="Q10-twenty-distinct-specs"),
+        pytest.param(
+            [_pod(f"p{at:02d}", "rs", f"{at // 2 + 4}") for at in range(40)],
+            [2] * 20,
+            id="Q10-siblings-after-the-tenth-spec",
+        ),
+    ],
+)
 def test_alike_pods_are_one_group(pods: list[dict[str, Any]], groups: list[int]) -> None:
     """Upstream opens ten groups per controller and leaves later siblings alone; here a group is a group."""
     snapshot = _read(pods)

@@ -18,14 +18,17 @@ _DIR = Volume("scratch-1", "emptyDir"), Volume("scratch-2", "emptyDir"), Volume(
 _GAME = {"owner": Owner("Game", "g", "u")}
 
 
-@pytest.mark.parametrize(("cls", "action", "code"), [
-    pytest.param({"owner": None}, BLOCK, Code.NOT_REPLICATED, id="bare"),
-    pytest.param({}, MOVE, None, id="replicaset"),
-    pytest.param({**SYSTEM, "mirror": True, "owner": None}, SKIP, None, id="mirror-in-kube-system"),
-    pytest.param({"owner": Owner("StatefulSet", "s", "u")}, MOVE, None, id="statefulset"),
-    pytest.param({"owner": Owner("Job", "j", "u")}, MOVE, None, id="job"),
-    pytest.param({"owner": Owner("ReplicationController", "r", "u")}, MOVE, None, id="replication-controller"),
-])
+@pytest.mark.parametrize(
+    ("cls", "action", "code"),
+    [
+        pytest.param({"owner": None}, BLOCK, Code.NOT_REPLICATED, id="bare"),
+        pytest.param({}, MOVE, None, id="replicaset"),
+        pytest.param({**SYSTEM, "mirror": True, "owner": None}, SKIP, None, id="mirror-in-kube-system"),
+        pytest.param({"owner": Owner("StatefulSet", "s", "u")}, MOVE, None, id="statefulset"),
+        pytest.param({"owner": Owner("Job", "j", "u")}, MOVE, None, id="job"),
+        pytest.param({"owner": Owner("ReplicationController", "r", "u")}, MOVE, None, id="replication-controller"),
+    ],
+)
 def test_D1_who_would_make_it_again(cls: dict[str, Any], action: Action, code: Code | None) -> None:
     assert assess(cls) == (action, code)
 
@@ -39,8 +42,9 @@ def test_D2_daemonset_pods_go_with_their_node() -> None:
 def test_D2_a_missing_daemonset_blocks_where_daemonsets_can_be_read() -> None:
     other = (Controller("DaemonSet", "default", "other"),)
     assert assess({"owner": Owner("DaemonSet", "gone", "u")}, controllers=other) == (BLOCK, Code.CONTROLLER_NOT_FOUND)
-    assert assess({"owner": Owner("DaemonSet", "gone", "u")}, controllers=other,
-                  skip_nodes_with_custom_controller_pods=False) == (EVICT, None)
+    assert assess(
+        {"owner": Owner("DaemonSet", "gone", "u")}, controllers=other, skip_nodes_with_custom_controller_pods=False
+    ) == (EVICT, None)
 
 
 def test_F2_daemonset_pods_never_hold_their_node() -> None:
@@ -48,8 +52,9 @@ def test_F2_daemonset_pods_never_hold_their_node() -> None:
     assert assess(hard, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (EVICT, None)
 
 
-@pytest.mark.parametrize(("minutes", "action", "code"), [
-    (59, BLOCK, Code.KUBE_SYSTEM), (60, BLOCK, Code.KUBE_SYSTEM), (61, MOVE, None)])
+@pytest.mark.parametrize(
+    ("minutes", "action", "code"), [(59, BLOCK, Code.KUBE_SYSTEM), (60, BLOCK, Code.KUBE_SYSTEM), (61, MOVE, None)]
+)
 def test_D3_a_system_pod_holds_its_node_for_its_first_hour(minutes: int, action: Action, code: Code | None) -> None:
     assert assess(SYSTEM, {"created": NOW - minutes * 60}) == (action, code)
 
@@ -62,9 +67,17 @@ def test_D3_after_the_hour_no_later_rule_is_asked() -> None:
     assert assess({**SYSTEM, "safe_to_evict": "false", "volumes": _DIR}) == (MOVE, None)
 
 
-@pytest.mark.parametrize(("volume", "action"), [
-    (Volume("v", "emptyDir"), BLOCK), (Volume("v", "hostPath"), BLOCK), (Volume("v", "emptyDirMemory"), MOVE),
-    (Volume("v", "gitRepo"), MOVE), (Volume("v", "configMap"), MOVE)], ids=lambda value: getattr(value, "kind", value))
+@pytest.mark.parametrize(
+    ("volume", "action"),
+    [
+        (Volume("v", "emptyDir"), BLOCK),
+        (Volume("v", "hostPath"), BLOCK),
+        (Volume("v", "emptyDirMemory"), MOVE),
+        (Volume("v", "gitRepo"), MOVE),
+        (Volume("v", "configMap"), MOVE),
+    ],
+    ids=lambda value: getattr(value, "kind", value),
+)
 def test_D4_what_counts_as_local_storage(volume: Volume, action: Action) -> None:
     assert assess({"volumes": (volume,)}) == (action, Code.LOCAL_STORAGE if action is BLOCK else None)
 
@@ -73,28 +86,43 @@ def test_D4_local_storage_may_be_allowed() -> None:
     assert assess({"volumes": _DIR}, skip_nodes_with_local_storage=False) == (MOVE, None)
 
 
-@pytest.mark.parametrize(("volumes", "named", "action"), [
-    pytest.param(_DIR, "scratch-1,scratch-2,scratch-3", MOVE, id="all-named"),
-    pytest.param(_DIR, "scratch-1,scratch-2", BLOCK, id="two-named"),
-    pytest.param(_DIR[:1], ",", BLOCK, id="comma"),
-    pytest.param(_DIR[:2], "scratch-1, scratch-2", BLOCK, id="a-space-is-part-of-the-name"),
-    pytest.param(_DIR[:1], "Scratch-1", BLOCK, id="case-counts"),
-])
+@pytest.mark.parametrize(
+    ("volumes", "named", "action"),
+    [
+        pytest.param(_DIR, "scratch-1,scratch-2,scratch-3", MOVE, id="all-named"),
+        pytest.param(_DIR, "scratch-1,scratch-2", BLOCK, id="two-named"),
+        pytest.param(_DIR[:1], ",", BLOCK, id="comma"),
+        pytest.param(_DIR[:2], "scratch-1, scratch-2", BLOCK, id="a-space-is-part-of-the-name"),
+        pytest.param(_DIR[:1], "Scratch-1", BLOCK, id="case-counts"),
+    ],
+)
 def test_D5_volumes_that_may_be_lost(volumes: tuple[Volume, ...], named: str, action: Action) -> None:
     assert assess({"volumes": volumes, "safe_local_volumes": named})[0] is action
 
 
-@pytest.mark.parametrize(("cls", "pod"), [
-    pytest.param({"owner": None}, {}, id="bare"), pytest.param(SYSTEM, YOUNG, id="kube-system"),
-    pytest.param({"volumes": _DIR}, {}, id="local-storage")])
+@pytest.mark.parametrize(
+    ("cls", "pod"),
+    [
+        pytest.param({"owner": None}, {}, id="bare"),
+        pytest.param(SYSTEM, YOUNG, id="kube-system"),
+        pytest.param({"volumes": _DIR}, {}, id="local-storage"),
+    ],
+)
 def test_D6_safe_to_evict_lets_it_go(cls: dict[str, Any], pod: dict[str, Any]) -> None:
     assert assess(cls, pod)[0] is BLOCK
     assert assess({**cls, "safe_to_evict": "true"}, pod) == (MOVE, None)
 
 
-@pytest.mark.parametrize(("value", "action", "code"), [
-    ("false", BLOCK, Code.NOT_SAFE_TO_EVICT), ("on-completion", WAIT, None), ("no", MOVE, None), ("False", MOVE, None),
-    (" false", MOVE, None)])
+@pytest.mark.parametrize(
+    ("value", "action", "code"),
+    [
+        ("false", BLOCK, Code.NOT_SAFE_TO_EVICT),
+        ("on-completion", WAIT, None),
+        ("no", MOVE, None),
+        ("False", MOVE, None),
+        (" false", MOVE, None),
+    ],
+)
 def test_D6_only_exact_values_count(value: str, action: Action, code: Code | None) -> None:
     assert assess({"safe_to_evict": value}) == (action, code)
 
@@ -104,21 +132,32 @@ def test_D6_safe_to_evict_does_not_bring_a_controller_back() -> None:
     assert assess({"safe_to_evict": "true"}, controllers=other) == (BLOCK, Code.CONTROLLER_NOT_FOUND)
 
 
-@pytest.mark.parametrize(("pod", "action"), [
-    pytest.param({"deleted": NOW - 60, "deletion_grace": 0.0}, SKIP, id="long-gone"),
-    pytest.param({"deleted": NOW - 20, "deletion_grace": 0.0}, MOVE, id="just-going"),
-    pytest.param({"deleted": NOW - 61}, SKIP, id="default-grace"),
-    pytest.param({"deleted": NOW - 60}, MOVE, id="default-grace-just-over"),
-    pytest.param({"deleted": NOW - 180, "deletion_grace": 360.0}, MOVE, id="long-grace"),
-    pytest.param({"deleted": NOW + 3600}, MOVE, id="a-clock-that-is-ahead"),
-])
+@pytest.mark.parametrize(
+    ("pod", "action"),
+    [
+        pytest.param({"deleted": NOW - 60, "deletion_grace": 0.0}, SKIP, id="long-gone"),
+        pytest.param({"deleted": NOW - 20, "deletion_grace": 0.0}, MOVE, id="just-going"),
+        pytest.param({"deleted": NOW - 61}, SKIP, id="default-grace"),
+        pytest.param({"deleted": NOW - 60}, MOVE, id="default-grace-just-over"),
+        pytest.param({"deleted": NOW - 180, "deletion_grace": 360.0}, MOVE, id="long-grace"),
+        pytest.param({"deleted": NOW + 3600}, MOVE, id="a-clock-that-is-ahead"),
+    ],
+)
 def test_D8_a_pod_that_should_have_been_gone_is_as_good_as_gone(pod: dict[str, Any], action: Action) -> None:
     assert assess({}, pod) == (action, None)
 
 
-@pytest.mark.parametrize(("restart", "phase", "action"), [
-    ("Always", "Failed", EVICT), ("Never", "Failed", EVICT), ("OnFailure", "Succeeded", EVICT),
-    ("Never", "Succeeded", EVICT), ("Always", "Succeeded", BLOCK), ("Never", "Running", BLOCK)])
+@pytest.mark.parametrize(
+    ("restart", "phase", "action"),
+    [
+        ("Always", "Failed", EVICT),
+        ("Never", "Failed", EVICT),
+        ("OnFailure", "Succeeded", EVICT),
+        ("Never", "Succeeded", EVICT),
+        ("Always", "Succeeded", BLOCK),
+        ("Never", "Running", BLOCK),
+    ],
+)
 def test_D9_a_bare_pod_that_has_ended_holds_nothing(restart: str, phase: str, action: Action) -> None:
     assert assess({"owner": None, "restart_policy": restart}, {"phase": phase})[0] is action
 
@@ -134,8 +173,10 @@ def test_D11_too_few_replicas(kind: str) -> None:
     one, owner = (Controller(kind, "default", "rs", replicas=1),), {"owner": Owner(kind, "rs", "u")}
     assert assess(owner, controllers=one, min_replica_count=2) == (BLOCK, Code.MIN_REPLICAS)
     assert assess(owner, controllers=one, min_replica_count=1) == (MOVE, None)
-    assert assess(owner, controllers=one, min_replica_count=2,
-                  skip_nodes_with_custom_controller_pods=False) == (MOVE, None)
+    assert assess(owner, controllers=one, min_replica_count=2, skip_nodes_with_custom_controller_pods=False) == (
+        MOVE,
+        None,
+    )
 
 
 def test_D11_a_stateful_set_has_no_least_number_of_replicas() -> None:
@@ -145,5 +186,16 @@ def test_D11_a_stateful_set_has_no_least_number_of_replicas() -> None:
 
 def test_the_table_is_upstreams_order() -> None:
     assert [name for name, _ in drain_rules.RULES] == [
-        "Mirror", "LongTerminating", "ReplicaCount", "DaemonSet", "SafeToEvict", "Terminal", "OnCompletion",
-        "Replicated", "System", "NotSafeToEvict", "LocalStorage", "PDB"]
+        "Mirror",
+        "LongTerminating",
+        "ReplicaCount",
+        "DaemonSet",
+        "SafeToEvict",
+        "Terminal",
+        "OnCompletion",
+        "Replicated",
+        "System",
+        "NotSafeToEvict",
+        "LocalStorage",
+        "PDB",
+    ]

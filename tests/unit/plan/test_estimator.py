@@ -15,8 +15,12 @@ from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, growth, hav
 
 def _mars(cpu: str, memory: str = "4Gi", pods: int = 10) -> ClusterBuilder:
     """A full node in zone jupiter, and an empty group whose nodes would be in zone mars."""
-    return cluster().node("jupiter", "100m", "100Mi", zone="jupiter").running("jupiter", 1, "100m", "100Mi").group(
-        "mars", template=node("t", cpu, memory, pods, zone="mars"))
+    return (
+        cluster()
+        .node("jupiter", "100m", "100Mi", zone="jupiter")
+        .running("jupiter", 1, "100m", "100Mi")
+        .group("mars", template=node("t", cpu, memory, pods, zone="mars"))
+    )
 
 
 def test_E1_two_pods_per_node() -> None:
@@ -38,8 +42,12 @@ def test_E4_the_limit_of_a_scale_up_leaves_pods_behind() -> None:
 
 
 def test_E5_bigger_pods_first() -> None:
-    plan = _mars("1").pending(10, "50m", name="small", owner="small").pending(10, "500m", name="big", owner="big").plan(
-        max_nodes_per_scale_up=5)
+    plan = (
+        _mars("1")
+        .pending(10, "50m", name="small", owner="small")
+        .pending(10, "500m", name="big", owner="big")
+        .plan(max_nodes_per_scale_up=5)
+    )
     assert growth(plan) == {"mars": (5, 10)}
     assert all(pod.startswith("default/big") for pod in plan.scale_ups[0].pods)
 

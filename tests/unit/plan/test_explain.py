@@ -19,18 +19,35 @@ def test_every_code_becomes_a_sentence_even_without_its_numbers(code: Code) -> N
     assert sentence(Reason(code, params)).startswith(text(Reason(code, params)))
 
 
-@pytest.mark.parametrize(("reason", "words_", "whole"), [
-    (Reason.of(Code.INSUFFICIENT, resource="cpu", needs=8000, offers=3900), "Insufficient cpu",
-     "Insufficient cpu (needs 8, template offers 3900m)"),
-    (Reason.of(Code.INSUFFICIENT, resource="memory", needs=2**34, offers=3 * 2**29), "Insufficient memory",
-     "Insufficient memory (needs 16Gi, template offers 1.5Gi)"),
-    (Reason.of(Code.UNTOLERATED_TAINT, taint="k=v:NoSchedule"), "node(s) had untolerated taint(s)",
-     "node(s) had untolerated taint(s) (k=v:NoSchedule)"),
-    (Reason.of(Code.GROUP_MAX_SIZE, max=10), "max node group size reached", "max node group size reached (max 10)"),
-    (Reason.of(Code.BLOCKED_BY_POD, pod="ns/a", rule="LocalStorageRequested", volume="tmp"), "blocked by pod ns/a",
-     ("blocked by pod ns/a (LocalStorageRequested: it uses local storage (volume tmp); name the volume in "
-      "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes if it may go)")),
-])
+@pytest.mark.parametrize(
+    ("reason", "words_", "whole"),
+    [
+        (
+            Reason.of(Code.INSUFFICIENT, resource="cpu", needs=8000, offers=3900),
+            "Insufficient cpu",
+            "Insufficient cpu (needs 8, template offers 3900m)",
+        ),
+        (
+            Reason.of(Code.INSUFFICIENT, resource="memory", needs=2**34, offers=3 * 2**29),
+            "Insufficient memory",
+            "Insufficient memory (needs 16Gi, template offers 1.5Gi)",
+        ),
+        (
+            Reason.of(Code.UNTOLERATED_TAINT, taint="k=v:NoSchedule"),
+            "node(s) had untolerated taint(s)",
+            "node(s) had untolerated taint(s) (k=v:NoSchedule)",
+        ),
+        (Reason.of(Code.GROUP_MAX_SIZE, max=10), "max node group size reached", "max node group size reached (max 10)"),
+        (
+            Reason.of(Code.BLOCKED_BY_POD, pod="ns/a", rule="LocalStorageRequested", volume="tmp"),
+            "blocked by pod ns/a",
+            (
+                "blocked by pod ns/a (LocalStorageRequested: it uses local storage (volume tmp); name the volume in "
+                "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes if it may go)"
+            ),
+        ),
+    ],
+)
 def test_words_and_numbers(reason: Reason, words_: str, whole: str) -> None:
     assert (text(reason), sentence(reason)) == (words_, whole)
 
@@ -48,48 +65,95 @@ def test_every_short_resource_of_every_group_comes_with_both_numbers() -> None:
     build.group("small", template=node("t", "4", "16Gi")).group("flat", template=node("t", "16", "4Gi"))
     assert _said(build.pending(1, "8", "8Gi")) == {
         "small": ["Insufficient cpu (needs 8, template offers 3900m)"],
-        "flat": ["Insufficient memory (needs 8Gi, template offers 3.5Gi)"]}
-    assert _said(cluster().group("g", template=node("t", "4", "4Gi")).pending(
-        1, "8", "8Gi", extra={"nvidia.com/gpu": 2})) == {
-        "g": ["Insufficient cpu (needs 8, template offers 4)", "Insufficient memory (needs 8Gi, template offers 4Gi)",
-              "Insufficient nvidia.com/gpu (needs 2, template offers 0)"]}
+        "flat": ["Insufficient memory (needs 8Gi, template offers 3.5Gi)"],
+    }
+    assert _said(
+        cluster().group("g", template=node("t", "4", "4Gi")).pending(1, "8", "8Gi", extra={"nvidia.com/gpu": 2})
+    ) == {
+        "g": [
+            "Insufficient cpu (needs 8, template offers 4)",
+            "Insufficient memory (needs 8Gi, template offers 4Gi)",
+            "Insufficient nvidia.com/gpu (needs 2, template offers 0)",
+        ]
+    }
 
 
-@pytest.mark.parametrize(("group", "pod", "sentence_"), [
-    pytest.param({"taints": [Taint("k", "NoSchedule", "v")]}, {}, "node(s) had untolerated taint(s) (k=v:NoSchedule)",
-                 id="taint"),
-    pytest.param({"unschedulable": True}, {}, "node(s) were unschedulable", id="cordoned"),
-    pytest.param({}, {"node_selector": {"a": "1"}}, "node(s) didn't match Pod's node affinity/selector", id="selector"),
-    pytest.param({}, {"spread": (even("rack", having(app="rs")),)},
-                 "node(s) didn't match pod topology spread constraints (missing required label) (rack)", id="label"),
-    pytest.param({"zone": "a"}, {"spread": (even(ZONE, having(app="x")),)},
-                 f"node(s) didn't match pod topology spread constraints ({ZONE}: skew 2, maxSkew 1)", id="skew"),
-    pytest.param({"zone": "a"}, {"pod_affinity": (near(ZONE, having(app="nobody")),)},
-                 "node(s) didn't match pod affinity rules", id="affinity"),
-    pytest.param({"zone": "a"}, {"pod_anti_affinity": (near(ZONE, having(app="x")),)},
-                 "node(s) didn't match pod anti-affinity rules", id="anti-affinity"),
-    pytest.param({"zone": "a"}, {"owner": "hated"}, "node(s) didn't satisfy existing pods anti-affinity rules",
-                 id="their-anti-affinity"),
-])
-def test_why_a_group_that_is_large_enough_will_not_do(group: dict[str, Any], pod: dict[str, Any],
-                                                      sentence_: str) -> None:
+@pytest.mark.parametrize(
+    ("group", "pod", "sentence_"),
+    [
+        pytest.param(
+            {"taints": [Taint("k", "NoSchedule", "v")]},
+            {},
+            "node(s) had untolerated taint(s) (k=v:NoSchedule)",
+            id="taint",
+        ),
+        pytest.param({"unschedulable": True}, {}, "node(s) were unschedulable", id="cordoned"),
+        pytest.param(
+            {}, {"node_selector": {"a": "1"}}, "node(s) didn't match Pod's node affinity/selector", id="selector"
+        ),
+        pytest.param(
+            {},
+            {"spread": (even("rack", having(app="rs")),)},
+            "node(s) didn't match pod topology spread constraints (missing required label) (rack)",
+            id="label",
+        ),
+        pytest.param(
+            {"zone": "a"},
+            {"spread": (even(ZONE, having(app="x")),)},
+            f"node(s) didn't match pod topology spread constraints ({ZONE}: skew 2, maxSkew 1)",
+            id="skew",
+        ),
+        pytest.param(
+            {"zone": "a"},
+            {"pod_affinity": (near(ZONE, having(app="nobody")),)},
+            "node(s) didn't match pod affinity rules",
+            id="affinity",
+        ),
+        pytest.param(
+            {"zone": "a"},
+            {"pod_anti_affinity": (near(ZONE, having(app="x")),)},
+            "node(s) didn't match pod anti-affinity rules",
+            id="anti-affinity",
+        ),
+        pytest.param(
+            {"zone": "a"},
+            {"owner": "hated"},
+            "node(s) didn't satisfy existing pods anti-affinity rules",
+            id="their-anti-affinity",
+        ),
+    ],
+)
+def test_why_a_group_that_is_large_enough_will_not_do(
+    group: dict[str, Any], pod: dict[str, Any], sentence_: str
+) -> None:
     build = cluster().node("full-a", "0", zone="a").node("full-b", "0", zone="b")
     build.running("full-a", 2, owner="x", pod_anti_affinity=(near(ZONE, having(app="hated")),))
     assert _said(build.group("g", template=node("t", "8", **group)).pending(1, "1", **pod)) == {"g": [sentence_]}
 
 
-@pytest.mark.parametrize(("group", "options", "sentence_"), [
-    pytest.param({"max": 0}, {}, "max node group size reached (max 0)", id="maximum"),
-    pytest.param({"error": "403 Forbidden"}, {}, "not ready for scale-up (could not be read: 403 Forbidden)",
-                 id="unreadable"),
-    pytest.param({"template": None, "template_error": "no machine type"}, {},
-                 "not ready for scale-up (no node template: no machine type)", id="no-template"),
-    pytest.param({"target": 9}, {}, "not ready for scale-up (9 nodes are missing)", id="unhealthy"),
-    pytest.param({}, {"max_nodes_total": 1}, "max total nodes in cluster reached (maxNodesTotal 1)", id="nodes"),
-    pytest.param({}, {"cores_total": (0, 7), "memory_total": (0, 2**30)},
-                 'exceeded quota: "cluster-wide", resources: cpu, memory (cpu: 0 of 7 in use, a node counts 8)',
-                 id="two-resources"),
-])
+@pytest.mark.parametrize(
+    ("group", "options", "sentence_"),
+    [
+        pytest.param({"max": 0}, {}, "max node group size reached (max 0)", id="maximum"),
+        pytest.param(
+            {"error": "403 Forbidden"}, {}, "not ready for scale-up (could not be read: 403 Forbidden)", id="unreadable"
+        ),
+        pytest.param(
+            {"template": None, "template_error": "no machine type"},
+            {},
+            "not ready for scale-up (no node template: no machine type)",
+            id="no-template",
+        ),
+        pytest.param({"target": 9}, {}, "not ready for scale-up (9 nodes are missing)", id="unhealthy"),
+        pytest.param({}, {"max_nodes_total": 1}, "max total nodes in cluster reached (maxNodesTotal 1)", id="nodes"),
+        pytest.param(
+            {},
+            {"cores_total": (0, 7), "memory_total": (0, 2**30)},
+            'exceeded quota: "cluster-wide", resources: cpu, memory (cpu: 0 of 7 in use, a node counts 8)',
+            id="two-resources",
+        ),
+    ],
+)
 def test_why_a_group_is_not_asked(group: dict[str, Any], options: dict[str, Any], sentence_: str) -> None:
     build = cluster().node("full", "0").group("g", **{"template": node("t", "8"), **group}).pending(1, "1")
     assert _said(build, **options) == {"g": [sentence_]}
@@ -97,11 +161,14 @@ def test_why_a_group_is_not_asked(group: dict[str, Any], options: dict[str, Any]
 
 def test_each_class_of_pods_has_its_own_reasons_for_every_group() -> None:
     build = cluster().group("a", template=node("t", "2")).group("b", template=node("t", "4", labels={"disk": "ssd"}))
-    build.pending(2, "8", name="big", owner="big").pending(1, "3", name="picky", owner="picky",
-                                                            node_selector={"disk": "hdd"})
+    build.pending(2, "8", name="big", owner="big").pending(
+        1, "3", name="picky", owner="picky", node_selector={"disk": "hdd"}
+    )
     plan = build.plan()
     assert [each.pods for each in plan.unschedulable] == [
-        ("default/big-00000", "default/big-00001"), ("default/picky-00002",)]
+        ("default/big-00000", "default/big-00001"),
+        ("default/picky-00002",),
+    ]
     assert words(plan, "default/big-00000") == {"a": ["Insufficient cpu"], "b": ["Insufficient cpu"]}
     selector = "node(s) didn't match Pod's node affinity/selector"
     assert words(plan, "default/picky-00002") == {"a": [selector], "b": [selector]}

@@ -47,17 +47,21 @@ def _new(plan: Plan) -> dict[str, int]:
 # -- limits, and who takes over
 
 
-@pytest.mark.parametrize(("pods", "first", "options", "found"), [
-    pytest.param(10, {"max": 3}, {}, {"a": 3, "b": 2}, id="the-groups-maximum"),
-    pytest.param(10, {"max": 0}, {}, {"b": 5}, id="full-from-the-start"),
-    pytest.param(10, None, {"max_nodes_per_scale_up": 2}, {"a": 2, "b": 2}, id="per-scale-up"),
-    pytest.param(10, None, {"max_nodes_total": 4}, {"a": 4}, id="the-clusters-nodes"),
-    pytest.param(10, {"max": 3}, {"max_nodes_total": 4}, {"a": 3, "b": 1}, id="the-clusters-nodes-over-two-groups"),
-    pytest.param(10, {"max": 1}, {"cores_total": (0, 7)}, {"a": 1, "b": 2}, id="cores-over-two-groups"),
-    pytest.param(10, {"max": 1}, {"memory_total": (0, 70 * 2**30)}, {"a": 1, "b": 1}, id="memory-over-two-groups"),
-])
+@pytest.mark.parametrize(
+    ("pods", "first", "options", "found"),
+    [
+        pytest.param(10, {"max": 3}, {}, {"a": 3, "b": 2}, id="the-groups-maximum"),
+        pytest.param(10, {"max": 0}, {}, {"b": 5}, id="full-from-the-start"),
+        pytest.param(10, None, {"max_nodes_per_scale_up": 2}, {"a": 2, "b": 2}, id="per-scale-up"),
+        pytest.param(10, None, {"max_nodes_total": 4}, {"a": 4}, id="the-clusters-nodes"),
+        pytest.param(10, {"max": 3}, {"max_nodes_total": 4}, {"a": 3, "b": 1}, id="the-clusters-nodes-over-two-groups"),
+        pytest.param(10, {"max": 1}, {"cores_total": (0, 7)}, {"a": 1, "b": 2}, id="cores-over-two-groups"),
+        pytest.param(10, {"max": 1}, {"memory_total": (0, 70 * 2**30)}, {"a": 1, "b": 1}, id="memory-over-two-groups"),
+    ],
+)
 def test_what_one_group_may_not_do_the_next_does_within_the_clusters_limits(
-        pods: int, first: dict[str, Any] | None, options: dict[str, Any], found: dict[str, int]) -> None:
+    pods: int, first: dict[str, Any] | None, options: dict[str, Any], found: dict[str, int]
+) -> None:
     plan = _two(first).pending(pods, "1", "1Mi").plan(**options)
     assert _new(plan) == found
     placed = sum(count for _, count in growth(plan).values())
@@ -94,9 +98,12 @@ def test_L9_each_group_is_an_operation_of_its_own_and_a_failure_of_one_stops_no_
     build.pending(1, "1", name="y", owner="y", node_selector={"kind": "y"})
     plan = build.plan()
     assert [(op.kind, op.group) for op in plan.operations] == [(Kind.GROW, "ng1"), (Kind.GROW, "ng2")]
-    after = Memory(groups={
-        "ng1": GroupMemory(target=1, request=ScaleUpRequest(1, NOW - 5, NOW + 895)),
-        "ng2": GroupMemory(backoff=Backoff(duration=300, until=NOW + 295, last_failed=NOW - 5, cls="OutOfStock"))})
+    after = Memory(
+        groups={
+            "ng1": GroupMemory(target=1, request=ScaleUpRequest(1, NOW - 5, NOW + 895)),
+            "ng2": GroupMemory(backoff=Backoff(duration=300, until=NOW + 295, last_failed=NOW - 5, cls="OutOfStock")),
+        }
+    )
     build.groups[0] = msgspec.structs.replace(build.groups[0], target=1)
     again = build.plan(after)
     assert growth(again) == {"ng3": (1, 1)}
@@ -104,8 +111,21 @@ def test_L9_each_group_is_an_operation_of_its_own_and_a_failure_of_one_stops_no_
 
 
 def test_a_group_that_is_being_grown_is_not_grown_again() -> None:
-    growing = Memory(operations=(Operation(id="op", cluster="test", group="a", provider="test", kind=Kind.GROW,
-                                           from_size=0, to_size=1, plan="p", created_at=NOW - 10),))
+    growing = Memory(
+        operations=(
+            Operation(
+                id="op",
+                cluster="test",
+                group="a",
+                provider="test",
+                kind=Kind.GROW,
+                from_size=0,
+                to_size=1,
+                plan="p",
+                created_at=NOW - 10,
+            ),
+        )
+    )
     plan = _two().pending(5, "1", "1Mi").plan(growing)
     assert _new(plan) == {"b": 2}
     assert sum(place == "upcoming-0-for-a" for place in expected(plan).values()) == 2
@@ -122,9 +142,13 @@ def test_what_stops_one_group_stops_no_other() -> None:
     assert growth(build.plan(memory)) == {"good": (1, 2)}
     build.groups = [group for group in build.groups if group.id != "good"]
     assert words(build.plan(memory)) == {
-        "sick": ["not ready for scale-up"], "unread": ["not ready for scale-up"], "blank": ["not ready for scale-up"],
-        "failed": ["in backoff after failed scale-up"], "full": ["max node group size reached"],
-        "small": ["Insufficient cpu"]}
+        "sick": ["not ready for scale-up"],
+        "unread": ["not ready for scale-up"],
+        "blank": ["not ready for scale-up"],
+        "failed": ["in backoff after failed scale-up"],
+        "full": ["max node group size reached"],
+        "small": ["Insufficient cpu"],
+    }
 
 
 def test_without_groups_there_is_nothing_to_grow_and_nothing_to_say() -> None:
@@ -169,16 +193,21 @@ def test_gpu_total_leaves_pods_without_gpus_alone() -> None:
 # -- all or nothing
 
 
-@pytest.mark.parametrize(("group", "used", "options", "why"), [
-    pytest.param({"max": 5}, 0, {}, "", id="L6-one-pod-brings-all-five"),
-    pytest.param({"max": 3}, 1, {"cores_total": (0, 3)}, f"{QUOTA}cpu", id="L6-cpu"),
-    pytest.param({"max": 3}, 1, {"memory_total": (0, 3 * 4 * 2**30)}, f"{QUOTA}memory", id="L6-memory"),
-    pytest.param({"max": 5}, 2, {"max_nodes_total": 5}, "atomic scale-up exceeds cluster node count limit",
-                 id="L6-nodes"),
-    pytest.param({"max": 5}, 0, {"max_nodes_per_scale_up": 1}, "", id="not-cut-per-scale-up"),
-])
-def test_a_zero_or_max_group_is_bought_whole_or_not_at_all(group: dict[str, Any], used: int, options: dict[str, Any],
-                                                           why: str) -> None:
+@pytest.mark.parametrize(
+    ("group", "used", "options", "why"),
+    [
+        pytest.param({"max": 5}, 0, {}, "", id="L6-one-pod-brings-all-five"),
+        pytest.param({"max": 3}, 1, {"cores_total": (0, 3)}, f"{QUOTA}cpu", id="L6-cpu"),
+        pytest.param({"max": 3}, 1, {"memory_total": (0, 3 * 4 * 2**30)}, f"{QUOTA}memory", id="L6-memory"),
+        pytest.param(
+            {"max": 5}, 2, {"max_nodes_total": 5}, "atomic scale-up exceeds cluster node count limit", id="L6-nodes"
+        ),
+        pytest.param({"max": 5}, 0, {"max_nodes_per_scale_up": 1}, "", id="not-cut-per-scale-up"),
+    ],
+)
+def test_a_zero_or_max_group_is_bought_whole_or_not_at_all(
+    group: dict[str, Any], used: int, options: dict[str, Any], why: str
+) -> None:
     build = cluster()
     for at in range(used):
         build.node(f"other-{at}").running(f"other-{at}", 1, "1", owner="filler")
@@ -210,8 +239,9 @@ def test_L8_pods_use_the_nodes_that_are_raised_anyway() -> None:
 def test_a_minimum_is_kept_though_nobody_needs_it() -> None:
     build = cluster().group("low", min=3, template=node("t", "2")).pending(1, "1")
     assert growth(build.plan(enforce_node_group_min_size=True)) == {"low": (3, 1)}
-    assert growth(cluster().group("low", min=3, template=node("t", "2")).plan(
-        enforce_node_group_min_size=True)) == {"low": (3, 0)}
+    assert growth(cluster().group("low", min=3, template=node("t", "2")).plan(enforce_node_group_min_size=True)) == {
+        "low": (3, 0)
+    }
 
 
 @pytest.mark.parametrize(("limit", "found"), [(0, (4, 7)), (3, (3, 6))])
@@ -230,8 +260,13 @@ def _similar(sizes: tuple[int, ...], kinds: str, **taints: tuple[Taint, ...]) ->
     build = cluster()
 
     def machine(name: str, at: int, **more: Any) -> Node:
-        return node(name, labels={"cluster-api/accelerator": kinds[at]}, extra={"nvidia.com/gpu": 1},
-                    taints=taints.get(f"ng{at + 1}", ()), **more)
+        return node(
+            name,
+            labels={"cluster-api/accelerator": kinds[at]},
+            extra={"nvidia.com/gpu": 1},
+            taints=taints.get(f"ng{at + 1}", ()),
+            **more,
+        )
 
     for at, size in enumerate(sizes):
         group = f"ng{at + 1}"
@@ -242,24 +277,31 @@ def _similar(sizes: tuple[int, ...], kinds: str, **taints: tuple[Taint, ...]) ->
     return build.pending(6, "1")
 
 
-def _sizes(build: ClusterBuilder, limits: dict[str, int] | None = None,
-           memory: Memory | None = None) -> dict[str, int]:
+def _sizes(build: ClusterBuilder, limits: dict[str, int] | None = None, memory: Memory | None = None) -> dict[str, int]:
     """Sizes of the groups after the pass."""
-    plan = build.plan(memory, balance_similar_node_groups=True, balancing_ignore_label=("cluster-api/accelerator",),
-                      gpu_total=tuple((kind, 0, most) for kind, most in (limits or {}).items()))
+    plan = build.plan(
+        memory,
+        balance_similar_node_groups=True,
+        balancing_ignore_label=("cluster-api/accelerator",),
+        gpu_total=tuple((kind, 0, most) for kind, most in (limits or {}).items()),
+    )
     more = _new(plan)
     return {group.id: group.target + more.get(group.id, 0) for group in build.groups}
 
 
-@pytest.mark.parametrize(("sizes", "kinds", "limits", "after"), [
-    pytest.param((1, 1, 1), "aaa", {}, (3, 3, 3), id="evenly"),
-    pytest.param((1, 1, 1), "aba", {"b": 2}, (4, 2, 3), id="B8-what-ng2-loses-goes-to-others-in-the-next-round"),
-    pytest.param((1, 1, 1), "aba", {"b": 1}, (4, 1, 4), id="B8-ng2-without-room-for-one-is-left-out"),
-    pytest.param((1, 2, 2), "aaa", {"a": 6}, (2, 2, 2), id="B9-a-shared-limit-leaves-one-for-the-smallest"),
-    pytest.param((1, 1, 2), "abb", {"b": 4}, (6, 2, 2), id="B9-two-share-a-limit-and-the-third-takes-the-rest"),
-])
-def test_an_increase_is_spread_over_similar_groups(sizes: tuple[int, ...], kinds: str, limits: dict[str, int],
-                                                   after: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "kinds", "limits", "after"),
+    [
+        pytest.param((1, 1, 1), "aaa", {}, (3, 3, 3), id="evenly"),
+        pytest.param((1, 1, 1), "aba", {"b": 2}, (4, 2, 3), id="B8-what-ng2-loses-goes-to-others-in-the-next-round"),
+        pytest.param((1, 1, 1), "aba", {"b": 1}, (4, 1, 4), id="B8-ng2-without-room-for-one-is-left-out"),
+        pytest.param((1, 2, 2), "aaa", {"a": 6}, (2, 2, 2), id="B9-a-shared-limit-leaves-one-for-the-smallest"),
+        pytest.param((1, 1, 2), "abb", {"b": 4}, (6, 2, 2), id="B9-two-share-a-limit-and-the-third-takes-the-rest"),
+    ],
+)
+def test_an_increase_is_spread_over_similar_groups(
+    sizes: tuple[int, ...], kinds: str, limits: dict[str, int], after: tuple[int, ...]
+) -> None:
     """Upstream ends after one round, with what was cut away still pending; here the same pass goes on."""
     assert tuple(_sizes(_similar(sizes, kinds), limits).values()) == after
 
@@ -273,7 +315,10 @@ def test_B10_a_group_that_the_pods_do_not_fit_or_that_is_in_backoff_is_not_balan
     assert _sizes(tainted) == {"ng1": 4, "ng2": 1, "ng3": 4}
     failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240)
     assert _sizes(_similar((1, 1, 1), "aaa"), memory=Memory(groups={"ng2": GroupMemory(backoff=failed)})) == {
-        "ng1": 4, "ng2": 1, "ng3": 4}
+        "ng1": 4,
+        "ng2": 1,
+        "ng3": 4,
+    }
 
 
 def test_balancing_uses_the_room_of_all_similar_groups_at_once() -> None:

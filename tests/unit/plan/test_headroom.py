@@ -29,15 +29,19 @@ def test_pods_that_find_room_buy_nothing_and_the_others_exactly_what_they_lack()
     assert [operation.to_size for operation in short.operations] == [3]
 
 
-@pytest.mark.parametrize(("percent", "used", "wanted", "nodes"), [
-    pytest.param(10, (4, 4, 2), 1, 0, id="a-tenth-of-ten-cores"),
-    pytest.param(25, (4, 4, 2), 3, 1, id="rounded-up"),
-    pytest.param(100, (4, 4), 8, 2, id="as-much-again"),
-    pytest.param(1000, (1,), 10, 2, id="ten-times"),
-    pytest.param(10, (0, 0), 0, 0, id="nothing-is-asked-for"),
-])
-def test_ten_percent_and_no_pending_pods_add_exactly_the_shortfall(percent: int, used: tuple[int, ...], wanted: int,
-                                                                   nodes: int) -> None:
+@pytest.mark.parametrize(
+    ("percent", "used", "wanted", "nodes"),
+    [
+        pytest.param(10, (4, 4, 2), 1, 0, id="a-tenth-of-ten-cores"),
+        pytest.param(25, (4, 4, 2), 3, 1, id="rounded-up"),
+        pytest.param(100, (4, 4), 8, 2, id="as-much-again"),
+        pytest.param(1000, (1,), 10, 2, id="ten-times"),
+        pytest.param(10, (0, 0), 0, 0, id="nothing-is-asked-for"),
+    ],
+)
+def test_ten_percent_and_no_pending_pods_add_exactly_the_shortfall(
+    percent: int, used: tuple[int, ...], wanted: int, nodes: int
+) -> None:
     found = plan(busy(*used), Headroom("tenth", percent=percent), unneeded=0.0)
     assert said(found, "tenth")[0] == wanted
     assert growth(found) == ({"g": (nodes, 0)} if nodes else {})
@@ -53,8 +57,16 @@ def test_a_percentage_is_of_what_pods_ask_for_and_not_of_what_comes_with_their_n
 
 def test_virtual_pods_are_no_larger_than_an_empty_node_takes_beside_its_daemons() -> None:
     build = cluster().daemonset("logs", "1500m", "1Gi").node("g-0", "2", "8Gi", group="g").group("g")
-    build.running("g-0", 1, "1500m", "1Gi", owner="logs", kind="DaemonSet", namespace="kube-system",
-                  tolerations=(Toleration(operator="Exists"),))
+    build.running(
+        "g-0",
+        1,
+        "1500m",
+        "1Gi",
+        owner="logs",
+        kind="DaemonSet",
+        namespace="kube-system",
+        tolerations=(Toleration(operator="Exists"),),
+    )
     found = plan(build.running("g-0", 1, "500m"), Headroom("h", percent=400))
     assert (said(found, "h"), growth(found)) == ((4, 0, 4), {"g": (4, 0)}), "four of half a core, and not two of one"
 
@@ -73,12 +85,15 @@ def two_groups() -> ClusterBuilder:
     return build.group("a").group("b").running("b-0", 4, "1", "1Gi")
 
 
-@pytest.mark.parametrize(("groups", "expected_growth"), [
-    pytest.param((), {}, id="anywhere"),
-    pytest.param(("a",), {}, id="in-the-group-that-has-room"),
-    pytest.param(("b",), {"b": (1, 0)}, id="in-the-group-that-has-none"),
-    pytest.param(("a", "b"), {}, id="in-both-together"),
-])
+@pytest.mark.parametrize(
+    ("groups", "expected_growth"),
+    [
+        pytest.param((), {}, id="anywhere"),
+        pytest.param(("a",), {}, id="in-the-group-that-has-room"),
+        pytest.param(("b",), {"b": (1, 0)}, id="in-the-group-that-has-none"),
+        pytest.param(("a", "b"), {}, id="in-both-together"),
+    ],
+)
 def test_headroom_is_where_it_is_wanted(groups: tuple[str, ...], expected_growth: dict[str, tuple[int, int]]) -> None:
     found = plan(two_groups(), msgspec.structs.replace(SPARE, groups=groups))
     assert growth(found) == expected_growth
@@ -146,14 +161,18 @@ def test_the_room_of_a_pod_that_was_promised_is_not_headrooms() -> None:
 # -- limits
 
 
-@pytest.mark.parametrize(("fields", "options", "reason"), [
-    pytest.param({"max": 1}, {}, Code.GROUP_MAX_SIZE, id="the-groups-maximum"),
-    pytest.param({}, {"max_nodes_total": 1}, Code.MAX_NODES_TOTAL, id="nodes-in-all"),
-    pytest.param({}, {"cores_total": (0, 7)}, Code.RESOURCE_LIMIT, id="cores-in-all"),
-    pytest.param({"error": "403"}, {}, Code.GROUP_UNREADABLE, id="not-readable"),
-])
-def test_no_limit_is_passed_for_headroom_and_what_is_missing_has_a_reason(fields: dict[str, Any], options: Any,
-                                                                          reason: Code) -> None:
+@pytest.mark.parametrize(
+    ("fields", "options", "reason"),
+    [
+        pytest.param({"max": 1}, {}, Code.GROUP_MAX_SIZE, id="the-groups-maximum"),
+        pytest.param({}, {"max_nodes_total": 1}, Code.MAX_NODES_TOTAL, id="nodes-in-all"),
+        pytest.param({}, {"cores_total": (0, 7)}, Code.RESOURCE_LIMIT, id="cores-in-all"),
+        pytest.param({"error": "403"}, {}, Code.GROUP_UNREADABLE, id="not-readable"),
+    ],
+)
+def test_no_limit_is_passed_for_headroom_and_what_is_missing_has_a_reason(
+    fields: dict[str, Any], options: Any, reason: Code
+) -> None:
     found = plan(busy(4, **fields), SPARE, **options)
     assert (growth(found), said(found), why(found)) == ({}, (3, 0, 0), {"g": reason})
 

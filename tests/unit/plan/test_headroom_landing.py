@@ -14,7 +14,7 @@ from chalicelib.model.selector import Selector
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, near, node
 from tests.unit.plan.headroom_builder import GIB, busy, decided, gone, plan
 
-Free = dict[str, tuple[int, int]]       # node -> millicores, bytes
+Free = dict[str, tuple[int, int]]  # node -> millicores, bytes
 SCHEDULERS: dict[str, Callable[[Free], str]] = {
     "first-by-name": min,
     "emptiest": lambda free: max(free, key=lambda name: (free[name], name)),
@@ -39,12 +39,20 @@ class _Lots:
                 left -= cpu
         self.headroom = (
             Headroom("any", pods=lot.randint(1, 8), cpu=lot.choice([250, 1000, 3000]), memory=lot.choice([0, GIB])),
-            *([Headroom("in-g0", groups=("g0",), percent=lot.choice([10, 50, 200]))] if lot.random() < 0.6 else []))
+            *([Headroom("in-g0", groups=("g0",), percent=lot.choice([10, 50, 200]))] if lot.random() < 0.6 else []),
+        )
 
     def step(self) -> Plan:
         self.now += 60
-        found, self.memory = decided(self.build(), *self.headroom, memory=self.memory, now=self.now, unneeded=None,
-                                     scale_down_unneeded_time=120.0, scale_down_delay_after_add=0.0)
+        found, self.memory = decided(
+            self.build(),
+            *self.headroom,
+            memory=self.memory,
+            now=self.now,
+            unneeded=None,
+            scale_down_unneeded_time=120.0,
+            scale_down_delay_after_add=0.0,
+        )
         for up in found.scale_ups:
             for at in range(up.to_size - up.from_size):
                 name = f"{up.group}-{int(self.now)}-{at}"
@@ -58,8 +66,7 @@ class _Lots:
         return found
 
     def free(self) -> Free:
-        free = {name: (1000 * self.shapes[group][0], GIB * self.shapes[group][1])
-                for name, group in self.nodes.items()}
+        free = {name: (1000 * self.shapes[group][0], GIB * self.shapes[group][1]) for name, group in self.nodes.items()}
         for where, cpu, memory in self.pods.values():
             if where in free:
                 free[where] = (free[where][0] - cpu, free[where][1] - memory)
@@ -69,8 +76,7 @@ class _Lots:
         build = cluster()
         for name, group in sorted(self.nodes.items()):
             cpu, memory = self.shapes[group]
-            build.node(name, str(cpu), f"{memory}Gi", group=group, created=self.born[name],
-                       ready_since=self.born[name])
+            build.node(name, str(cpu), f"{memory}Gi", group=group, created=self.born[name], ready_since=self.born[name])
         for name, (where, milli, amount) in sorted(self.pods.items()):
             if where:
                 build.running(where, 1, f"{milli}m", str(amount), name=name)
@@ -116,8 +122,13 @@ def test_drains_of_one_pass_count_together(at_once: int, pods: int, drained: int
     """Every pod may land on another of the four empty nodes, which hold a virtual pod each."""
     build = cluster()
     for at in range(4):
-        build.node(f"keep-{at}", "4", "16Gi", group="g",
-                   annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"})
+        build.node(
+            f"keep-{at}",
+            "4",
+            "16Gi",
+            group="g",
+            annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"},
+        )
     for at in range(2):
         build.node(f"drain-{at}", "4", "16Gi", group="g").running(f"drain-{at}", 1, "500m")
     build.group("g")

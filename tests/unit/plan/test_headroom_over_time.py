@@ -17,7 +17,7 @@ class _Clouds:
 
     def __init__(self, *headroom: Headroom, nodes: int = 1) -> None:
         self.headroom, self.memory, self.now = headroom, Memory(), NOW
-        self.pods: dict[str, tuple[str, int]] = {}      # name -> node, millicores
+        self.pods: dict[str, tuple[str, int]] = {}  # name -> node, millicores
         self.nodes = [f"g-{at}" for at in range(nodes)]
         self.coming: list[tuple[str, float]] = []
         self.bought = self.removed = 0
@@ -43,7 +43,7 @@ class _Clouds:
         self.coming = [(name, at) for name, at in self.coming if at > self.now]
         found, after = decided(self.build(), *self.headroom, memory=self.memory, now=self.now, unneeded=None)
         self.memory = after
-        if crash:       # saved, and not carried out
+        if crash:  # saved, and not carried out
             self.memory = msgspec.structs.replace(after, operations=(*after.operations, *found.operations))
             return found
         for up in found.scale_ups:
@@ -68,8 +68,9 @@ class _Clouds:
         assert asked.request is not None
         request = msgspec.structs.replace(asked.request, since=self.now, expected_at=self.now + 900)
         known = self.memory.groups.get("g", GroupMemory())
-        self.memory = msgspec.structs.replace(self.memory, groups={
-            **self.memory.groups, "g": msgspec.structs.replace(known, request=request)})
+        self.memory = msgspec.structs.replace(
+            self.memory, groups={**self.memory.groups, "g": msgspec.structs.replace(known, request=request)}
+        )
 
 
 def test_a_day_at_rest_is_a_day_without_any_action_and_without_a_write() -> None:

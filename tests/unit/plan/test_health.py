@@ -35,11 +35,17 @@ GPU = {"cluster-api/accelerator": "t4"}
 # -- what should be there
 
 
-@pytest.mark.parametrize(("target", "request_of", "late", "least"), [
-    pytest.param(10, 3, 0, 7, id="C1-a-request"), pytest.param(20, 5, 0, 15, id="C1-another"),
-    pytest.param(10, 0, 2, 8, id="C1-late"), pytest.param(20, 0, 3, 17, id="C1-late-too"),
-    pytest.param(10, 3, 2, 5, id="C2-both"), pytest.param(20, 5, 4, 11, id="C2-both-too"),
-])
+@pytest.mark.parametrize(
+    ("target", "request_of", "late", "least"),
+    [
+        pytest.param(10, 3, 0, 7, id="C1-a-request"),
+        pytest.param(20, 5, 0, 15, id="C1-another"),
+        pytest.param(10, 0, 2, 8, id="C1-late"),
+        pytest.param(20, 0, 3, 17, id="C1-late-too"),
+        pytest.param(10, 3, 2, 5, id="C2-both"),
+        pytest.param(20, 5, 4, 11, id="C2-both-too"),
+    ],
+)
 def test_C1_C2_so_many_nodes_are_due(target: int, request_of: int, late: int, least: int) -> None:
     build = with_machines(anchored(), "g", late, target=target)
     groups = {"g": asked(request_of, 60)} if request_of else {}
@@ -54,11 +60,14 @@ def test_C1_machines_that_have_time_left_and_removals_under_way_change_nothing()
     assert facts_of(build, msgspec.structs.replace(known, operations=(going,))).missing == 10
 
 
-@pytest.mark.parametrize(("nodes", "target", "wanted", "coming"), [
-    pytest.param([{}], 7, 6, 6, id="six-asked-for"),
-    pytest.param([{"ready": False}], 2, 1, 1, id="an-unready-one-is-here"),
-    pytest.param([{}, {"ready": False, "created": NOW - 60}], 2, 1, 1, id="one-is-starting"),
-])
+@pytest.mark.parametrize(
+    ("nodes", "target", "wanted", "coming"),
+    [
+        pytest.param([{}], 7, 6, 6, id="six-asked-for"),
+        pytest.param([{"ready": False}], 2, 1, 1, id="an-unready-one-is-here"),
+        pytest.param([{}, {"ready": False, "created": NOW - 60}], 2, 1, 1, id="one-is-starting"),
+    ],
+)
 def test_C5_upcoming_nodes(nodes: list[dict[str, Any]], target: int, wanted: int, coming: int) -> None:
     build = cluster()
     for at, fields in enumerate(nodes):
@@ -83,14 +92,19 @@ def test_C5_a_machine_that_failed_or_is_late_is_not_on_its_way() -> None:
 # -- health
 
 
-@pytest.mark.parametrize(("unready", "of", "options", "healthy"), [
-    pytest.param(2, 2, {"ok_total_unready_count": 1, "max_total_unready_percentage": 10.0}, False, id="2-of-2"),
-    pytest.param(3, 3, {}, True, id="three-are-always-tolerated"),
-    pytest.param(4, 10, {}, True, id="4-of-10"), pytest.param(9, 20, {}, True, id="exactly-45-percent"),
-    pytest.param(5, 10, {}, False, id="5-of-10"),
-])
-def test_C8_the_cluster_is_sick_above_both_thresholds(unready: int, of: int, options: dict[str, Any],
-                                                      *, healthy: bool) -> None:
+@pytest.mark.parametrize(
+    ("unready", "of", "options", "healthy"),
+    [
+        pytest.param(2, 2, {"ok_total_unready_count": 1, "max_total_unready_percentage": 10.0}, False, id="2-of-2"),
+        pytest.param(3, 3, {}, True, id="three-are-always-tolerated"),
+        pytest.param(4, 10, {}, True, id="4-of-10"),
+        pytest.param(9, 20, {}, True, id="exactly-45-percent"),
+        pytest.param(5, 10, {}, False, id="5-of-10"),
+    ],
+)
+def test_C8_the_cluster_is_sick_above_both_thresholds(
+    unready: int, of: int, options: dict[str, Any], *, healthy: bool
+) -> None:
     build = cluster()
     for at in range(of):
         build.node(f"n{at}", group="g", ready=at >= unready)
@@ -99,8 +113,9 @@ def test_C8_the_cluster_is_sick_above_both_thresholds(unready: int, of: int, opt
 
 def _with_strangers(sick: int) -> ClusterBuilder:
     """A busy group, a node to spare, and ten nodes of nobody's, of which some are unready."""
-    build = filled(cluster(), "g", 4, cpu="2", memory="8Gi").running("g-0", 1, "1900m").group(
-        "g", template=node("t", "2"))
+    build = (
+        filled(cluster(), "g", 4, cpu="2", memory="8Gi").running("g-0", 1, "1900m").group("g", template=node("t", "2"))
+    )
     for at in range(10):
         build.node(f"stranger-{at}", "1", ready=at >= sick, taints=[Taint("theirs", "NoSchedule")])
     return build.pending(9, "1500m")
@@ -158,7 +173,11 @@ def test_a_sick_zone_freezes_the_groups_that_lie_in_it_and_nothing_else() -> Non
     assert plan.health.healthy
     assert plan.health.sick_zones == ("a",)
     assert {verdict.group: verdict.healthy for verdict in plan.groups} == {
-        "a": False, "ab": True, "b": True, "empty": False}
+        "a": False,
+        "ab": True,
+        "b": True,
+        "empty": False,
+    }
     empty = group_verdict(plan, "empty").skipped
     assert empty is not None
     assert (empty.code, empty.params["detail"]) == (Code.GROUP_UNHEALTHY, "5 of 7 nodes in zone a are unready")
@@ -201,8 +220,9 @@ def test_C10_a_groups_own_start_up_time_is_for_its_own_nodes(age: float, bucket:
 def _going(build: ClusterBuilder) -> ClusterBuilder:
     """The vendor is deleting every machine of the last group."""
     group = build.groups[-1]
-    build.groups[-1] = msgspec.structs.replace(group, instances=tuple(
-        msgspec.structs.replace(i, state=InstanceState.DELETING) for i in group.instances))
+    build.groups[-1] = msgspec.structs.replace(
+        group, instances=tuple(msgspec.structs.replace(i, state=InstanceState.DELETING) for i in group.instances)
+    )
     return build
 
 
@@ -221,9 +241,13 @@ def test_C11_a_kubelet_that_reports_knows_better_than_a_vendor() -> None:
     assert (facts.counts[Bucket.READY], facts.counts[Bucket.DELETED]) == (1, 0)
 
 
-@pytest.mark.parametrize(("conditions", "count"), [
-    (("Ready", "True"), 1), (("Ready", "False"), 0),
-])
+@pytest.mark.parametrize(
+    ("conditions", "count"),
+    [
+        (("Ready", "True"), 1),
+        (("Ready", "False"), 0),
+    ],
+)
 def test_nodes_that_only_lack_their_device_are_counted_apart(conditions: tuple[str, str], count: int) -> None:
     build = cluster().node("n", group="g", labels=GPU, conditions=(Condition(*conditions),)).group("g")
     health = world_of(build).health
@@ -255,8 +279,9 @@ def test_CA_7956_a_node_with_a_startup_taint_counts_as_its_template() -> None:
 
 
 def test_the_plan_tells_the_state_of_every_group_and_of_the_cluster() -> None:
-    build = filled(cluster(), "g", 2, cpu="2", memory="8Gi").node("starting", "2", "8Gi", group="g", ready=False,
-                                                                 created=NOW - 60)
+    build = filled(cluster(), "g", 2, cpu="2", memory="8Gi").node(
+        "starting", "2", "8Gi", group="g", ready=False, created=NOW - 60
+    )
     build.node("odd", "1", "1Gi", conditions=(Condition("Suspended", "True"),))
     with_machines(build, "g", 3, target=6)
     known = seen(build, 60, {"g": asked(4, 120)})
@@ -275,8 +300,10 @@ def test_a_back_off_is_told_with_its_end_error_and_code() -> None:
     failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240, cls="OutOfStock", code="X1", message="none")
     told = group_verdict(cluster().group("g").plan(Memory(groups={"g": GroupMemory(backoff=failed)}))).backoff
     assert told is not None
-    assert (told.code, told.params) == (Code.GROUP_BACKOFF, {
-        "until": NOW + 60, "error": "none", "code": "X1", "class": "OutOfStock"})
+    assert (told.code, told.params) == (
+        Code.GROUP_BACKOFF,
+        {"until": NOW + 60, "error": "none", "code": "X1", "class": "OutOfStock"},
+    )
 
 
 def test_a_group_whose_vendor_says_what_cannot_be_is_left_alone() -> None:

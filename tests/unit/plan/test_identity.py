@@ -48,7 +48,8 @@ def test_nodes_that_claim_one_machine_stay_and_say_why(how: str) -> None:
     told = {each.node: each for each in plan.unremovable}
     assert {name for name, code in stays(plan).items() if code == "NodeIdentityContested"} == {"g-0", "thief"}
     assert sentence(told["thief"].reason) == (
-        "which machine it is cannot be known (machine test://g/g-0, nodes g-0, thief)")
+        "which machine it is cannot be known (machine test://g/g-0, nodes g-0, thief)"
+    )
     assert not {"g-0", "thief"} & {*plan.unneeded, *(gone.node for gone in plan.removals)}
     assert [gone.node for gone in plan.removals] == ["g-1", "g-2"]
 
@@ -114,17 +115,22 @@ def test_a_machine_that_is_going_is_not_contested() -> None:
     assert "NodeIdentityContested" not in stays(build.plan()).values()
 
 
-@pytest.mark.parametrize(("created", "registered", "goes"), [
-    pytest.param(NOW - 9 * HOUR, NOW - HOUR, False, id="it ran, and a node appeared when it lost its own"),
-    pytest.param(NOW - 9 * HOUR, NOW - 8 * HOUR, True, id="the node is older"),
-    pytest.param(NOW - HOUR - 60, NOW - HOUR, True, id="it never ran"),
-    pytest.param(0.0, NOW - HOUR, True, id="the vendor does not say when it was made")])
+@pytest.mark.parametrize(
+    ("created", "registered", "goes"),
+    [
+        pytest.param(NOW - 9 * HOUR, NOW - HOUR, False, id="it ran, and a node appeared when it lost its own"),
+        pytest.param(NOW - 9 * HOUR, NOW - 8 * HOUR, True, id="the node is older"),
+        pytest.param(NOW - HOUR - 60, NOW - HOUR, True, id="it never ran"),
+        pytest.param(0.0, NOW - HOUR, True, id="the vendor does not say when it was made"),
+    ],
+)
 def test_a_machine_that_lost_its_node_to_a_stranger_is_kept(created: float, registered: float, *, goes: bool) -> None:
     """The node has taken a foreign machine's id, so that its own machine looks as if it had never joined."""
     build = with_machines(filled(anchored(), "g", 3), "g", 1, template=node("t"))
     made = build.groups[-1]
-    build.groups[-1] = msgspec.structs.replace(made, instances=(*made.instances[:-1], msgspec.structs.replace(
-        made.instances[-1], created=created)))
+    build.groups[-1] = msgspec.structs.replace(
+        made, instances=(*made.instances[:-1], msgspec.structs.replace(made.instances[-1], created=created))
+    )
     build.node("stray", created=registered)
     plan = build.plan(seen(build, HOUR))
     assert bool(repaired(plan)) is goes

@@ -25,8 +25,9 @@ def offer(group: str, cpu: int, memory: int, price: float, *, gpu: int = 0, pods
     return Offer(group, np.array([pods, cpu, memory, gpu], dtype=np.int64), price, most)
 
 
-def ask(count: int, cpu: int = 0, memory: int = 0, *, gpu: int = 0, fits: Sequence[bool] = (True,) * 9,
-        per_node: int = MANY) -> Ask:
+def ask(
+    count: int, cpu: int = 0, memory: int = 0, *, gpu: int = 0, fits: Sequence[bool] = (True,) * 9, per_node: int = MANY
+) -> Ask:
     """Alike pods that by default may run everywhere."""
     return Ask(np.array([1, cpu, memory, gpu], dtype=np.int64), count, tuple(fits), per_node)
 
@@ -182,9 +183,16 @@ def _backlog(seed: int, groups: int = 12, classes: int = 30) -> tuple[list[Offer
         memory, gpu = cpu * int(chance.choice([2, 4, 8])), int(chance.choice([0, 0, 0, 2]))
         price = round((cpu + memory / 8 + 10 * gpu) * float(chance.uniform(0.9, 1.1)), 3)
         offers.append(offer(f"g{at:02d}", cpu * 1000, memory * 1024, price, gpu=gpu))
-    asks = [ask(int(chance.integers(1, 60)), int(chance.choice([100, 250, 500, 1000, 1900])),
-                int(chance.choice([128, 700, 1500, 4000])), gpu=int(chance.random() < 0.1),
-                fits=tuple(bool(x) for x in chance.random(groups) < 0.8)) for _ in range(classes)]
+    asks = [
+        ask(
+            int(chance.integers(1, 60)),
+            int(chance.choice([100, 250, 500, 1000, 1900])),
+            int(chance.choice([128, 700, 1500, 4000])),
+            gpu=int(chance.random() < 0.1),
+            fits=tuple(bool(x) for x in chance.random(groups) < 0.8),
+        )
+        for _ in range(classes)
+    ]
     return offers, asks
 
 
@@ -216,7 +224,7 @@ def test_when_time_is_up_the_best_so_far_is_the_answer(calls: int) -> None:
 
 
 def test_without_the_solver_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "highspy", None)       # an import of it fails
+    monkeypatch.setitem(sys.modules, "highspy", None)  # an import of it fails
     assert solve([offer("a", 4, 16, 1.0)], [ask(1, cpu=1)], [], never) is None
 
 
@@ -242,10 +250,14 @@ def _cheapest(offers: Sequence[Offer], asks: Sequence[Ask]) -> float:
     for state in product(*(range(a.count + 1) for a in asks)):
         if state in least or not any(state):
             continue
-        least[state] = min((price + least[tuple(max(0, have - held) for have, held in zip(state, pods, strict=True))]
-                            for price, pods in loads
-                            if any(have and held for have, held in zip(state, pods, strict=True))),
-                           default=float("inf"))
+        least[state] = min(
+            (
+                price + least[tuple(max(0, have - held) for have, held in zip(state, pods, strict=True))]
+                for price, pods in loads
+                if any(have and held for have, held in zip(state, pods, strict=True))
+            ),
+            default=float("inf"),
+        )
     return least[tuple(a.count for a in asks)]
 
 
@@ -253,10 +265,13 @@ def test_small_backlogs_are_bought_at_the_least_price_there_is() -> None:
     found, least = [], []
     for seed in range(40):
         chance = np.random.default_rng(seed)
-        offers = [offer(f"g{at}", cpu, cpu * int(chance.choice([2, 4])), cpu * float(chance.uniform(0.8, 1.2)))
-                  for at, cpu in enumerate(chance.choice([2, 3, 4, 6, 8], 3).tolist())]
-        asks = [ask(int(chance.integers(1, 6)), int(chance.integers(1, 3)), int(chance.integers(1, 7)))
-                for _ in range(3)]
+        offers = [
+            offer(f"g{at}", cpu, cpu * int(chance.choice([2, 4])), cpu * float(chance.uniform(0.8, 1.2)))
+            for at, cpu in enumerate(chance.choice([2, 3, 4, 6, 8], 3).tolist())
+        ]
+        asks = [
+            ask(int(chance.integers(1, 6)), int(chance.integers(1, 3)), int(chance.integers(1, 7))) for _ in range(3)
+        ]
         found.append(cost(offers, buy(offers, asks)))
         least.append(_cheapest(offers, asks))
     exact = sum(f <= one * (1 + 1e-4) for f, one in zip(found, least, strict=True))

@@ -28,12 +28,14 @@ def planned(built: ClusterBuilder, *expanders: str, prices: Prices | None = PRIC
 
 def shop() -> ClusterBuilder:
     """Pods with much memory and pods with many cores, groups for either, and one in between that both fit exactly."""
-    return (cluster()
-            .group("compute", template=node("c", cpu="8", memory="8Gi"))
-            .group("memory", template=node("m", cpu="2", memory="64Gi"))
-            .group("balanced", template=node("b", cpu="8", memory="64Gi"))
-            .pending(10, "6", "2Gi", name="cores", owner="cores")
-            .pending(10, "2", "60Gi", name="heap", owner="heap"))
+    return (
+        cluster()
+        .group("compute", template=node("c", cpu="8", memory="8Gi"))
+        .group("memory", template=node("m", cpu="2", memory="64Gi"))
+        .group("balanced", template=node("b", cpu="8", memory="64Gi"))
+        .pending(10, "6", "2Gi", name="cores", owner="cores")
+        .pending(10, "2", "60Gi", name="heap", owner="heap")
+    )
 
 
 def skipped(plan: Plan) -> bool:
@@ -51,8 +53,12 @@ def test_the_cheapest_mix_is_planned_and_every_pod_has_its_place() -> None:
 
 def test_a_mix_beats_the_best_single_group() -> None:
     """One large node and one small: a chain that picks group by group buys two large ones or nine small ones."""
-    built = (cluster().group("large", template=node("l", cpu="8", memory="32Gi"))
-             .group("small", template=node("s", cpu="1", memory="4Gi")).pending(9, "1", "1Gi"))
+    built = (
+        cluster()
+        .group("large", template=node("l", cpu="8", memory="32Gi"))
+        .group("small", template=node("s", cpu="1", memory="4Gi"))
+        .pending(9, "1", "1Gi")
+    )
     prices = Prices(instance_types={}, cpu=0.9, memory=0.0, node=0.2)
     assert growth(planned(built, "least-cost", prices=prices)) == {"large": (1, 8), "small": (1, 1)}
 
@@ -63,9 +69,8 @@ def test_without_prices_the_next_in_the_chain_decides_and_the_plan_says_so() -> 
     assert skipped(plan)
 
 
-def test_without_the_solver_the_next_in_the_chain_decides_and_the_plan_says_so(
-        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "highspy", None)       # an import of it fails
+def test_without_the_solver_the_next_in_the_chain_decides_and_the_plan_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "highspy", None)  # an import of it fails
     plan = planned(shop(), "least-cost", "most-pods")
     assert growth(plan) == growth(planned(shop(), "most-pods"))
     assert skipped(plan)

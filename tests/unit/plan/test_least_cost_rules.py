@@ -18,18 +18,43 @@ Question = tuple[list[Offer], list[Ask], list[Shared]]
 @st.composite
 def questions(draw: st.DrawFn, *, limited: bool) -> Question:
     """Some groups and classes with whole amounts in three resources, and with limits that may bind."""
-    offers = [Offer(f"g{at}", np.array([draw(st.integers(1, 12)), draw(st.integers(0, 16)), draw(st.integers(0, 64)),
-                                        draw(st.sampled_from([0, 0, 2]))], dtype=np.int64),
-                    draw(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5, 7.25])),
-                    draw(st.integers(0, 6)) if limited else MANY)
-              for at in range(draw(st.integers(1, 5)))]
-    asks = [Ask(np.array([1, draw(st.integers(0, 8)), draw(st.integers(0, 16)), draw(st.sampled_from([0, 0, 0, 1]))],
-                         dtype=np.int64),
-                draw(st.integers(1, 25)), tuple(draw(st.sampled_from([True, True, True, False])) for _ in offers),
-                draw(st.sampled_from([MANY, MANY, 1, 3])))
-            for _ in range(draw(st.integers(1, 6)))]
-    limits = [Shared(tuple(draw(st.integers(0, 4)) for _ in offers), draw(st.integers(0, 20)))
-              for _ in range(draw(st.integers(0, 2)))] if limited else []
+    offers = [
+        Offer(
+            f"g{at}",
+            np.array(
+                [
+                    draw(st.integers(1, 12)),
+                    draw(st.integers(0, 16)),
+                    draw(st.integers(0, 64)),
+                    draw(st.sampled_from([0, 0, 2])),
+                ],
+                dtype=np.int64,
+            ),
+            draw(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5, 7.25])),
+            draw(st.integers(0, 6)) if limited else MANY,
+        )
+        for at in range(draw(st.integers(1, 5)))
+    ]
+    asks = [
+        Ask(
+            np.array(
+                [1, draw(st.integers(0, 8)), draw(st.integers(0, 16)), draw(st.sampled_from([0, 0, 0, 1]))],
+                dtype=np.int64,
+            ),
+            draw(st.integers(1, 25)),
+            tuple(draw(st.sampled_from([True, True, True, False])) for _ in offers),
+            draw(st.sampled_from([MANY, MANY, 1, 3])),
+        )
+        for _ in range(draw(st.integers(1, 6)))
+    ]
+    limits = (
+        [
+            Shared(tuple(draw(st.integers(0, 4)) for _ in offers), draw(st.integers(0, 20)))
+            for _ in range(draw(st.integers(0, 2)))
+        ]
+        if limited
+        else []
+    )
     return offers, asks, limits
 
 
@@ -102,7 +127,8 @@ def test_limits_are_kept_and_no_pod_is_left_that_could_still_be_placed(question:
         for at, offer in enumerate(offers):
             room = sum(one.nodes for one in bought if one.offer == at) < offer.most and all(
                 sum(limit.amounts[one.offer] * one.nodes for one in bought) + limit.amounts[at] <= limit.most
-                for limit in limits)
+                for limit in limits
+            )
             assert not (room and holds(offer, at, asks, {a: 1}))
 
 

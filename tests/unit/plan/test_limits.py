@@ -24,8 +24,9 @@ def world_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any
     return observe(build.snapshot(), policy, memory or Memory(), NOW)
 
 
-def allowed(build: ClusterBuilder, group: str = "g", grown: int = 0, memory: Memory | None = None,
-            **options: Any) -> tuple[int, str]:
+def allowed(
+    build: ClusterBuilder, group: str = "g", grown: int = 0, memory: Memory | None = None, **options: Any
+) -> tuple[int, str]:
     """How many more nodes a group may get, and the words for what stops more."""
     world = world_of(build, memory, **options)
     found = Ledger(world).allowance(world.groups[group], grown)
@@ -63,7 +64,10 @@ def test_L11_the_message_has_the_groups_words() -> None:
     build.group("full", max=0, template=node("t", "8")).pending(1, "4")
     verdict = build.plan().unschedulable[0]
     assert {g: [text(r) for r in rs] for g, rs in verdict.reasons.items()} == {
-        "small-1": ["Insufficient cpu"], "small-2": ["Insufficient cpu"], "full": ["max node group size reached"]}
+        "small-1": ["Insufficient cpu"],
+        "small-2": ["Insufficient cpu"],
+        "full": ["max node group size reached"],
+    }
 
 
 def test_one_pass_uses_several_groups_when_the_first_is_full() -> None:
@@ -83,14 +87,17 @@ def test_a_group_that_cannot_be_read_or_has_no_template_stops_nothing() -> None:
 # -- how limits combine
 
 
-@pytest.mark.parametrize(("cluster_limit", "per_scale_up", "nodes"), [
-    pytest.param(5, 10, 0, id="E11-a-limit-that-is-passed-outweighs-all"),
-    pytest.param(0, 10, 10, id="E11-zero-is-no-limit"),
-    pytest.param(15, 10, 5, id="E11-the-smaller-holds"),
-    pytest.param(0, 0, 90, id="E11-no-limits-but-the-groups-own"),
-    pytest.param(10, 0, 0, id="E14-nothing-left"),
-    pytest.param(12, 0, 2, id="E14-two-left"),
-])
+@pytest.mark.parametrize(
+    ("cluster_limit", "per_scale_up", "nodes"),
+    [
+        pytest.param(5, 10, 0, id="E11-a-limit-that-is-passed-outweighs-all"),
+        pytest.param(0, 10, 10, id="E11-zero-is-no-limit"),
+        pytest.param(15, 10, 5, id="E11-the-smaller-holds"),
+        pytest.param(0, 0, 90, id="E11-no-limits-but-the-groups-own"),
+        pytest.param(10, 0, 0, id="E14-nothing-left"),
+        pytest.param(12, 0, 2, id="E14-two-left"),
+    ],
+)
 def test_the_smallest_limit_holds(cluster_limit: int, per_scale_up: int, nodes: int) -> None:
     build = cluster()
     for at in range(10):
@@ -106,11 +113,14 @@ def test_E12_three_nodes_per_scale_up_are_three_and_then_no_more() -> None:
     assert left[3][1] == "max nodes per scale-up reached"
 
 
-@pytest.mark.parametrize(("target", "beside", "nodes"), [
-    pytest.param(10, 57, 67, id="E13-its-own-room-and-that-of-similar-groups"),
-    pytest.param(25, 5, 5, id="E13-over-its-maximum-it-takes-nothing-away"),
-    pytest.param(25, 0, 0, id="E13-no-room-at-all"),
-])
+@pytest.mark.parametrize(
+    ("target", "beside", "nodes"),
+    [
+        pytest.param(10, 57, 67, id="E13-its-own-room-and-that-of-similar-groups"),
+        pytest.param(25, 5, 5, id="E13-over-its-maximum-it-takes-nothing-away"),
+        pytest.param(25, 0, 0, id="E13-no-room-at-all"),
+    ],
+)
 def test_groups_balanced_with_lend_their_room(target: int, beside: int, nodes: int) -> None:
     world = world_of(cluster().group("g", max=20, target=target, template=node("t")))
     assert Ledger(world).allowance(world.groups["g"], 0, beside).nodes == nodes
@@ -127,8 +137,11 @@ def test_room_is_spent_once_and_a_copy_spends_its_own() -> None:
 
 
 def test_upcoming_nodes_count_and_virtual_kubelets_do_not() -> None:
-    build = cluster().node("virtual", "1000", labels={"type": "virtual-kubelet"}).group("g", target=2,
-                                                                                        template=node("t", "4"))
+    build = (
+        cluster()
+        .node("virtual", "1000", labels={"type": "virtual-kubelet"})
+        .group("g", target=2, template=node("t", "4"))
+    )
     asked = Memory(groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 60, NOW + 840))})
     assert allowed(build, memory=asked, cores_total=(0, 16))[0] == 2
     assert allowed(build, memory=asked, max_nodes_total=5)[0] == 3
@@ -139,11 +152,14 @@ def test_a_node_counts_with_whole_cores_of_its_capacity() -> None:
     assert allowed(cluster().group("g", template=template), cores_total=(0, 9))[0] == 4
 
 
-@pytest.mark.parametrize(("cores", "gib", "words"), [
-    pytest.param(7, 100, "cpu", id="L3-cpu"),
-    pytest.param(100, 7, "memory", id="L3-memory"),
-    pytest.param(7, 7, "cpu, memory", id="L3-both-are-named"),
-])
+@pytest.mark.parametrize(
+    ("cores", "gib", "words"),
+    [
+        pytest.param(7, 100, "cpu", id="L3-cpu"),
+        pytest.param(100, 7, "memory", id="L3-memory"),
+        pytest.param(7, 7, "cpu, memory", id="L3-both-are-named"),
+    ],
+)
 def test_every_resource_that_leaves_no_room_is_named(cores: int, gib: int, words: str) -> None:
     build = cluster().node("a", "6", "6Gi").group("g", template=node("t", "2", "2Gi"))
     limits: dict[str, Any] = {"cores_total": (0, cores), "memory_total": (0, gib * 2**30)}
@@ -153,27 +169,32 @@ def test_every_resource_that_leaves_no_room_is_named(cores: int, gib: int, words
 # -- GPUs, of any provider
 
 
-@pytest.mark.parametrize(("labels", "resource", "limit", "nodes"), [
-    pytest.param({"cluster-api/accelerator": "t4"}, "nvidia.com/gpu", "t4", 3, id="cluster-api-label"),
-    pytest.param({"nvidia.com/gpu.product": "Tesla-T4"}, "nvidia.com/gpu", "Tesla-T4", 3, id="nvidia-label"),
-    pytest.param({"cloud.google.com/gke-accelerator": "t4"}, "nvidia.com/gpu", "t4", 3, id="gke-label"),
-    pytest.param({"k8s.amazonaws.com/accelerator": "t4"}, "nvidia.com/gpu", "t4", 3, id="aws-label"),
-    pytest.param({"aliyun.accelerator/nvidia_name": "t4"}, "nvidia.com/gpu", "t4", 3, id="alibaba-label"),
-    pytest.param({}, "nvidia.com/gpu", "nvidia.com/gpu", 3, id="no-label-the-resource-is-the-type"),
-    pytest.param({"cluster-api/accelerator": "t4"}, "nvidia.com/gpu", "nvidia.com/gpu", 3, id="resource-and-label"),
-    pytest.param({"cluster-api/accelerator": "mi300"}, "amd.com/gpu", "mi300", 3, id="another-vendor"),
-    pytest.param({}, "huawei.com/ascend-310", "huawei.com/ascend-310", 3, id="any-resource-by-its-name"),
-    pytest.param({"cluster-api/accelerator": "a100"}, "nvidia.com/gpu", "t4", 100, id="another-type"),
-    pytest.param({}, "nvidia.com/gpu", "t4", 100, id="no-label-and-no-such-resource"),
-])
-def test_gpu_total_counts_by_label_or_by_resource(labels: dict[str, str], resource: str, limit: str,
-                                                  nodes: int) -> None:
+@pytest.mark.parametrize(
+    ("labels", "resource", "limit", "nodes"),
+    [
+        pytest.param({"cluster-api/accelerator": "t4"}, "nvidia.com/gpu", "t4", 3, id="cluster-api-label"),
+        pytest.param({"nvidia.com/gpu.product": "Tesla-T4"}, "nvidia.com/gpu", "Tesla-T4", 3, id="nvidia-label"),
+        pytest.param({"cloud.google.com/gke-accelerator": "t4"}, "nvidia.com/gpu", "t4", 3, id="gke-label"),
+        pytest.param({"k8s.amazonaws.com/accelerator": "t4"}, "nvidia.com/gpu", "t4", 3, id="aws-label"),
+        pytest.param({"aliyun.accelerator/nvidia_name": "t4"}, "nvidia.com/gpu", "t4", 3, id="alibaba-label"),
+        pytest.param({}, "nvidia.com/gpu", "nvidia.com/gpu", 3, id="no-label-the-resource-is-the-type"),
+        pytest.param({"cluster-api/accelerator": "t4"}, "nvidia.com/gpu", "nvidia.com/gpu", 3, id="resource-and-label"),
+        pytest.param({"cluster-api/accelerator": "mi300"}, "amd.com/gpu", "mi300", 3, id="another-vendor"),
+        pytest.param({}, "huawei.com/ascend-310", "huawei.com/ascend-310", 3, id="any-resource-by-its-name"),
+        pytest.param({"cluster-api/accelerator": "a100"}, "nvidia.com/gpu", "t4", 100, id="another-type"),
+        pytest.param({}, "nvidia.com/gpu", "t4", 100, id="no-label-and-no-such-resource"),
+    ],
+)
+def test_gpu_total_counts_by_label_or_by_resource(
+    labels: dict[str, str], resource: str, limit: str, nodes: int
+) -> None:
     template = node("t", labels=labels, extra={resource: 2})
     build = cluster().node("a", labels=labels, extra={resource: 2}).group("g", template=template)
     found, words = allowed(build, gpu_total=((limit, 0, 9),))
     assert found == nodes
-    assert words == ("max node group size reached" if nodes == 100 else
-                     f'exceeded quota: "cluster-wide", resources: {limit}')
+    assert words == (
+        "max node group size reached" if nodes == 100 else f'exceeded quota: "cluster-wide", resources: {limit}'
+    )
 
 
 def test_gpu_total_of_one_type_leaves_other_groups_alone() -> None:
@@ -190,9 +211,14 @@ def test_a_node_whose_driver_is_not_there_yet_counts_with_the_gpus_it_will_have(
     assert allowed(build, gpu_total=(("t4", 0, 4),))[0] == 1
 
 
-@pytest.mark.parametrize(("gpus", "nodes"), [
-    pytest.param(1, 3, id="L7-one-each"), pytest.param(2, 2, id="L7-two-each"), pytest.param(4, 1, id="L7-four-each"),
-])
+@pytest.mark.parametrize(
+    ("gpus", "nodes"),
+    [
+        pytest.param(1, 3, id="L7-one-each"),
+        pytest.param(2, 2, id="L7-two-each"),
+        pytest.param(4, 1, id="L7-four-each"),
+    ],
+)
 def test_three_pods_with_a_gpu_each(gpus: int, nodes: int) -> None:
     build = cluster().group("g", template=node("t", extra={"nvidia.com/gpu": gpus}))
     assert growth(build.pending(3, extra={"nvidia.com/gpu": 1}).plan()) == {"g": (nodes, 3)}
@@ -201,18 +227,30 @@ def test_three_pods_with_a_gpu_each(gpus: int, nodes: int) -> None:
 # -- all or nothing
 
 
-@pytest.mark.parametrize(("group", "used", "options", "nodes", "words"), [
-    pytest.param(5, 0, {}, 5, "max node group size reached", id="L6-all-five"),
-    pytest.param(3, 1, {"cores_total": (0, 3)}, 0, 'exceeded quota: "cluster-wide", resources: cpu', id="L6-cpu"),
-    pytest.param(3, 1, {"cores_total": (0, 4)}, 3, "max node group size reached", id="L6-cpu-just-enough"),
-    pytest.param(3, 1, {"memory_total": (0, 3 * 4 * 2**30)}, 0, 'exceeded quota: "cluster-wide", resources: memory',
-                 id="L6-memory"),
-    pytest.param(5, 2, {"max_nodes_total": 5}, 0, "atomic scale-up exceeds cluster node count limit", id="L6-nodes"),
-    pytest.param(5, 2, {"max_nodes_total": 7}, 5, "max node group size reached", id="L6-nodes-just-enough"),
-    pytest.param(5, 0, {"max_nodes_per_scale_up": 2}, 5, "max node group size reached", id="not-cut-per-scale-up"),
-])
-def test_a_zero_or_max_group_needs_room_for_all(group: int, used: int, options: dict[str, Any], nodes: int,
-                                                words: str) -> None:
+@pytest.mark.parametrize(
+    ("group", "used", "options", "nodes", "words"),
+    [
+        pytest.param(5, 0, {}, 5, "max node group size reached", id="L6-all-five"),
+        pytest.param(3, 1, {"cores_total": (0, 3)}, 0, 'exceeded quota: "cluster-wide", resources: cpu', id="L6-cpu"),
+        pytest.param(3, 1, {"cores_total": (0, 4)}, 3, "max node group size reached", id="L6-cpu-just-enough"),
+        pytest.param(
+            3,
+            1,
+            {"memory_total": (0, 3 * 4 * 2**30)},
+            0,
+            'exceeded quota: "cluster-wide", resources: memory',
+            id="L6-memory",
+        ),
+        pytest.param(
+            5, 2, {"max_nodes_total": 5}, 0, "atomic scale-up exceeds cluster node count limit", id="L6-nodes"
+        ),
+        pytest.param(5, 2, {"max_nodes_total": 7}, 5, "max node group size reached", id="L6-nodes-just-enough"),
+        pytest.param(5, 0, {"max_nodes_per_scale_up": 2}, 5, "max node group size reached", id="not-cut-per-scale-up"),
+    ],
+)
+def test_a_zero_or_max_group_needs_room_for_all(
+    group: int, used: int, options: dict[str, Any], nodes: int, words: str
+) -> None:
     build = cluster()
     for at in range(used):
         build.node(f"other-{at}")

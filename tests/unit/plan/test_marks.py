@@ -27,12 +27,22 @@ def hard(age: float = 60.0, value: str | None = None) -> Taint:
 
 
 def operation(node: str, state: State = State.WAITING, name: str = "remove-1") -> Operation:
-    return Operation(id=name, cluster="c", provider="clusterapi", group="g", kind=Kind.REMOVE, plan="p",
-                     created_at=NOW - 60, targets=(Target(node, f"i://{node}"),), state=state)
+    return Operation(
+        id=name,
+        cluster="c",
+        provider="clusterapi",
+        group="g",
+        kind=Kind.REMOVE,
+        plan="p",
+        created_at=NOW - 60,
+        targets=(Target(node, f"i://{node}"),),
+        state=state,
+    )
 
 
-def found(build: ClusterBuilder, *unneeded: str, operations: tuple[Operation, ...] = (),
-          **options: Any) -> tuple[Mark, ...]:
+def found(
+    build: ClusterBuilder, *unneeded: str, operations: tuple[Operation, ...] = (), **options: Any
+) -> tuple[Mark, ...]:
     policy = Policy(name="c", options=Options(**options))
     return marks(observe(build.snapshot(), policy, Memory(operations=operations), NOW), unneeded)
 
@@ -59,7 +69,7 @@ def test_a_cordon_that_is_not_ours_stays() -> None:
 def test_nodes_of_open_operations_are_left_alone(state: State) -> None:
     going = (operation("n", state),)
     assert found(one(hard(), **{NOTE: "remove-1"}), operations=going) == ()
-    assert found(one(hard(9e5)), operations=going) == ()            # planned, and not tainted by us yet
+    assert found(one(hard(9e5)), operations=going) == ()  # planned, and not tainted by us yet
     assert found(one(), "n", operations=going) == ()
     assert found(one(SOFT), operations=going) == ()
 
@@ -71,13 +81,13 @@ def test_a_node_noted_by_an_open_operation_is_left_to_it_whatever_its_targets_sa
 @pytest.mark.parametrize(
     ("taint", "goes"),
     [
-        (hard(30.0), False),                                # U10: somebody is at it
+        (hard(30.0), False),  # U10: somebody is at it
         (hard(LONGEST - 1.0), False),
         (hard(LONGEST + 2.0), True),
         (hard(value=""), True),
         (hard(value="yesterday"), True),
-        (hard(value=str(int(NOW * 1000))), True),           # milliseconds: no time of a taint
-        (hard(-120.0), False),                              # a clock ahead of ours
+        (hard(value=str(int(NOW * 1000))), True),  # milliseconds: no time of a taint
+        (hard(-120.0), False),  # a clock ahead of ours
         (hard(-7 * 86400.0), True),
         (hard(value="-5"), True),
         (hard(value="٣"), True),
@@ -94,15 +104,31 @@ def test_with_priority_groups_a_foreign_removal_may_take_longer() -> None:
 
 
 def test_unneeded_nodes_ask_to_be_left_empty_and_needed_ones_no_longer() -> None:
-    build = (cluster().node("b", group="g").node("a", group="g").node("d", group="g", taints=[SOFT])
-             .node("c", group="g", taints=[SOFT]).node("e", group="g", taints=[SOFT]).group("g"))
+    build = (
+        cluster()
+        .node("b", group="g")
+        .node("a", group="g")
+        .node("d", group="g", taints=[SOFT])
+        .node("c", group="g", taints=[SOFT])
+        .node("e", group="g", taints=[SOFT])
+        .group("g")
+    )
     assert found(build, "a", "b", "e") == (
-        Mark("c", "unsoften"), Mark("d", "unsoften"), Mark("a", "soften"), Mark("b", "soften"))
+        Mark("c", "unsoften"),
+        Mark("d", "unsoften"),
+        Mark("a", "soften"),
+        Mark("b", "soften"),
+    )
 
 
 def test_the_hard_taint_comes_first_and_alone() -> None:
-    build = (cluster().node("z", group="g", taints=[hard(9e5), SOFT]).node("y", group="g", taints=[hard()])
-             .node("a", group="g").group("g"))
+    build = (
+        cluster()
+        .node("z", group="g", taints=[hard(9e5), SOFT])
+        .node("y", group="g", taints=[hard()])
+        .node("a", group="g")
+        .group("g")
+    )
     assert found(build, "a", "y", "z") == (Mark("z", "cleanup", cordoned=True), Mark("a", "soften"))
 
 

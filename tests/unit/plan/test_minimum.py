@@ -17,8 +17,9 @@ from chalicelib.plan.state.cluster_state import observe
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 
-def raised(build: ClusterBuilder, memory: Memory | None = None, grown: dict[str, int] | None = None,
-           **options: Any) -> dict[str, int]:
+def raised(
+    build: ClusterBuilder, memory: Memory | None = None, grown: dict[str, int] | None = None, **options: Any
+) -> dict[str, int]:
     wanted = msgspec.structs.replace(Options(), **{"enforce_node_group_min_size": True, **options})
     world = observe(build.snapshot(), Policy(name="test", options=wanted), memory or Memory(), NOW)
     return dict(below_minimum(world, Ledger(world), grown or {}))
@@ -34,11 +35,14 @@ def test_a_group_gets_what_it_lacks_only_if_that_is_wanted() -> None:
     assert raised(small(), enforce_node_group_min_size=False) == {}
 
 
-@pytest.mark.parametrize(("group", "lacks"), [
-    pytest.param({"min": 1}, {}, id="at-its-minimum"),
-    pytest.param({"min": 0}, {}, id="above-its-minimum"),
-    pytest.param({"min": 5, "max": 2}, {"g": 1}, id="never-over-its-maximum"),
-])
+@pytest.mark.parametrize(
+    ("group", "lacks"),
+    [
+        pytest.param({"min": 1}, {}, id="at-its-minimum"),
+        pytest.param({"min": 0}, {}, id="above-its-minimum"),
+        pytest.param({"min": 5, "max": 2}, {"g": 1}, id="never-over-its-maximum"),
+    ],
+)
 def test_bounds(group: dict[str, int], lacks: dict[str, int]) -> None:
     assert raised(small(**group)) == lacks
 
@@ -49,22 +53,41 @@ def test_L8_resource_limits_hold() -> None:
     assert raised(build, cores_total=(0, 47)) == {}
 
 
-@pytest.mark.parametrize("why", ["", "backoff", "unhealthy", "unreadable", "growing", "no-template",
-                                 "cluster-unhealthy"])
+@pytest.mark.parametrize(
+    "why", ["", "backoff", "unhealthy", "unreadable", "growing", "no-template", "cluster-unhealthy"]
+)
 def test_L8_a_group_that_may_not_be_grown_is_left_for_later(why: str) -> None:
     build, memory = cluster(), Memory()
     if why == "cluster-unhealthy":
         for at in range(9):
             build.node(f"bad-{at}", group="bad", ready=False)
         build.group("bad")
-    build.group("g", min=12, target=9 if why == "unhealthy" else 1, error="403" if why == "unreadable" else "",
-                template=None if why == "no-template" else node("t"))
+    build.group(
+        "g",
+        min=12,
+        target=9 if why == "unhealthy" else 1,
+        error="403" if why == "unreadable" else "",
+        template=None if why == "no-template" else node("t"),
+    )
     known = GroupMemory(request=ScaleUpRequest(1, NOW - 60, NOW + 840))
     if why == "backoff":
         known = GroupMemory(backoff=Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240))
     if why == "growing":
-        memory = Memory(operations=(Operation(id="op", cluster="test", group="g", provider="test", kind=Kind.GROW,
-                                              from_size=1, to_size=2, plan="p", created_at=NOW - 10),))
+        memory = Memory(
+            operations=(
+                Operation(
+                    id="op",
+                    cluster="test",
+                    group="g",
+                    provider="test",
+                    kind=Kind.GROW,
+                    from_size=1,
+                    to_size=2,
+                    plan="p",
+                    created_at=NOW - 10,
+                ),
+            )
+        )
     if why != "unhealthy":
         memory = msgspec.structs.replace(memory, groups={"g": known})
     assert raised(build, memory) == ({} if why else {"g": 11})

@@ -51,7 +51,7 @@ def test_changes_add_up_to_what_is_counted_anew(first: int) -> None:
         if not len(floor.table):
             continue
         neighbours = Neighbours(floor)
-        _agree(floor, neighbours)       # every rule is asked for before anything changes
+        _agree(floor, neighbours)  # every rule is asked for before anything changes
         for _ in range(12):
             cls, row = draw.randrange(len(floor.classes)), draw.randrange(len(floor.table))
             match draw.randrange(5):

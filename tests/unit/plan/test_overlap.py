@@ -21,24 +21,31 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-@pytest.mark.parametrize(("one", "other", "meet"), [
-    (Span("0 20 * * *", "UTC", 11 * HOUR), Span("0 6 * * *", "UTC", HOUR), "2023-12-02T06:00"),
-    (Span("0 20 * * *", "UTC", 11 * HOUR), Span("0 7 * * *", "UTC", HOUR), ""),
-    (Span("0 20 * * *", "UTC", 11 * HOUR), Span("59 6 * * *", "UTC", HOUR), "2023-12-02T06:59"),
-    (Span("0 0 29 2 *", "UTC", 60.0), Span("0 0 * * 4", "UTC", HOUR), "2024-02-29T00:00"),
-    (Span("* * * * *", "UTC", 60.0), Span("0 0 24 12 *", "UTC", HOUR), "2023-12-24T00:00"),
-    (Span("*/5 * * * *", "UTC", 60.0), Span("2 3 1 1 *", "UTC", 120.0), ""),
-    (Span("*/5 * * * *", "UTC", 60.0), Span("2 3 1 1 *", "UTC", 181.0), "2024-01-01T03:05"),
-    (Span("30 2 * * *", "Europe/Zurich", HOUR), Span("0 1 31 3 *", "UTC", 60.0), "2024-03-31T01:00"),   # the gap
-])
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        (Span("0 20 * * *", "UTC", 11 * HOUR), Span("0 6 * * *", "UTC", HOUR), "2023-12-02T06:00"),
+        (Span("0 20 * * *", "UTC", 11 * HOUR), Span("0 7 * * *", "UTC", HOUR), ""),
+        (Span("0 20 * * *", "UTC", 11 * HOUR), Span("59 6 * * *", "UTC", HOUR), "2023-12-02T06:59"),
+        (Span("0 0 29 2 *", "UTC", 60.0), Span("0 0 * * 4", "UTC", HOUR), "2024-02-29T00:00"),
+        (Span("* * * * *", "UTC", 60.0), Span("0 0 24 12 *", "UTC", HOUR), "2023-12-24T00:00"),
+        (Span("*/5 * * * *", "UTC", 60.0), Span("2 3 1 1 *", "UTC", 120.0), ""),
+        (Span("*/5 * * * *", "UTC", 60.0), Span("2 3 1 1 *", "UTC", 181.0), "2024-01-01T03:05"),
+        (Span("30 2 * * *", "Europe/Zurich", HOUR), Span("0 1 31 3 *", "UTC", 60.0), "2024-03-31T01:00"),  # the gap
+    ],
+)
 def test_the_instant_at_which_both_are_open(one: Span, other: Span, meet: str) -> None:
     expected = at(meet) if meet else None
     assert both_open(one, other) == both_open(other, one) == expected
 
 
 CRONS = ["0 20 * * *", "30 6 * * 1-5", "15 */6 * * *", "0 0 1 * *", "45 23 * * 6"]
-SPANS = st.builds(Span, st.sampled_from(CRONS), st.sampled_from(["UTC", "Europe/Zurich", "Asia/Kolkata"]),
-                  st.sampled_from([60.0, HOUR, 5.5 * HOUR, 12 * HOUR]))
+SPANS = st.builds(
+    Span,
+    st.sampled_from(CRONS),
+    st.sampled_from(["UTC", "Europe/Zurich", "Asia/Kolkata"]),
+    st.sampled_from([60.0, HOUR, 5.5 * HOUR, 12 * HOUR]),
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -51,11 +58,35 @@ def test_what_is_found_lies_in_both_and_the_order_does_not_matter(one: Span, oth
         assert both_open(other, minute_of(found)) is not None
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich", "America/New_York", "Atlantic/Azores", "America/Santiago",
-                                  "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kathmandu"])
-@pytest.mark.parametrize("cron", ["30 2 * * *", "15 0 * * *", "*/30 0,2 * * *", "0 0-20/4 L * *", "59 23 * * 0",
-                                  "5 1-3 * 3,4 *", "0 1 13 * 5", "0 1 */10 * 1", "0 0 LW * *", "10 2 * 10 MON#1",
-                                  "0 23 * 11 7L"])
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "UTC",
+        "Europe/Zurich",
+        "America/New_York",
+        "Atlantic/Azores",
+        "America/Santiago",
+        "Australia/Lord_Howe",
+        "Africa/Casablanca",
+        "Asia/Kathmandu",
+    ],
+)
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "30 2 * * *",
+        "15 0 * * *",
+        "*/30 0,2 * * *",
+        "0 0-20/4 L * *",
+        "59 23 * * 0",
+        "5 1-3 * 3,4 *",
+        "0 1 13 * 5",
+        "0 1 */10 * 1",
+        "0 0 LW * *",
+        "10 2 * 10 MON#1",
+        "0 23 * 11 7L",
+    ],
+)
 def test_openings_are_those_of_cronsim_also_where_the_clock_is_changed(cron: str, zone: str) -> None:
     begins = datetime(2023, 12, 1, tzinfo=ZoneInfo(zone)) - timedelta(seconds=1)
     every = (start.timestamp() for start in CronSim(cron, begins))

@@ -19,9 +19,15 @@ from tests.unit.plan.selection_builder import DRAINS, Pool, counts, goes, why
 ATOMIC = GroupOptions(zero_or_max=True)
 
 
-@pytest.mark.parametrize(("needs", "age", "leaves"), [
-    (600.0, 600.0, False), (600.0, 601.0, True), (0.0, 0.0, True), (0.0, -5.0, True),
-])
+@pytest.mark.parametrize(
+    ("needs", "age", "leaves"),
+    [
+        (600.0, 600.0, False),
+        (600.0, 601.0, True),
+        (0.0, 0.0, True),
+        (0.0, -5.0, True),
+    ],
+)
 def test_S2_strictly_longer_than_the_threshold_and_zero_is_at_once(needs: float, age: float, leaves: bool) -> None:
     picked = Pool().group("g", 1).pick(since=NOW - age, scale_down_unneeded_time=needs)
     assert goes(picked) == (["g-e00"] if leaves else [])
@@ -29,14 +35,17 @@ def test_S2_strictly_longer_than_the_threshold_and_zero_is_at_once(needs: float,
         assert picked.held["g-e00"] == Reason.of(Code.NOT_UNNEEDED_LONG_ENOUGH, since=NOW - age, needs=needs)
 
 
-@pytest.mark.parametrize(("ready", "age", "own", "code"), [
-    (True, 900.0, GroupOptions(), None),
-    (False, 900.0, GroupOptions(), Code.NOT_UNREADY_LONG_ENOUGH),
-    (False, 1201.0, GroupOptions(), None),
-    (True, 900.0, GroupOptions(scale_down_unneeded_time=901.0), Code.NOT_UNNEEDED_LONG_ENOUGH),
-    (False, 900.0, GroupOptions(scale_down_unready_time=899.0), None),
-    (True, 0.0, GroupOptions(scale_down_unneeded_time=0.0), None),
-])
+@pytest.mark.parametrize(
+    ("ready", "age", "own", "code"),
+    [
+        (True, 900.0, GroupOptions(), None),
+        (False, 900.0, GroupOptions(), Code.NOT_UNREADY_LONG_ENOUGH),
+        (False, 1201.0, GroupOptions(), None),
+        (True, 900.0, GroupOptions(scale_down_unneeded_time=901.0), Code.NOT_UNNEEDED_LONG_ENOUGH),
+        (False, 900.0, GroupOptions(scale_down_unready_time=899.0), None),
+        (True, 0.0, GroupOptions(scale_down_unneeded_time=0.0), None),
+    ],
+)
 def test_S3_ready_and_unready_nodes_have_thresholds_of_their_own(
     ready: bool, age: float, own: GroupOptions, code: Code | None
 ) -> None:
@@ -64,9 +73,15 @@ def test_S6_a_zero_or_max_group_goes_whole_or_not_at_all(candidates: int, expect
         assert list(picked.held.values()) == [Reason.of(Code.ATOMIC_FAILED, nodes=7, of=8)] * 7
 
 
-@pytest.mark.parametrize(("empty", "drain", "expected"), [
-    (11, 0, (10, 0)), (0, 6, (0, 5)), (8, 8, (8, 2)), (2, 8, (2, 5)),
-])
+@pytest.mark.parametrize(
+    ("empty", "drain", "expected"),
+    [
+        (11, 0, (10, 0)),
+        (0, 6, (0, 5)),
+        (8, 8, (8, 2)),
+        (2, 8, (2, 5)),
+    ],
+)
 def test_S11_empty_nodes_spend_the_budget_first(empty: int, drain: int, expected: tuple[int, int]) -> None:
     picked = Pool().group("g", empty, drain).pick()
     assert counts(picked) == expected
@@ -83,19 +98,24 @@ def test_S11_an_atomic_group_spends_before_other_empty_nodes() -> None:
     assert picked.held == {"g-e07": Reason.of(Code.PARALLELISM, limit=10)}
 
 
-@pytest.mark.parametrize(("running", "draining", "empty", "drain", "atomic", "expected"), [
-    pytest.param(1, 1, 10, 0, 0, (8, 0), id="1+1"),
-    pytest.param(5, 5, 10, 0, 0, (0, 0), id="5+5"),
-    pytest.param(3, 3, 0, 0, 8, (8, 0), id="overflow"),
-    pytest.param(5, 5, 0, 0, 3, (0, 0), id="no-overflow-of-nothing"),
-    pytest.param(5, 3, 1, 2, 0, (1, 1), id="drains-within-what-is-left"),
-    pytest.param(9, 6, 1, 1, 2, (0, 0), id="more-than-allowed-is-running"),
-])
-def test_S12_removals_in_progress_count(running: int, draining: int, empty: int, drain: int, atomic: int,
-                                        expected: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("running", "draining", "empty", "drain", "atomic", "expected"),
+    [
+        pytest.param(1, 1, 10, 0, 0, (8, 0), id="1+1"),
+        pytest.param(5, 5, 10, 0, 0, (0, 0), id="5+5"),
+        pytest.param(3, 3, 0, 0, 8, (8, 0), id="overflow"),
+        pytest.param(5, 5, 0, 0, 3, (0, 0), id="no-overflow-of-nothing"),
+        pytest.param(5, 3, 1, 2, 0, (1, 1), id="drains-within-what-is-left"),
+        pytest.param(9, 6, 1, 1, 2, (0, 0), id="more-than-allowed-is-running"),
+    ],
+)
+def test_S12_removals_in_progress_count(
+    running: int, draining: int, empty: int, drain: int, atomic: int, expected: tuple[int, int]
+) -> None:
     pool = Pool().group("g", empty, drain, target=50).group("a", atomic, options=ATOMIC)
-    pool.going("g", *(f"x{at}" for at in range(running))).going("g", *(f"y{at}" for at in range(draining)),
-                                                                drained=True)
+    pool.going("g", *(f"x{at}" for at in range(running))).going(
+        "g", *(f"y{at}" for at in range(draining)), drained=True
+    )
     assert counts(pool.pick()) == expected
 
 
@@ -111,14 +131,18 @@ def test_S12_after_an_overflow_nothing_else_fits() -> None:
     assert why(picked) == {Code.PARALLELISM}
 
 
-@pytest.mark.parametrize(("empty", "drain", "others", "target", "expected"), [
-    pytest.param(5, 3, 0, 8, (5, 3), id="all"),
-    pytest.param(2, 2, 4, 8, (0, 0), id="four-more-are-registered"),
-    pytest.param(2, 2, 0, 8, (2, 2), id="only-these-ever-registered"),
-    pytest.param(2, 2, 1, 4, (2, 2), id="the-target-size"),
-])
-def test_S13_a_zero_or_max_group_of_empty_and_drained_nodes(empty: int, drain: int, others: int, target: int,
-                                                            expected: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("empty", "drain", "others", "target", "expected"),
+    [
+        pytest.param(5, 3, 0, 8, (5, 3), id="all"),
+        pytest.param(2, 2, 4, 8, (0, 0), id="four-more-are-registered"),
+        pytest.param(2, 2, 0, 8, (2, 2), id="only-these-ever-registered"),
+        pytest.param(2, 2, 1, 4, (2, 2), id="the-target-size"),
+    ],
+)
+def test_S13_a_zero_or_max_group_of_empty_and_drained_nodes(
+    empty: int, drain: int, others: int, target: int, expected: tuple[int, int]
+) -> None:
     picked = Pool().group("a", empty, drain, others=others, target=target, options=ATOMIC).pick()
     assert counts(picked) == expected
     assert why(picked) <= {Code.ATOMIC_FAILED}
@@ -172,14 +196,17 @@ def test_nodes_on_their_way_out_are_no_part_of_a_minimum() -> None:
 GPU = {"extra": {"nvidia.com/gpu": 2}, "labels": {"accelerator": "t4"}}
 
 
-@pytest.mark.parametrize(("limits", "expected"), [
-    ({"gpu_total": (("t4", 6, 100),)}, (1, {"t4"})),
-    ({"gpu_total": (("nvidia.com/gpu", 5, 100),)}, (1, {"nvidia.com/gpu"})),
-    ({"gpu_total": (("a100", 6, 100),)}, (3, set())),
-    ({"memory_total": (13 * 2**30, 2**50)}, (0, {"memory"})),
-    ({"memory_total": (8 * 2**30, 2**50), "cores_total": (4, 9)}, (0, {"cpu"})),
-    ({"memory_total": (16 * 2**30, 2**50), "cores_total": (4, 9)}, (0, {"cpu, memory"})),
-])
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"gpu_total": (("t4", 6, 100),)}, (1, {"t4"})),
+        ({"gpu_total": (("nvidia.com/gpu", 5, 100),)}, (1, {"nvidia.com/gpu"})),
+        ({"gpu_total": (("a100", 6, 100),)}, (3, set())),
+        ({"memory_total": (13 * 2**30, 2**50)}, (0, {"memory"})),
+        ({"memory_total": (8 * 2**30, 2**50), "cores_total": (4, 9)}, (0, {"cpu"})),
+        ({"memory_total": (16 * 2**30, 2**50), "cores_total": (4, 9)}, (0, {"cpu, memory"})),
+    ],
+)
 def test_minima_of_gpus_and_memory(limits: dict[str, Any], expected: tuple[int, set[str]]) -> None:
     picked = Pool().group("g", 3, others=1, node=GPU).pick(**limits)
     short = {str(reason.params["resources"]) for reason in picked.held.values()}
@@ -201,7 +228,10 @@ def test_a_zero_or_max_group_that_a_minimum_keeps_in_part_stays_whole() -> None:
     picked = Pool().group("a", 3, options=ATOMIC, min=1).pick()
     assert goes(picked) == []
     assert sorted(reason.code for reason in picked.held.values()) == [
-        Code.ATOMIC_FAILED, Code.ATOMIC_FAILED, Code.GROUP_MIN_SIZE]
+        Code.ATOMIC_FAILED,
+        Code.ATOMIC_FAILED,
+        Code.GROUP_MIN_SIZE,
+    ]
 
 
 def test_the_first_reason_is_told() -> None:
@@ -233,7 +263,9 @@ def test_an_atomic_group_does_not_go_where_no_drain_may() -> None:
     picked = pool.pick()
     assert goes(picked) == []
     assert {each: reason.params for each, reason in picked.held.items() if each != "g-e00"} == {
-        "d-d00": {"limit": DRAINS}, "d-d01": {"limit": DRAINS}}
+        "d-d00": {"limit": DRAINS},
+        "d-d01": {"limit": DRAINS},
+    }
 
 
 def test_what_holds_the_pass_back_is_told_of_all() -> None:
@@ -252,9 +284,14 @@ def test_an_empty_list_is_an_answer() -> None:
 # --- huaweicloud-cce.md, rows 12 to 14 of its table
 
 
-@pytest.mark.parametrize(("memory", "age", "code"), [
-    ("2460Mi", 7200, Code.NOT_UNDERUTILIZED), ("1200Mi", 599, Code.NOT_UNNEEDED_LONG_ENOUGH), ("1200Mi", 600.5, None),
-])
+@pytest.mark.parametrize(
+    ("memory", "age", "code"),
+    [
+        ("2460Mi", 7200, Code.NOT_UNDERUTILIZED),
+        ("1200Mi", 599, Code.NOT_UNNEEDED_LONG_ENOUGH),
+        ("1200Mi", 600.5, None),
+    ],
+)
 def test_CCE_12_both_rates_under_the_threshold_for_all_of_the_time(memory: str, age: float, code: Code | None) -> None:
     """cpu is at 30 %. The vendor says "at 10:00"; ours, as upstream, once it is longer than that."""
     build = cluster().node("home", "8", "64Gi").node("n", "1", "4Gi", group="g").group("g")
@@ -280,12 +317,15 @@ def test_CCE_13_idle_nodes_in_parallel_and_busy_ones_one_by_one() -> None:
     assert counts(pool.pick(only=["p-d01", "p-d02"], max_drain_parallelism=1)) == (0, 0)
 
 
-@pytest.mark.parametrize(("minutes", "grown", "delay", "code"), [
-    (8, 0.0, 0.0, Code.NODE_COOLDOWN),
-    (16, NOW - 180, 600.0, Code.IN_COOLDOWN),
-    (16, NOW - 600, 600.0, None),
-    (15, 0.0, 0.0, None),
-])
+@pytest.mark.parametrize(
+    ("minutes", "grown", "delay", "code"),
+    [
+        (8, 0.0, 0.0, Code.NODE_COOLDOWN),
+        (16, NOW - 180, 600.0, Code.IN_COOLDOWN),
+        (16, NOW - 600, 600.0, None),
+        (15, 0.0, 0.0, None),
+    ],
+)
 def test_CCE_14_a_young_node_stays_and_so_does_every_node_in_a_cooldown_of_the_cluster(
     minutes: int, grown: float, delay: float, code: Code | None
 ) -> None:

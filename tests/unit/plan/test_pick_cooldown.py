@@ -13,19 +13,26 @@ from tests.builders import NOW
 from tests.unit.plan.selection_builder import Pool, goes, why
 
 OPTIONS: dict[str, Any] = {
-    "scale_down_delay_after_add": 600.0, "scale_down_delay_after_delete": 300.0,
+    "scale_down_delay_after_add": 600.0,
+    "scale_down_delay_after_delete": 300.0,
     "scale_down_delay_after_failure": 180.0,
 }
 LOCAL: dict[str, Any] = {**OPTIONS, "scale_down_delay_type_local": True}
 
 
-@pytest.mark.parametrize(("memory", "which", "left"), [
-    (Memory(last_scale_up=NOW - 500), "scaleDownDelayAfterAdd", 100),
-    (Memory(last_scale_down=NOW - 200), "scaleDownDelayAfterDelete", 100),
-    (Memory(last_scale_down_failure=NOW - 80), "scaleDownDelayAfterFailure", 100),
-    (Memory(last_scale_up=NOW - 500, last_scale_down=NOW - 1, last_scale_down_failure=NOW), "scaleDownDelayAfterDelete",
-     299),
-])
+@pytest.mark.parametrize(
+    ("memory", "which", "left"),
+    [
+        (Memory(last_scale_up=NOW - 500), "scaleDownDelayAfterAdd", 100),
+        (Memory(last_scale_down=NOW - 200), "scaleDownDelayAfterDelete", 100),
+        (Memory(last_scale_down_failure=NOW - 80), "scaleDownDelayAfterFailure", 100),
+        (
+            Memory(last_scale_up=NOW - 500, last_scale_down=NOW - 1, last_scale_down_failure=NOW),
+            "scaleDownDelayAfterDelete",
+            299,
+        ),
+    ],
+)
 def test_the_one_that_ends_last_is_told(memory: Memory, which: str, left: float) -> None:
     reason = Reason.of(Code.IN_COOLDOWN, which=which, until=NOW + left)
     picked = Pool().group("g", 1).pick(memory, **OPTIONS)
@@ -37,9 +44,14 @@ def test_what_never_happened_is_no_cooldown() -> None:
     assert goes(Pool().group("g", 1).pick(Memory(), scale_down_delay_after_add=NOW + 10)) == ["g-e00"]
 
 
-@pytest.mark.parametrize("known", [
-    GroupMemory(last_add=NOW - 599), GroupMemory(last_delete=NOW - 299), GroupMemory(last_failure=NOW - 179),
-])
+@pytest.mark.parametrize(
+    "known",
+    [
+        GroupMemory(last_add=NOW - 599),
+        GroupMemory(last_delete=NOW - 299),
+        GroupMemory(last_failure=NOW - 179),
+    ],
+)
 def test_local_cooldowns_hold_their_own_group_only(known: GroupMemory) -> None:
     picked = Pool().group("a", 1).group("b", 1).pick(Memory(groups={"a": known}), **LOCAL)
     assert goes(picked) == ["b-e00"]

@@ -32,15 +32,27 @@ _MAIN = f"[{_container(100)}, {_container(200)}]"
 _INIT, _SIDECAR = _container(400), _container(50, ', "restartPolicy": "Always"')
 
 
-@pytest.mark.parametrize(("spec", "cpu"), [
-    pytest.param(f'{{"containers": {_MAIN}, "initContainers": [{_INIT}]}}', 400, id="P1-plain-init"),
-    pytest.param(f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}]}}', 450, id="P2-sidecar-before"),
-    pytest.param(f'{{"containers": {_MAIN}, "initContainers": [{_INIT}, {_SIDECAR}]}}', 400, id="P2-sidecar-after"),
-    pytest.param(f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}], "overhead": {{"cpu": "10m"}}}}',
-                 460, id="P3-overhead"),
-    pytest.param(f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}], "overhead": {{"cpu": "10m"}}, '
-                 '"resources": {"requests": {"cpu": "1"}}}', 1010, id="P3-pod-level"),
-])
+@pytest.mark.parametrize(
+    ("spec", "cpu"),
+    [
+        pytest.param(f'{{"containers": {_MAIN}, "initContainers": [{_INIT}]}}', 400, id="P1-plain-init"),
+        pytest.param(
+            f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}]}}', 450, id="P2-sidecar-before"
+        ),
+        pytest.param(f'{{"containers": {_MAIN}, "initContainers": [{_INIT}, {_SIDECAR}]}}', 400, id="P2-sidecar-after"),
+        pytest.param(
+            f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}], "overhead": {{"cpu": "10m"}}}}',
+            460,
+            id="P3-overhead",
+        ),
+        pytest.param(
+            f'{{"containers": {_MAIN}, "initContainers": [{_SIDECAR}, {_INIT}], "overhead": {{"cpu": "10m"}}, '
+            '"resources": {"requests": {"cpu": "1"}}}',
+            1010,
+            id="P3-pod-level",
+        ),
+    ],
+)
 def test_the_request_of_a_pod(spec: str, cpu: int) -> None:
     assert pod_requests(_spec(spec)) == {"cpu": cpu}
 
@@ -50,12 +62,15 @@ def _fits(build: ClusterBuilder) -> bool:
     return len(build.plan().fits_existing) == 1
 
 
-@pytest.mark.parametrize(("used", "asks", "fits"), [
-    pytest.param("600m", "400m", True, id="P4-equality"),
-    pytest.param("600m", "401m", False, id="P4-one-more"),
-    pytest.param("1200m", "0", True, id="P5-overcommitted-asks-nothing"),
-    pytest.param("1200m", "1m", False, id="P5-overcommitted-asks-one"),
-])
+@pytest.mark.parametrize(
+    ("used", "asks", "fits"),
+    [
+        pytest.param("600m", "400m", True, id="P4-equality"),
+        pytest.param("600m", "401m", False, id="P4-one-more"),
+        pytest.param("1200m", "0", True, id="P5-overcommitted-asks-nothing"),
+        pytest.param("1200m", "1m", False, id="P5-overcommitted-asks-one"),
+    ],
+)
 def test_room_on_a_node(used: str, asks: str, fits: bool) -> None:
     assert _fits(cluster().node("n", "1").running("n", 1, used).pending(1, asks)) is fits
 
@@ -68,7 +83,9 @@ def test_P6_the_number_of_pods_is_a_resource() -> None:
 def test_P7_every_short_resource_is_named() -> None:
     build = cluster().group("g", template=node("t", "1")).pending(1, "2", extra={"nvidia.com/gpu": 1})
     assert [text(r) for r in build.plan().unschedulable[0].reasons["g"]] == [
-        "Insufficient cpu", "Insufficient nvidia.com/gpu"]
+        "Insufficient cpu",
+        "Insufficient nvidia.com/gpu",
+    ]
 
 
 def test_P8_allocatable_counts_not_capacity() -> None:
@@ -80,21 +97,39 @@ def _in(key: str, *values: str) -> NodeTerm:
     return NodeTerm((Requirement(key, "In", values),))
 
 
-@pytest.mark.parametrize(("more", "labels", "fits"), [
-    pytest.param({"node_selector": {"a": "1"}, "required_affinity": (_in("b", "2"), _in("c", "3"))},
-                 {"a": "1", "c": "3"}, True, id="P9-selector-and-one-term"),
-    pytest.param({"node_selector": {"a": "1"}, "required_affinity": (_in("b", "2"), _in("c", "3"))},
-                 {"b": "2"}, False, id="P9-term-without-selector"),
-    pytest.param({"required_affinity": (NodeTerm((Requirement("zone", "NotIn", ("x",)),)),)}, {}, True, id="P10-NotIn"),
-    pytest.param({"required_affinity": (NodeTerm((Requirement("zone", "DoesNotExist"),)),)}, {}, True,
-                 id="P10-DoesNotExist"),
-    pytest.param({"required_affinity": (_in("zone", "x"),)}, {}, False, id="P10-In"),
-    pytest.param({"required_affinity": (NodeTerm(),)}, {"a": "1"}, False, id="P11-empty-term"),
-    pytest.param({"required_affinity": ()}, {"a": "1"}, False, id="P11-no-terms"),
-    pytest.param({"required_affinity": (NodeTerm((Requirement("n", "Gt", ("5",)),)),)}, {"n": "6"}, True, id="Gt"),
-    pytest.param({"required_affinity": (NodeTerm((Requirement("n", "Lt", ("5",)),)),)}, {"n": "x"}, False,
-                 id="Lt-of-no-number"),
-])
+@pytest.mark.parametrize(
+    ("more", "labels", "fits"),
+    [
+        pytest.param(
+            {"node_selector": {"a": "1"}, "required_affinity": (_in("b", "2"), _in("c", "3"))},
+            {"a": "1", "c": "3"},
+            True,
+            id="P9-selector-and-one-term",
+        ),
+        pytest.param(
+            {"node_selector": {"a": "1"}, "required_affinity": (_in("b", "2"), _in("c", "3"))},
+            {"b": "2"},
+            False,
+            id="P9-term-without-selector",
+        ),
+        pytest.param(
+            {"required_affinity": (NodeTerm((Requirement("zone", "NotIn", ("x",)),)),)}, {}, True, id="P10-NotIn"
+        ),
+        pytest.param(
+            {"required_affinity": (NodeTerm((Requirement("zone", "DoesNotExist"),)),)}, {}, True, id="P10-DoesNotExist"
+        ),
+        pytest.param({"required_affinity": (_in("zone", "x"),)}, {}, False, id="P10-In"),
+        pytest.param({"required_affinity": (NodeTerm(),)}, {"a": "1"}, False, id="P11-empty-term"),
+        pytest.param({"required_affinity": ()}, {"a": "1"}, False, id="P11-no-terms"),
+        pytest.param({"required_affinity": (NodeTerm((Requirement("n", "Gt", ("5",)),)),)}, {"n": "6"}, True, id="Gt"),
+        pytest.param(
+            {"required_affinity": (NodeTerm((Requirement("n", "Lt", ("5",)),)),)},
+            {"n": "x"},
+            False,
+            id="Lt-of-no-number",
+        ),
+    ],
+)
 def test_node_affinity(more: dict[str, Any], labels: dict[str, str], fits: bool) -> None:
     build = cluster().node("n", "1", labels=labels).pending(1, "1m", **more)
     assert _fits(build) is fits
@@ -113,13 +148,16 @@ def test_P12_a_template_has_no_name_that_could_match() -> None:
 _TAINT = Taint("k", "NoSchedule", "v")
 
 
-@pytest.mark.parametrize(("toleration", "ok"), [
-    pytest.param(Toleration("k", "Exists"), True, id="P13-exists"),
-    pytest.param(Toleration("k", "Equal", "v"), True, id="P13-equal"),
-    pytest.param(Toleration("k", "Equal", "w"), False, id="P13-other-value"),
-    pytest.param(Toleration("", "Exists"), True, id="P13-everything"),
-    pytest.param(Toleration("k", "Equal", "v", "NoExecute"), False, id="P13-other-effect"),
-])
+@pytest.mark.parametrize(
+    ("toleration", "ok"),
+    [
+        pytest.param(Toleration("k", "Exists"), True, id="P13-exists"),
+        pytest.param(Toleration("k", "Equal", "v"), True, id="P13-equal"),
+        pytest.param(Toleration("k", "Equal", "w"), False, id="P13-other-value"),
+        pytest.param(Toleration("", "Exists"), True, id="P13-everything"),
+        pytest.param(Toleration("k", "Equal", "v", "NoExecute"), False, id="P13-other-effect"),
+    ],
+)
 def test_tolerations(toleration: Toleration, ok: bool) -> None:
     assert (untolerated((toleration,), (_TAINT,)) is None) is ok
 
@@ -133,11 +171,14 @@ def test_P15_a_cordoned_node_is_not_filled_even_for_pods_that_tolerate_it() -> N
     assert not _fits(cluster().node("n", "1", unschedulable=True).pending(1, "1m", tolerations=(tolerant,)))
 
 
-@pytest.mark.parametrize(("wanted", "taken"), [
-    pytest.param(HostPort(8080, "UDP", "127.0.0.1"), False, id="P16-other-protocol"),
-    pytest.param(HostPort(8080, "TCP", "10.0.0.5"), False, id="P16-other-address"),
-    pytest.param(HostPort(8080), True, id="P16-every-address"),
-])
+@pytest.mark.parametrize(
+    ("wanted", "taken"),
+    [
+        pytest.param(HostPort(8080, "UDP", "127.0.0.1"), False, id="P16-other-protocol"),
+        pytest.param(HostPort(8080, "TCP", "10.0.0.5"), False, id="P16-other-address"),
+        pytest.param(HostPort(8080), True, id="P16-every-address"),
+    ],
+)
 def test_host_ports(wanted: HostPort, taken: bool) -> None:
     held = HostPort(8080, "TCP", "127.0.0.1")
     assert (HeldPorts((held,)).clash((wanted,)) is not None) is taken
@@ -158,13 +199,17 @@ def _offered(**more: Any) -> ClusterBuilder:
     return cluster().node("n", "8").group("g", template=node("t", "8")).pending(1, "1", **more)
 
 
-@pytest.mark.parametrize(("more", "what"), [
-    pytest.param({"resource_claims": ("gpu",)}, ["resource claims"], id="resource-claims"),
-    pytest.param({"scheduler": "volcano"}, ["scheduler volcano"], id="another-scheduler"),
-    pytest.param({"volumes": (Volume("d", "unheard-of"),)}, ["volumes"], id="a-volume-of-an-unheard-of-kind"),
-    pytest.param({"resource_claims": ("gpu",), "scheduler": "volcano"}, ["resource claims", "scheduler volcano"],
-                 id="both"),
-])
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        pytest.param({"resource_claims": ("gpu",)}, ["resource claims"], id="resource-claims"),
+        pytest.param({"scheduler": "volcano"}, ["scheduler volcano"], id="another-scheduler"),
+        pytest.param({"volumes": (Volume("d", "unheard-of"),)}, ["volumes"], id="a-volume-of-an-unheard-of-kind"),
+        pytest.param(
+            {"resource_claims": ("gpu",), "scheduler": "volcano"}, ["resource claims", "scheduler volcano"], id="both"
+        ),
+    ],
+)
 def test_what_is_not_simulated_says_so_and_never_fits(more: dict[str, Any], what: list[str]) -> None:
     plan = _offered(**more).plan()
     assert not plan.fits_existing
@@ -173,8 +218,11 @@ def test_what_is_not_simulated_says_so_and_never_fits(more: dict[str, Any], what
     assert tally(plan) == {f"NotSimulated({each})": 1 for each in what}
 
 
-@pytest.mark.parametrize("options", [
-    {"bypassed_scheduler_names": ("volcano",)}, {"allowed_scheduler_names": ("volcano",)}], ids=["bypassed", "allowed"])
+@pytest.mark.parametrize(
+    "options",
+    [{"bypassed_scheduler_names": ("volcano",)}, {"allowed_scheduler_names": ("volcano",)}],
+    ids=["bypassed", "allowed"],
+)
 def test_a_scheduler_that_the_policy_names_is_taken_for_the_default_one(options: dict[str, Any]) -> None:
     assert _offered(scheduler="volcano").plan(**options).fits_existing
 
@@ -186,25 +234,50 @@ def test_what_is_not_simulated_holds_nobody_else_back() -> None:
     assert [verdict.pods for verdict in plan.unschedulable] == [("default/odd-00000",)]
 
 
-@pytest.mark.parametrize("more", [
-    pytest.param({"pod_anti_affinity": (PodAffinityTerm("zone", _SELF),)}, id="anti-affinity"),
-    pytest.param({"spread": (SpreadConstraint("kubernetes.io/hostname", 1, _SELF),)}, id="spread"),
-    *[pytest.param({"volumes": (Volume("d", kind),)}, id=kind) for kind in (
-        "emptyDir", "configMap", "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "rbd", "iscsi")],
-])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"pod_anti_affinity": (PodAffinityTerm("zone", _SELF),)}, id="anti-affinity"),
+        pytest.param({"spread": (SpreadConstraint("kubernetes.io/hostname", 1, _SELF),)}, id="spread"),
+        *[
+            pytest.param({"volumes": (Volume("d", kind),)}, id=kind)
+            for kind in (
+                "emptyDir",
+                "configMap",
+                "hostPath",
+                "gcePersistentDisk",
+                "awsElasticBlockStore",
+                "azureDisk",
+                "rbd",
+                "iscsi",
+            )
+        ],
+    ],
+)
 def test_all_else_is_simulated(more: dict[str, Any]) -> None:
     assert _offered(**more).plan().fits_existing
 
 
-@pytest.mark.parametrize(("more", "why"), [
-    pytest.param({"pod_affinity": (PodAffinityTerm("zone", _SELF),)}, "node(s) didn't match pod affinity rules",
-                 id="affinity-without-the-label"),
-    pytest.param({"spread": (SpreadConstraint("zone", 1, _SELF),)},
-                 "node(s) didn't match pod topology spread constraints (missing required label)",
-                 id="spread-without-the-label"),
-    pytest.param({"volumes": (Volume("d", "persistentVolumeClaim", "d"),)}, 'persistentvolumeclaim "d" not found',
-                 id="a-claim-that-is-missing"),
-])
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        pytest.param(
+            {"pod_affinity": (PodAffinityTerm("zone", _SELF),)},
+            "node(s) didn't match pod affinity rules",
+            id="affinity-without-the-label",
+        ),
+        pytest.param(
+            {"spread": (SpreadConstraint("zone", 1, _SELF),)},
+            "node(s) didn't match pod topology spread constraints (missing required label)",
+            id="spread-without-the-label",
+        ),
+        pytest.param(
+            {"volumes": (Volume("d", "persistentVolumeClaim", "d"),)},
+            'persistentvolumeclaim "d" not found',
+            id="a-claim-that-is-missing",
+        ),
+    ],
+)
 def test_and_turned_away_for_the_schedulers_own_reason(more: dict[str, Any], why: str) -> None:
     plan = _offered(**more).plan()
     assert words(plan) == {"g": [why]}
@@ -223,7 +296,10 @@ def test_what_nodes_say_is_counted_as_the_scheduler_counts() -> None:
     build.running("full", 1, "1", owner="filler").pending(1, "2", "2Gi", node_selector={"disk": "ssd"}, name="picky")
     plan = build.plan()
     assert verdict(plan).nodes == 5
-    assert tally(plan) == {"node(s) didn't match Pod's node affinity/selector": 3, "node(s) were unschedulable": 1,
-                           "node(s) had untolerated taint(s)": 1}
+    assert tally(plan) == {
+        "node(s) didn't match Pod's node affinity/selector": 3,
+        "node(s) were unschedulable": 1,
+        "node(s) had untolerated taint(s)": 1,
+    }
     plain = cluster().node("full", "1").node("small", "1", "1Gi").running("full", 1, "1", owner="filler")
     assert tally(plain.pending(1, "2", "2Gi").plan()) == {"Insufficient cpu": 2, "Insufficient memory": 1}

@@ -16,8 +16,9 @@ X = having(app="x")
 
 def _prefers(**weights: int) -> tuple[PreferredTerm, ...]:
     """Zones with the weight of each."""
-    return tuple(PreferredTerm(weight, NodeTerm((Requirement(ZONE, "In", (zone,)),)))
-                 for zone, weight in weights.items())
+    return tuple(
+        PreferredTerm(weight, NodeTerm((Requirement(ZONE, "In", (zone,)),))) for zone, weight in weights.items()
+    )
 
 
 def _zones(names: str = "abc", **groups: dict[str, Any]) -> ClusterBuilder:
@@ -27,19 +28,23 @@ def _zones(names: str = "abc", **groups: dict[str, Any]) -> ClusterBuilder:
     return build
 
 
-@pytest.mark.parametrize(("preferred", "zone"), [
-    pytest.param((), "a", id="none-lowest-id"),
-    pytest.param(_prefers(b=1), "b", id="one"),
-    pytest.param(_prefers(b=10, c=11), "c", id="the-heavier"),
-    pytest.param(_prefers(d=100), "a", id="nobody-offers-it"),
-    pytest.param(_prefers(d=100, c=1), "c", id="the-heaviest-is-not-offered"),
-])
+@pytest.mark.parametrize(
+    ("preferred", "zone"),
+    [
+        pytest.param((), "a", id="none-lowest-id"),
+        pytest.param(_prefers(b=1), "b", id="one"),
+        pytest.param(_prefers(b=10, c=11), "c", id="the-heavier"),
+        pytest.param(_prefers(d=100), "a", id="nobody-offers-it"),
+        pytest.param(_prefers(d=100, c=1), "c", id="the-heaviest-is-not-offered"),
+    ],
+)
 def test_a_preferred_zone_is_honoured_where_a_group_offers_it(preferred: tuple[PreferredTerm, ...], zone: str) -> None:
     assert growth(_zones().pending(3, "1", preferred_nodes=preferred).plan()) == {zone: (2, 3)}
 
 
-@pytest.mark.parametrize("chain", [("least-waste",), ("least-waste", "random"), ("random",), ("most-pods",),
-                                   ("least-nodes",)], ids=",".join)
+@pytest.mark.parametrize(
+    "chain", [("least-waste",), ("least-waste", "random"), ("random",), ("most-pods",), ("least-nodes",)], ids=",".join
+)
 def test_whatever_the_expander(chain: tuple[str, ...]) -> None:
     for seed in range(5):
         plan = _zones().pending(3, "1", preferred_nodes=_prefers(b=1)).plan(expander=chain, seed=seed)

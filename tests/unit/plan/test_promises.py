@@ -87,7 +87,8 @@ def test_new_nodes_are_numbered_and_none_is_empty(others: int) -> None:
         if promise.group:
             numbers.setdefault(promise.group, set()).add(promise.number)
     assert {group: max(found) for group, found in numbers.items()} == {
-        up.group: up.to_size - up.from_size for up in plan.scale_ups}
+        up.group: up.to_size - up.from_size for up in plan.scale_ups
+    }
     assert all(found == set(range(1, max(found) + 1)) for found in numbers.values())
 
 
@@ -106,7 +107,7 @@ def test_nobody_is_promised_more_than_a_node_has(others: int) -> None:
             template = next(group.template for group in build.groups if group.id == promise.group)
             assert template is not None
             offered = dict(template.allocatable)
-            offered["cpu"] -= 100   # the agent
+            offered["cpu"] -= 100  # the agent
             has.setdefault(f"{promise.group}/{promise.number}", offered)
     for pod_key, place in expected(plan).items():
         for name, amount in {**asks[pod_key], "pods": 1}.items():
@@ -171,8 +172,9 @@ def test_a_large_pod_of_low_priority_does_not_push_out_small_ones_of_a_high_one(
 def test_nobody_is_promised_a_place_that_a_pod_of_higher_priority_will_take(others: int) -> None:
     """On the one new node the scheduler puts `top` first, which forbids the two others that host."""
     build = _full(others).group("g", max=1, template=node("t", "10")).pending(2, "5", name="low", owner="x")
-    build.pending(1, "1", name="top", owner="top", priority=9,
-                  pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="x")),))
+    build.pending(
+        1, "1", name="top", owner="top", priority=9, pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="x")),)
+    )
     assert set(expected(build.plan())) == {"default/top-00002"}
 
 
@@ -198,10 +200,14 @@ def _bytes(plan: Plan) -> bytes:
     return msgspec.json.encode(plan)
 
 
-@pytest.mark.parametrize("make", [
-    pytest.param(_busy, id="busy"), pytest.param(lambda: _busy(120), id="busy-large"),
-    pytest.param(_whole, id="atomic"),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(_busy, id="busy"),
+        pytest.param(lambda: _busy(120), id="busy-large"),
+        pytest.param(_whole, id="atomic"),
+    ],
+)
 @pytest.mark.parametrize("expander", ["least-waste", "most-pods", "least-nodes", "random"])
 def test_the_order_of_the_input_changes_not_a_byte(make: Callable[[], ClusterBuilder], expander: str) -> None:
     first = _bytes(make().plan(expander=(expander,), seed=5))

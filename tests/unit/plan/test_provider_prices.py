@@ -32,8 +32,12 @@ def machine(name: str, cpu: str = "4", memory: str = "16Gi", **more: Any) -> Nod
 
 def two(first: float, second: float, pods: int = 3) -> ClusterBuilder:
     """Two groups of like machines at these prices."""
-    return (cluster().group("a", template=machine("type-a"), price=first)
-            .group("b", template=machine("type-b"), price=second).pending(pods, "1", "1Gi"))
+    return (
+        cluster()
+        .group("a", template=machine("type-a"), price=first)
+        .group("b", template=machine("type-b"), price=second)
+        .pending(pods, "1", "1Gi")
+    )
 
 
 def noted(plan: Plan) -> list[tuple[Code, object]]:
@@ -43,7 +47,8 @@ def noted(plan: Plan) -> list[tuple[Code, object]]:
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
 @pytest.mark.parametrize(("first", "second", "chosen"), [(0.2, 0.1, "b"), (0.1, 0.2, "a")])
 def test_without_a_list_the_cheaper_group_by_its_provider_is_grown(
-        expander: str, first: float, second: float, chosen: str) -> None:
+    expander: str, first: float, second: float, chosen: str
+) -> None:
     plan = planned(two(first, second), expander)
     assert growth(plan) == {chosen: (1, 3)}
     assert noted(plan) == []
@@ -71,11 +76,17 @@ def test_with_no_price_at_all_price_chooses_nothing_and_least_cost_is_passed_ove
 
 
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
-@pytest.mark.parametrize(("prices", "chosen"), [
-    (Prices(instance_types={"type-b": 5.0}), "a"), (Prices(instance_types={"type-b": 0.01}), "b"),
-    (Prices(instance_types={"type-a": 0.01, "type-b": 5.0}), "a"), (Prices(instance_types={"other": 1.0}), "b"),
-    (Prices(instance_types={"type-a": 0.01}, cpu=1.0, memory=0.0), "a"),
-], ids=["dearer-by-the-list", "cheaper-by-the-list", "both-listed", "neither-listed", "a-listed-b-by-rates"])
+@pytest.mark.parametrize(
+    ("prices", "chosen"),
+    [
+        (Prices(instance_types={"type-b": 5.0}), "a"),
+        (Prices(instance_types={"type-b": 0.01}), "b"),
+        (Prices(instance_types={"type-a": 0.01, "type-b": 5.0}), "a"),
+        (Prices(instance_types={"other": 1.0}), "b"),
+        (Prices(instance_types={"type-a": 0.01}, cpu=1.0, memory=0.0), "a"),
+    ],
+    ids=["dearer-by-the-list", "cheaper-by-the-list", "both-listed", "neither-listed", "a-listed-b-by-rates"],
+)
 def test_the_policys_list_wins_over_the_provider(expander: str, prices: Prices, chosen: str) -> None:
     assert list(growth(planned(two(0.5, 0.2), expander, prices=prices))) == [chosen]
 
@@ -83,16 +94,24 @@ def test_the_policys_list_wins_over_the_provider(expander: str, prices: Prices, 
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
 def test_listed_types_and_a_providers_prices_are_weighed_against_each_other(expander: str) -> None:
     for listed, chosen in ((0.3, "listed"), (0.5, "own")):
-        built = (cluster().group("listed", template=machine("m5")).group("own", template=machine("bare"), price=0.4)
-                 .pending(2, "1", "1Gi"))
+        built = (
+            cluster()
+            .group("listed", template=machine("m5"))
+            .group("own", template=machine("bare"), price=0.4)
+            .pending(2, "1", "1Gi")
+        )
         plan = planned(built, expander, prices=Prices(instance_types={"m5": listed}))
         assert growth(plan) == {chosen: (1, 2)}
         assert noted(plan) == []
 
 
 def test_least_cost_mixes_groups_by_their_providers_prices() -> None:
-    built = (cluster().group("large", template=node("l", cpu="8", memory="32Gi"), price=7.4)
-             .group("small", template=node("s", cpu="1", memory="4Gi"), price=1.1).pending(9, "1", "1Gi"))
+    built = (
+        cluster()
+        .group("large", template=node("l", cpu="8", memory="32Gi"), price=7.4)
+        .group("small", template=node("s", cpu="1", memory="4Gi"), price=1.1)
+        .pending(9, "1", "1Gi")
+    )
     assert growth(planned(built, "least-cost")) == {"large": (1, 8), "small": (1, 1)}
 
 
@@ -103,10 +122,17 @@ def test_least_cost_with_pods_it_cannot_weigh_still_compares_whole_plans_by_prov
     assert list(growth(planned(built, "least-cost", "least-waste"))) == ["a"]
 
 
-@pytest.mark.parametrize(("prices", "own", "price"), [
-    (None, 0.3, 0.3), (None, 0.0, None), (Prices(), 0.3, 0.3), (Prices(node=0.05), 0.3, 0.35),
-    (Prices(instance_types={"m": 0.0}), 0.3, 0.0), (Prices(cpu=0.1), 0.3, 0.4),
-])
+@pytest.mark.parametrize(
+    ("prices", "own", "price"),
+    [
+        (None, 0.3, 0.3),
+        (None, 0.0, None),
+        (Prices(), 0.3, 0.3),
+        (Prices(node=0.05), 0.3, 0.35),
+        (Prices(instance_types={"m": 0.0}), 0.3, 0.0),
+        (Prices(cpu=0.1), 0.3, 0.4),
+    ],
+)
 def test_what_a_node_costs_with_a_providers_price(prices: Prices | None, own: float, price: float | None) -> None:
     assert node_price(machine("m"), prices, own) == (None if price is None else pytest.approx(price))
 
@@ -118,8 +144,10 @@ def test_gpus_that_the_list_has_no_price_for_have_their_providers() -> None:
 
 
 def test_rates_for_pods_are_made_of_providers_prices_where_the_list_has_none() -> None:
-    templates, own = [machine("small", "2", "8Gi"), machine("large", "6", "24Gi"), machine("silent", "9", "1Gi")], [
-        0.36, 0.84, 0.0]
+    templates, own = (
+        [machine("small", "2", "8Gi"), machine("large", "6", "24Gi"), machine("silent", "9", "1Gi")],
+        [0.36, 0.84, 0.0],
+    )
     rates = pod_rates(None, templates, own)
     assert rates is not None
     assert (rates.cpu, rates.memory, rates.gpu) == pytest.approx((0.1, 0.0125, 1.0))

@@ -45,8 +45,10 @@ def test_machines_of_a_group_that_cannot_be_read_keep_it_too(lost: str) -> None:
 
 def test_nodes_of_a_provider_that_cannot_be_read_keep_their_timers() -> None:
     build = filled(anchored(), "g", 1)
-    known = Memory(groups={"g": GroupMemory(target=1)},
-                   nodes={"g-0": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60), "gone": NodeMemory(OLD, NOW)})
+    known = Memory(
+        groups={"g": GroupMemory(target=1)},
+        nodes={"g-0": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60), "gone": NodeMemory(OLD, NOW)},
+    )
     after = build.decide(known)[1]
     assert after.nodes == {"g-0": NodeMemory(unneeded_since=OLD + 60, confirmed_at=NOW)}, "paused, not wiped"
     assert build.group("g").decide(known)[1].nodes["g-0"].unneeded_since == OLD
@@ -75,8 +77,9 @@ def test_a_memory_that_is_stored_between_any_two_passes_decides_the_same() -> No
     straight = stored = Memory()
     for step in range(40):
         first, straight = build.decide(straight, now=NOW + 60 * step)
-        second, stored = build.decide(msgspec.json.decode(msgspec.json.encode(stored), type=Memory),
-                                      now=NOW + 60 * step)
+        second, stored = build.decide(
+            msgspec.json.decode(msgspec.json.encode(stored), type=Memory), now=NOW + 60 * step
+        )
         assert first == second
     assert straight == stored
     assert first.repairs, "by then the two machines are late"

@@ -19,8 +19,9 @@ _POLICY = Policy("test", options=Options())
 
 
 def _known(**since: float) -> Memory:
-    return Memory(nodes={name: NodeMemory(unneeded_since=NOW - age, confirmed_at=NOW - 20)
-                         for name, age in since.items()})
+    return Memory(
+        nodes={name: NodeMemory(unneeded_since=NOW - age, confirmed_at=NOW - 20) for name, age in since.items()}
+    )
 
 
 def _budget_for_one_or_two() -> ClusterBuilder:
@@ -77,9 +78,17 @@ def test_a_large_cluster_is_filled_in_turn_and_nobody_is_left_out() -> None:
 
 
 def test_destinations_follow_a_pod_that_moves_on_with_its_host() -> None:
-    plan = cluster().node("a", group="g").node("b", group="g").node("c", "1", group="g").group("g").running(
-        "a", 1, "100m", owner="x").running("b", 1, "200m", owner="y").running("c", 1, "300m", owner="z").plan(
-        unneeded=7200, max_drain_parallelism=9)
+    plan = (
+        cluster()
+        .node("a", group="g")
+        .node("b", group="g")
+        .node("c", "1", group="g")
+        .group("g")
+        .running("a", 1, "100m", owner="x")
+        .running("b", 1, "200m", owner="y")
+        .running("c", 1, "300m", owner="z")
+        .plan(unneeded=7200, max_drain_parallelism=9)
+    )
     gone = {removal.node for removal in plan.removals}
     assert len(gone) == 2, "everything fits on one"
     assert {to for removal in plan.removals for to in removal.destinations.values()} == {"a", "b", "c"} - gone
@@ -89,7 +98,7 @@ def test_what_there_was_no_time_for_keeps_its_timer_and_says_so() -> None:
     build = cluster().node("home", "8", "64Gi")
     for at in range(4):
         build.node(f"n{at}", group="g").running(f"n{at}", 1, "100m", owner=f"o{at}")
-    seconds = itertools.count(0, 20)    # every look at the clock is 20 s later
+    seconds = itertools.count(0, 20)  # every look at the clock is 20 s later
     memory = _known(n3=500.0)
     plan, after = decide(build.group("g").snapshot(), _POLICY, memory, NOW, 0, clock=lambda: float(next(seconds)))
     late = [verdict.node for verdict in plan.unremovable if verdict.reason.code is Code.NOT_EVALUATED]
@@ -97,26 +106,45 @@ def test_what_there_was_no_time_for_keeps_its_timer_and_says_so() -> None:
     assert "n3" not in late, "what was unneeded is looked at first"
     assert after.nodes["n3"].unneeded_since == NOW - 500.0
     left = cluster().node("home", "8", "64Gi").node("n", group="g").group("g").snapshot()
-    _, kept = decide(left, msgspec.structs.replace(_POLICY, options=Options(scale_down_simulation_timeout=0.0)),
-                     _known(n=500.0), NOW, 0, clock=lambda: float(next(seconds)))
+    _, kept = decide(
+        left,
+        msgspec.structs.replace(_POLICY, options=Options(scale_down_simulation_timeout=0.0)),
+        _known(n=500.0),
+        NOW,
+        0,
+        clock=lambda: float(next(seconds)),
+    )
     assert kept.nodes["n"] == NodeMemory(unneeded_since=NOW - 480.0, confirmed_at=NOW), "20 s without a look"
 
 
-@pytest.mark.parametrize(("age", "ttl", "counted"), [
-    (400, 900.0, 400.0), (400, 0.0, 0.0), (901, 900.0, 0.0), (-50, 900.0, 0.0),
-], ids=["young enough", "off", "too old", "from the future"])
+@pytest.mark.parametrize(
+    ("age", "ttl", "counted"),
+    [
+        (400, 900.0, 400.0),
+        (400, 0.0, 0.0),
+        (901, 900.0, 0.0),
+        (-50, 900.0, 0.0),
+    ],
+    ids=["young enough", "off", "too old", "from the future"],
+)
 def test_a_soft_taint_tells_since_when_where_memory_does_not(age: int, ttl: float, counted: float) -> None:
     soft = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW) - age))
     _, after = cluster().node("n", group="g", taints=[soft]).group("g").decide(node_deletion_candidate_ttl=ttl)
     assert after.nodes["n"].unneeded_since == NOW - counted
-    _, known = cluster().node("n", group="g", taints=[soft]).group("g").decide(_known(n=60.0),
-                                                                               node_deletion_candidate_ttl=ttl)
+    _, known = (
+        cluster().node("n", group="g", taints=[soft]).group("g").decide(_known(n=60.0), node_deletion_candidate_ttl=ttl)
+    )
     assert known.nodes["n"].unneeded_since == NOW - 60.0, "what memory knows is better"
 
 
 def test_recently_unremovable_still_says_what_was_found() -> None:
-    build = cluster().node("n", group="g").node("m", group="g").group("g").running(
-        "n", 1, "100m", owner="x", safe_to_evict="false")
+    build = (
+        cluster()
+        .node("n", group="g")
+        .node("m", group="g")
+        .group("g")
+        .running("n", 1, "100m", owner="x", safe_to_evict="false")
+    )
     _, after = build.decide()
     again = build.plan(after, now=NOW + 60)
     (verdict,) = (each for each in again.unremovable if each.node == "n")
@@ -135,12 +163,20 @@ def test_a_drain_that_uses_more_of_a_budget_than_there_is_at_once_goes_last() ->
     assert [removal.node for removal in plan.removals] == ["b"], "D12: allowed, but risky"
 
 
-@pytest.mark.parametrize(("policy", "whole", "goes"), [
-    ("AlwaysAllow", False, True), ("IfHealthyBudget", True, True), ("IfHealthyBudget", False, False), ("", True, True),
-    ("", False, False),
-])
+@pytest.mark.parametrize(
+    ("policy", "whole", "goes"),
+    [
+        ("AlwaysAllow", False, True),
+        ("IfHealthyBudget", True, True),
+        ("IfHealthyBudget", False, False),
+        ("", True, True),
+        ("", False, False),
+    ],
+)
 def test_a_pod_that_is_not_ready_is_no_disruption_where_its_budget_says_so(
-    policy: str, whole: bool, goes: bool,
+    policy: str,
+    whole: bool,
+    goes: bool,
 ) -> None:
     build = cluster().node("home", "8", "64Gi").node("n", group="g").group("g")
     build.running("n", 1, "50m", owner="x", pod={"unready": True}).budget("b", 0, having(app="x"))

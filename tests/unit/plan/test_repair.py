@@ -29,8 +29,14 @@ from tests.unit.plan.instances_builder import (
 MINUTES_45 = 2700.0
 
 
-def late(count: int, ago: float = HOUR, *, build: ClusterBuilder | None = None,
-         groups: dict[str, GroupMemory] | None = None, **fields: Any) -> tuple[ClusterBuilder, Memory]:
+def late(
+    count: int,
+    ago: float = HOUR,
+    *,
+    build: ClusterBuilder | None = None,
+    groups: dict[str, GroupMemory] | None = None,
+    **fields: Any,
+) -> tuple[ClusterBuilder, Memory]:
     """Group g with `count` machines that did not join in time."""
     build = with_machines(build or anchored(), "g", count, **fields)
     return build, seen(build, ago, groups)
@@ -44,12 +50,15 @@ def discarded(plan: Plan) -> list[str]:
 # -- machines that do not join
 
 
-@pytest.mark.parametrize(("target", "options", "goes"), [
-    pytest.param(2, {}, True, id="C12-above-the-minimum"),
-    pytest.param(1, {}, False, id="C12-at-the-minimum"),
-    pytest.param(1, {"force_delete_unregistered_nodes": True}, True, id="C12-forced"),
-    pytest.param(1, {"enforce_node_group_min_size": True}, True, id="the-minimum-grows-it-again"),
-])
+@pytest.mark.parametrize(
+    ("target", "options", "goes"),
+    [
+        pytest.param(2, {}, True, id="C12-above-the-minimum"),
+        pytest.param(1, {}, False, id="C12-at-the-minimum"),
+        pytest.param(1, {"force_delete_unregistered_nodes": True}, True, id="C12-forced"),
+        pytest.param(1, {"enforce_node_group_min_size": True}, True, id="the-minimum-grows-it-again"),
+    ],
+)
 def test_C12_a_machine_that_never_joined_is_discarded(target: int, options: dict[str, Any], *, goes: bool) -> None:
     build, known = late(1, min=1, target=target, max_node_provision_time=MINUTES_45)
     plan = build.plan(known, **options)
@@ -90,23 +99,26 @@ def test_C13_a_zero_or_max_group_is_worth_nothing_in_part() -> None:
     build, known = late(9, build=filled(anchored(), "g", 1), max=10, zero_or_max=True)
     plan = build.plan(known)
     assert repaired(plan) == {"g": ("discard", 10, 1)}, "the node that did join is left to scale-down, which drains it"
-    build, known = late(9, build=filled(anchored(), "g", 1), max=10, zero_or_max=True,
-                        allow_non_atomic_scale_up_to_max=True)
+    build, known = late(
+        9, build=filled(anchored(), "g", 1), max=10, zero_or_max=True, allow_non_atomic_scale_up_to_max=True
+    )
     assert build.plan(known).repairs == ()
 
 
 # -- machines that could not be created
 
 
-def out_of_stock(count: int, memory: GroupMemory | None = None, *, absent: int = 0,
-                 **fields: Any) -> tuple[ClusterBuilder, Memory]:
+def out_of_stock(
+    count: int, memory: GroupMemory | None = None, *, absent: int = 0, **fields: Any
+) -> tuple[ClusterBuilder, Memory]:
     """Group g with so many machines that failed, and as many more that are being made."""
     build = with_machines(anchored(), "g", count, error=STOCK, **fields)
     if absent:
         group = build.groups[-1]
         more = tuple(Instance(f"test://g/c-{at}", group.instances[0].state) for at in range(absent))
         build.groups[-1] = msgspec.structs.replace(
-            group, instances=(*group.instances, *more), target=group.target + absent)
+            group, instances=(*group.instances, *more), target=group.target + absent
+        )
     return build, Memory(groups={"g": memory or GroupMemory()}, first_seen=NOW - HOUR)
 
 
@@ -141,12 +153,18 @@ def test_CA_4992_a_machine_that_failed_sends_its_pods_to_the_next_group_in_the_s
     assert repaired(plan) == ({} if growing else {"a": ("discard", 1, 0)}), "a size that is being set is left alone"
 
 
-@pytest.mark.parametrize(("some", "options", "gone"), [
-    (0, {}, 2), (3, {}, 5),
-    (0, {"allow_non_atomic_scale_up_to_max": True}, 2), (3, {"allow_non_atomic_scale_up_to_max": True}, 0),
-])
+@pytest.mark.parametrize(
+    ("some", "options", "gone"),
+    [
+        (0, {}, 2),
+        (3, {}, 5),
+        (0, {"allow_non_atomic_scale_up_to_max": True}, 2),
+        (3, {"allow_non_atomic_scale_up_to_max": True}, 0),
+    ],
+)
 def test_a_zero_or_max_group_in_which_some_failed_goes_whole_or_not_at_all(
-        some: int, options: dict[str, Any], gone: int) -> None:
+    some: int, options: dict[str, Any], gone: int
+) -> None:
     build, known = out_of_stock(2, absent=some, max=5, zero_or_max=True, **options)
     assert len(discarded(build.plan(known))) == gone
 
@@ -178,7 +196,10 @@ def test_C4_a_target_above_reality_is_lowered_to_it(ago: float, repairs: dict[st
     assert repaired(plan) == repairs
     if repairs:
         assert (plan.operations[0].kind, plan.operations[0].from_size, plan.operations[0].to_size) == (
-            Kind.SHRINK, 3, 1)
+            Kind.SHRINK,
+            3,
+            1,
+        )
         assert "1 nodes, target 3" in sentence(plan.repairs[0].reason)
 
 
@@ -199,8 +220,9 @@ def test_C7_machines_that_are_there_but_no_nodes_are_not_taken_back_but_discarde
     assert repaired(build.plan(known)) == {"g": ("shrink", 4, 2)}
 
 
-@pytest.mark.parametrize("groups", [
-    {"g": asked(2, 1000)}, {"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - HOUR)}])
+@pytest.mark.parametrize(
+    "groups", [{"g": asked(2, 1000)}, {"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - HOUR)}]
+)
 def test_a_target_is_never_lowered_below_the_minimum(groups: dict[str, GroupMemory]) -> None:
     build = with_machines(filled(anchored(), "g", 1), "g", target=3, min=2)
     assert repaired(build.plan(Memory(groups=groups))) == {"g": ("shrink", 3, 2)}
@@ -236,8 +258,9 @@ def test_a_node_without_a_provider_id_hides_no_machine_that_has_not_joined() -> 
     build = anchored().node("g-0", group="g").group("g")
     build.nodes[-1] = msgspec.structs.replace(build.nodes[-1], provider_id="")
     made = Instance("test://g/m-0", InstanceState.CREATING, handle="g/m-0")
-    build.groups[-1] = msgspec.structs.replace(build.groups[-1], target=2, instances=(
-        *build.groups[-1].instances, made))
+    build.groups[-1] = msgspec.structs.replace(
+        build.groups[-1], target=2, instances=(*build.groups[-1].instances, made)
+    )
     facts = facts_of(build, seen(build, HOUR))
     assert (facts.unregistered, facts.long_unregistered) == (("test://g/m-0",), ("test://g/m-0",))
     assert discarded(build.plan(seen(build, HOUR))) == ["test://g/m-0"]
@@ -311,10 +334,13 @@ def test_an_instance_that_the_provider_holds_on_to_is_not_discarded_and_the_othe
     assert discarded(build.plan(known)) == [rest[-1].id]
 
 
-@pytest.mark.parametrize(("kind", "discards", "shrinks"), [
-    (Kind.GROW, False, False), (Kind.SHRINK, False, False), (Kind.DISCARD, False, False), (Kind.REMOVE, True, False)])
+@pytest.mark.parametrize(
+    ("kind", "discards", "shrinks"),
+    [(Kind.GROW, False, False), (Kind.SHRINK, False, False), (Kind.DISCARD, False, False), (Kind.REMOVE, True, False)],
+)
 def test_no_repair_is_planned_while_another_change_of_the_group_is_under_way(
-        kind: Kind, *, discards: bool, shrinks: bool) -> None:
+    kind: Kind, *, discards: bool, shrinks: bool
+) -> None:
     busy = operation(kind, "g", Target("x", "i-x"), from_size=3, to_size=3)
     elsewhere = operation(kind, "other", Target("x", "i-x"), from_size=3, to_size=3)
     build, known = late(1, build=filled(anchored(), "g", 2))

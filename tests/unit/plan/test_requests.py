@@ -35,8 +35,10 @@ def _waiting_for(*machines: str, first_seen: float = ASKED) -> tuple[ClusterBuil
     build.groups[0] = msgspec.structs.replace(build.groups[0], instances=absent)
     build.group("other", template=node("t", "4"))
     request = ScaleUpRequest(len(machines), ASKED, OVERDUE)
-    return build, Memory(groups={"slow": GroupMemory(target=len(machines), request=request)},
-                         unregistered=dict.fromkeys(machines, first_seen))
+    return build, Memory(
+        groups={"slow": GroupMemory(target=len(machines), request=request)},
+        unregistered=dict.fromkeys(machines, first_seen),
+    )
 
 
 def test_a_machine_that_is_late_has_not_arrived_and_the_pass_that_finds_out_uses_another_group() -> None:
@@ -65,7 +67,8 @@ def test_a_request_whose_nodes_came_during_back_off_is_fulfilled_and_not_a_secon
 
 @pytest.mark.parametrize(("expected_at", "bought"), [(NOW + 60, {}), (NOW - 60, {"other": (1, 1)})])
 def test_nodes_of_a_group_that_cannot_be_read_are_awaited_until_they_are_late(
-        expected_at: float, bought: dict[str, tuple[int, int]]) -> None:
+    expected_at: float, bought: dict[str, tuple[int, int]]
+) -> None:
     build, known = _waiting_for(MACHINE, first_seen=NOW)
     build.groups[0] = msgspec.structs.replace(build.groups[0], error="HTTP 500", target=0, instances=())
     request = ScaleUpRequest(1, ASKED, expected_at)
@@ -153,4 +156,5 @@ def test_a_back_off_from_the_future_lasts_as_long_as_it_was_to() -> None:
     build = cluster().group("g")
     ahead = Backoff(duration=300, until=NOW + 9300, last_failed=NOW + 9000, attempt=2)
     assert facts_of(build, Memory(groups={"g": GroupMemory(backoff=ahead)})).memory.backoff == Backoff(
-        duration=300, until=NOW + 300, last_failed=NOW, attempt=2)
+        duration=300, until=NOW + 300, last_failed=NOW, attempt=2
+    )

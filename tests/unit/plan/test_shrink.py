@@ -16,38 +16,52 @@ from tests.builders import NOW, OLD, ClusterBuilder, cluster, stays
 _APP = Selector((Requirement("app", "In", ("rs",)),))
 
 
-def _one(used: str | int = 0, *, memory: str | int = 0, group: dict[str, Any] | None = None,
-         **fields: Any) -> ClusterBuilder:
+def _one(
+    used: str | int = 0, *, memory: str | int = 0, group: dict[str, Any] | None = None, **fields: Any
+) -> ClusterBuilder:
     """A node of 1 cpu in a group of two, the other one full."""
-    build = cluster().node("n", "1", "4Gi", group="g", **fields).node("full", "1", "4Gi", group="g").group(
-        "g", **(group or {}))
+    build = (
+        cluster()
+        .node("n", "1", "4Gi", group="g", **fields)
+        .node("full", "1", "4Gi", group="g")
+        .group("g", **(group or {}))
+    )
     build.running("full", 1, "1", owner="keeper")
     return build.running("n", 1, used, memory) if used or memory else build
 
 
-@pytest.mark.parametrize(("used", "code"), [
-    pytest.param("600m", "NotUnderutilized", id="U8-above"),
-    pytest.param("500m", "NoPlaceToMovePods", id="U8-equal-is-a-candidate"),
-])
+@pytest.mark.parametrize(
+    ("used", "code"),
+    [
+        pytest.param("600m", "NotUnderutilized", id="U8-above"),
+        pytest.param("500m", "NoPlaceToMovePods", id="U8-equal-is-a-candidate"),
+    ],
+)
 def test_the_threshold(used: str, code: str) -> None:
     assert stays(_one(used).plan())["n"] == code
 
 
 def test_U9_daemonset_pods_may_be_left_out() -> None:
     def build() -> ClusterBuilder:
-        return _one(0).running("n", 1, "100m", owner="safe", safe_to_evict="true").running(
-            "n", 1, "500m", kind="DaemonSet", owner="ds")
+        return (
+            _one(0)
+            .running("n", 1, "100m", owner="safe", safe_to_evict="true")
+            .running("n", 1, "500m", kind="DaemonSet", owner="ds")
+        )
 
     assert stays(build().plan())["n"] == "NotUnderutilized"
     assert stays(build().plan(ignore_daemonsets_utilization=True))["n"] == "NoPlaceToMovePods"
 
 
-@pytest.mark.parametrize(("fields", "options", "code"), [
-    pytest.param({"annotations": {SCALE_DOWN_DISABLED: "true"}}, {}, "ScaleDownDisabledAnnotation", id="F6"),
-    pytest.param({"taints": [Taint(TO_BE_DELETED, "NoSchedule", "1")]}, {}, "CurrentlyBeingDeleted", id="U10"),
-    pytest.param({"ready": False}, {"scale_down_unready_enabled": False}, "ScaleDownUnreadyDisabled", id="U11"),
-    pytest.param({"allocatable": {"cpu": 1000}}, {}, "UnexpectedError", id="U7-no-memory"),
-])
+@pytest.mark.parametrize(
+    ("fields", "options", "code"),
+    [
+        pytest.param({"annotations": {SCALE_DOWN_DISABLED: "true"}}, {}, "ScaleDownDisabledAnnotation", id="F6"),
+        pytest.param({"taints": [Taint(TO_BE_DELETED, "NoSchedule", "1")]}, {}, "CurrentlyBeingDeleted", id="U10"),
+        pytest.param({"ready": False}, {"scale_down_unready_enabled": False}, "ScaleDownUnreadyDisabled", id="U11"),
+        pytest.param({"allocatable": {"cpu": 1000}}, {}, "UnexpectedError", id="U7-no-memory"),
+    ],
+)
 def test_nodes_that_are_no_candidates(fields: dict[str, Any], options: dict[str, Any], code: str) -> None:
     build = _one(0, **fields)
     assert stays(build.plan(unneeded=7200, **options))["n"] == code
@@ -59,7 +73,8 @@ def test_a_node_of_no_group_stays() -> None:
 
 def test_F5_a_group_at_its_minimum_gives_nobody() -> None:
     assert stays(cluster().node("n", group="g").group("g", min=1).plan(unneeded=7200)) == {
-        "n": "NodeGroupMinSizeReached"}
+        "n": "NodeGroupMinSizeReached"
+    }
 
 
 @pytest.mark.parametrize(("age", "goes"), [(600.0, False), (600.5, True)])
@@ -177,8 +192,17 @@ def test_a_node_with_a_pod_that_could_not_be_read_stays() -> None:
 
 
 def test_nodes_of_an_open_operation_are_gone_for_every_promise() -> None:
-    removing = Operation(id="remove-1", cluster="test", provider="test", group="g", kind=Kind.REMOVE, plan="p",
-                         created_at=NOW, targets=(Target("n", "test://g/n"),), state=State.WAITING)
+    removing = Operation(
+        id="remove-1",
+        cluster="test",
+        provider="test",
+        group="g",
+        kind=Kind.REMOVE,
+        plan="p",
+        created_at=NOW,
+        targets=(Target("n", "test://g/n"),),
+        state=State.WAITING,
+    )
     plan = _one().pending(1, "100m", owner="new").plan(Memory(operations=(removing,)), unneeded=7200)
     assert plan.fits_existing == ()
     assert stays(plan)["n"] == "CurrentlyBeingDeleted"

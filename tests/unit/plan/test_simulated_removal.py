@@ -31,7 +31,8 @@ def _spread(policy: str) -> ClusterBuilder:
     build = cluster()
     for name in ("n1", "n2", "n3"):
         build.node(name, "4", "16Gi", group="g").running(
-            name, 1, "100m", owner="a", spread=(even(HOSTNAME_LABEL, having(app="a"), node_taints_policy=policy),))
+            name, 1, "100m", owner="a", spread=(even(HOSTNAME_LABEL, having(app="a"), node_taints_policy=policy),)
+        )
     return build.group("g")
 
 
@@ -52,7 +53,8 @@ def test_a_node_that_goes_is_no_domain_for_the_next() -> None:
     build = cluster().node("b1", "4", "16Gi", group="g", zone="b")
     for name in ("n2", "n3"):
         build.node(name, "4", "16Gi", group="g", zone="a").running(
-            name, 1, "100m", owner="a", spread=(even(ZONE, having(app="a")),))
+            name, 1, "100m", owner="a", spread=(even(ZONE, having(app="a")),)
+        )
     plan = _plan(build.group("g"))
     assert "b1" in plan.unneeded
     assert len(plan.unneeded) == 2, stays(plan)
@@ -109,10 +111,13 @@ def test_F1_the_node_goes_in_the_pass_after_the_annotation_is_gone() -> None:
     assert build("").plan(after, now=NOW + 301).unneeded == ("n",)
 
 
-@pytest.mark.parametrize("more", [
-    pytest.param({"pod_affinity": (near(ZONE, having(app="db")),)}, id="affinity"),
-    pytest.param({"pod_anti_affinity": (near(HOSTNAME_LABEL, having(app="db")),)}, id="anti-affinity"),
-])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"pod_affinity": (near(ZONE, having(app="db")),)}, id="affinity"),
+        pytest.param({"pod_anti_affinity": (near(HOSTNAME_LABEL, having(app="db")),)}, id="anti-affinity"),
+    ],
+)
 def test_rules_between_pods_hold_where_pods_are_moved_to(more: dict[str, Any]) -> None:
     build = cluster().node("n", group="g", zone="a").node("a", "4", zone="a").node("b", "4", zone="b").group("g")
     build.running("a", 1, "100m", owner="db").running("n", 1, "100m", owner="w", **more)
@@ -154,8 +159,12 @@ def test_a_daemonset_pod_needs_no_place() -> None:
 
 
 def test_a_pod_that_moves_needs_a_place_though_it_is_safe_to_evict() -> None:
-    build = cluster().node("n", group="g").group("g").running(
-        "n", 1, "100m", owner=None, safe_to_evict="true", volumes=(Volume("v", "emptyDir"),))
+    build = (
+        cluster()
+        .node("n", group="g")
+        .group("g")
+        .running("n", 1, "100m", owner=None, safe_to_evict="true", volumes=(Volume("v", "emptyDir"),))
+    )
     assert stays(_plan(build))["n"] == "NoPlaceToMovePods"
 
 
@@ -187,7 +196,8 @@ def test_the_order_of_nodes_and_pods_in_the_input_does_not_matter() -> None:
     build = cluster()
     for name in (f"n{at}" for at in range(6)):
         build.node(name, "2", group="g").running(name, 1, "400m", owner="b").running(
-            name, 1, "300m", owner="a", pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="a")),))
+            name, 1, "300m", owner="a", pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="a")),)
+        )
     build.node("home", "2").group("g").budget("b", 3, having(app="b"))
     plans = [_plan(build)]
     for turn in (1, 5, 8):

@@ -53,25 +53,29 @@ STRANGER = {**_by_zone(), "owner": "y"}
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("build", "pod", "labels", "why"), [
-    pytest.param(_x(a=3, b=1), _by_zone(), A, SKEW, id="P24-the-fuller-zone"),
-    pytest.param(_x(a=3, b=1), _by_zone(), B, FITS, id="P24-the-emptier-zone"),
-    pytest.param(_x(a=3, b=1), _by_zone(3), A, FITS, id="P24-a-larger-skew"),
-    pytest.param(_x(a=2, b=2), _by_zone(), A, FITS, id="P25-level-without-zone-c"),
-    pytest.param(_x(a=2, b=2), _by_zone(), C, FITS, id="P25-new-zone-c"),
-    pytest.param(_x(a=2, b=2, c=0), _by_zone(), C, FITS, id="P25-zone-c-in-the-snapshot"),
-    pytest.param(_x(a=2, b=2, c=0), _by_zone(), A, SKEW, id="P25-zone-c-holds-the-others-back"),
-    pytest.param(_x(a=1, b=1), _by_zone(min_domains=3), A, SKEW, id="P26-too-few-zones"),
-    pytest.param(_x(a=1, b=1), _by_zone(min_domains=3), C, FITS, id="P26-the-third-zone"),
-    pytest.param(_x(a=1, b=1), _by_zone(min_domains=2), A, FITS, id="P26-enough-zones"),
-    pytest.param(_x(a=1, b=1), _by_zone(2, min_domains=3), A, FITS, id="P26-minimum-is-nought"),
-    pytest.param(_x(a=2, b=1), STRANGER, A, FITS, id="P27-it-does-not-count-itself"),
-    pytest.param(_x(a=3, b=1), STRANGER, A, SKEW, id="P27-others-are-uneven"),
-    pytest.param(_x(a=3, b=1), STRANGER, B, FITS, id="P27-the-emptier-zone"),
-    pytest.param(_x(a=1, b=1), _by_zone(), {"other": "label"}, LABEL, id="P28-no-zone-label"),
-])
-def test_a_domain_may_be_ahead_by_the_skew(build: Build, pod: dict[str, Any], labels: dict[str, str], why: str,
-                                           way: str) -> None:
+@pytest.mark.parametrize(
+    ("build", "pod", "labels", "why"),
+    [
+        pytest.param(_x(a=3, b=1), _by_zone(), A, SKEW, id="P24-the-fuller-zone"),
+        pytest.param(_x(a=3, b=1), _by_zone(), B, FITS, id="P24-the-emptier-zone"),
+        pytest.param(_x(a=3, b=1), _by_zone(3), A, FITS, id="P24-a-larger-skew"),
+        pytest.param(_x(a=2, b=2), _by_zone(), A, FITS, id="P25-level-without-zone-c"),
+        pytest.param(_x(a=2, b=2), _by_zone(), C, FITS, id="P25-new-zone-c"),
+        pytest.param(_x(a=2, b=2, c=0), _by_zone(), C, FITS, id="P25-zone-c-in-the-snapshot"),
+        pytest.param(_x(a=2, b=2, c=0), _by_zone(), A, SKEW, id="P25-zone-c-holds-the-others-back"),
+        pytest.param(_x(a=1, b=1), _by_zone(min_domains=3), A, SKEW, id="P26-too-few-zones"),
+        pytest.param(_x(a=1, b=1), _by_zone(min_domains=3), C, FITS, id="P26-the-third-zone"),
+        pytest.param(_x(a=1, b=1), _by_zone(min_domains=2), A, FITS, id="P26-enough-zones"),
+        pytest.param(_x(a=1, b=1), _by_zone(2, min_domains=3), A, FITS, id="P26-minimum-is-nought"),
+        pytest.param(_x(a=2, b=1), STRANGER, A, FITS, id="P27-it-does-not-count-itself"),
+        pytest.param(_x(a=3, b=1), STRANGER, A, SKEW, id="P27-others-are-uneven"),
+        pytest.param(_x(a=3, b=1), STRANGER, B, FITS, id="P27-the-emptier-zone"),
+        pytest.param(_x(a=1, b=1), _by_zone(), {"other": "label"}, LABEL, id="P28-no-zone-label"),
+    ],
+)
+def test_a_domain_may_be_ahead_by_the_skew(
+    build: Build, pod: dict[str, Any], labels: dict[str, str], why: str, way: str
+) -> None:
     assert _says(answer(build(), way, labels, **pod), why)
 
 
@@ -101,17 +105,22 @@ TOLERANT = {"tolerations": (Toleration("k", "Exists"),)}
 def _tainted(taint: Taint) -> Build:
     def build() -> ClusterBuilder:
         return crowd({"a": 1, "b": 1}, owner="x").node("c", "0", zone="c", taints=[taint])
+
     return build
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("build", "pod", "why"), [
-    pytest.param(_tainted(HARD), _by_zone(), SKEW, id="P30-by-default-it-counts"),
-    pytest.param(_tainted(HARD), _by_zone(node_taints_policy="Honor"), FITS, id="P30-Honor-leaves-it-out"),
-    pytest.param(_tainted(HARD), {**_by_zone(node_taints_policy="Honor"), **TOLERANT}, SKEW,
-                 id="P30-Honor-but-tolerated"),
-    pytest.param(_tainted(SOFT), _by_zone(node_taints_policy="Honor"), SKEW, id="P30-a-soft-taint-is-none"),
-])
+@pytest.mark.parametrize(
+    ("build", "pod", "why"),
+    [
+        pytest.param(_tainted(HARD), _by_zone(), SKEW, id="P30-by-default-it-counts"),
+        pytest.param(_tainted(HARD), _by_zone(node_taints_policy="Honor"), FITS, id="P30-Honor-leaves-it-out"),
+        pytest.param(
+            _tainted(HARD), {**_by_zone(node_taints_policy="Honor"), **TOLERANT}, SKEW, id="P30-Honor-but-tolerated"
+        ),
+        pytest.param(_tainted(SOFT), _by_zone(node_taints_policy="Honor"), SKEW, id="P30-a-soft-taint-is-none"),
+    ],
+)
 def test_tainted_nodes(build: Build, pod: dict[str, Any], why: str, way: str) -> None:
     assert _says(answer(build(), way, A, **pod), why)
 
@@ -120,13 +129,17 @@ _NOT_C = {"required_affinity": (NodeTerm((Requirement(ZONE, "NotIn", ("c",)),)),
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("pod", "why"), [
-    pytest.param({**_by_zone(), **_NOT_C}, FITS, id="affinity-honoured-by-default"),
-    pytest.param({**_by_zone(node_affinity_policy="Ignore"), **_NOT_C}, SKEW, id="affinity-ignored"),
-    pytest.param({**_by_zone(), "node_selector": {"pool": "1"}}, FITS, id="selector-honoured-by-default"),
-    pytest.param({**_by_zone(node_affinity_policy="Ignore"), "node_selector": {"pool": "1"}}, SKEW,
-                 id="selector-ignored"),
-])
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        pytest.param({**_by_zone(), **_NOT_C}, FITS, id="affinity-honoured-by-default"),
+        pytest.param({**_by_zone(node_affinity_policy="Ignore"), **_NOT_C}, SKEW, id="affinity-ignored"),
+        pytest.param({**_by_zone(), "node_selector": {"pool": "1"}}, FITS, id="selector-honoured-by-default"),
+        pytest.param(
+            {**_by_zone(node_affinity_policy="Ignore"), "node_selector": {"pool": "1"}}, SKEW, id="selector-ignored"
+        ),
+    ],
+)
 def test_nodes_that_the_pod_may_not_use(pod: dict[str, Any], why: str, way: str) -> None:
     build = cluster()
     for zone, labels in (("a", {"pool": "1"}), ("b", {"pool": "1"}), ("c", {})):
@@ -136,10 +149,13 @@ def test_nodes_that_the_pod_may_not_use(pod: dict[str, Any], why: str, way: str)
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("more", [
-    pytest.param({"pod": {"deleted": NOW - 5}}, id="P31-terminating"),
-    pytest.param({"namespace": "elsewhere"}, id="P31-another-namespace"),
-])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"pod": {"deleted": NOW - 5}}, id="P31-terminating"),
+        pytest.param({"namespace": "elsewhere"}, id="P31-another-namespace"),
+    ],
+)
 def test_pods_that_do_not_count(more: dict[str, Any], way: str) -> None:
     build = crowd({"a": 1, "b": 1}, owner="x")
     assert answer(crowd({"a": 5}, build, owner="x", **more), way, A, **_by_zone()) == FITS
@@ -151,12 +167,15 @@ def _hash(value: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("mine", "keys", "why"), [
-    pytest.param("new", ("pod-template-hash",), FITS, id="P32-only-pods-of-its-hash"),
-    pytest.param("old", ("pod-template-hash",), SKEW, id="P32-the-old-hash"),
-    pytest.param("", ("pod-template-hash",), SKEW, id="P32-a-pod-without-the-label-ignores-the-key"),
-    pytest.param("new", (), SKEW, id="P32-without-keys"),
-])
+@pytest.mark.parametrize(
+    ("mine", "keys", "why"),
+    [
+        pytest.param("new", ("pod-template-hash",), FITS, id="P32-only-pods-of-its-hash"),
+        pytest.param("old", ("pod-template-hash",), SKEW, id="P32-the-old-hash"),
+        pytest.param("", ("pod-template-hash",), SKEW, id="P32-a-pod-without-the-label-ignores-the-key"),
+        pytest.param("new", (), SKEW, id="P32-without-keys"),
+    ],
+)
 def test_match_label_keys(mine: str, keys: tuple[str, ...], why: str, way: str) -> None:
     build = crowd({"b": 0}, crowd({"a": 2}, owner="old", **_hash("old")))
     assert _says(answer(build, way, A, **_hash(mine), spread=(even(ZONE, X, match_label_keys=keys),)), why)
@@ -169,23 +188,29 @@ def test_P33_a_soft_constraint_forbids_nothing(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("selector", "why"), [
-    pytest.param(None, FITS, id="no-selector-counts-nobody"),
-    pytest.param(Selector(), FITS, id="an-empty-selector-counts-nobody"),
-    pytest.param(Selector((Requirement("app", "Exists"),)), SKEW, id="exists"),
-    pytest.param(Selector((Requirement("app", "NotIn", ("x",)),)), FITS, id="not-in"),
-])
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [
+        pytest.param(None, FITS, id="no-selector-counts-nobody"),
+        pytest.param(Selector(), FITS, id="an-empty-selector-counts-nobody"),
+        pytest.param(Selector((Requirement("app", "Exists"),)), SKEW, id="exists"),
+        pytest.param(Selector((Requirement("app", "NotIn", ("x",)),)), FITS, id="not-in"),
+    ],
+)
 def test_selectors(selector: Selector | None, why: str, way: str) -> None:
     assert _says(answer(_x(a=5, b=0)(), way, A, **_by_zone(selector=selector)), why)
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("labels", "why"), [
-    pytest.param({ZONE: "a", RACK: "2"}, FITS, id="both-hold"),
-    pytest.param({ZONE: "a", RACK: "1"}, SKEW, id="the-rack-is-ahead"),
-    pytest.param({ZONE: "b", RACK: "2"}, SKEW, id="the-zone-is-ahead"),
-    pytest.param({ZONE: "a"}, LABEL, id="one-label-missing"),
-])
+@pytest.mark.parametrize(
+    ("labels", "why"),
+    [
+        pytest.param({ZONE: "a", RACK: "2"}, FITS, id="both-hold"),
+        pytest.param({ZONE: "a", RACK: "1"}, SKEW, id="the-rack-is-ahead"),
+        pytest.param({ZONE: "b", RACK: "2"}, SKEW, id="the-zone-is-ahead"),
+        pytest.param({ZONE: "a"}, LABEL, id="one-label-missing"),
+    ],
+)
 def test_two_constraints_must_both_hold(labels: dict[str, str], why: str, way: str) -> None:
     build = cluster()
     for zone, rack, pods in (("a", "1", 1), ("a", "2", 0), ("b", "1", 1), ("b", "2", 1)):
@@ -219,7 +244,10 @@ def test_P25_new_pods_go_where_there_are_fewest() -> None:
     build = crowd({"a": 2, "b": 2}, _zones("abc"), owner="x")
     plan = build.pending(4, "1", **_by_zone()).plan()
     assert {zone: pods for zone, (_, pods) in growth(plan).items()} in (
-        {"a": 1, "c": 3}, {"b": 1, "c": 3}, {"a": 1, "b": 1, "c": 2})
+        {"a": 1, "c": 3},
+        {"b": 1, "c": 3},
+        {"a": 1, "b": 1, "c": 2},
+    )
     assert not plan.unschedulable
 
 

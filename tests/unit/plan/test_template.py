@@ -20,10 +20,18 @@ from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 def of_snapshot(snapshot: Snapshot, learnt: LearntTemplate | None = None, **options: Any) -> Template | None:
     """The template of group g."""
-    members = {group.id: [n for n in snapshot.nodes if n.name in {i.node for i in group.instances}]
-               for group in snapshot.groups}
-    found = templates(snapshot, members, {"g": learnt} if learnt else {},
-                      msgspec.structs.replace(Options(), **options), NOW, Occupancy(snapshot).on)
+    members = {
+        group.id: [n for n in snapshot.nodes if n.name in {i.node for i in group.instances}]
+        for group in snapshot.groups
+    }
+    found = templates(
+        snapshot,
+        members,
+        {"g": learnt} if learnt else {},
+        msgspec.structs.replace(Options(), **options),
+        NOW,
+        Occupancy(snapshot).on,
+    )
     return found.get("g")
 
 
@@ -40,13 +48,16 @@ def daemons(build: ClusterBuilder, learnt: LearntTemplate | None = None, **optio
     return sorted(owner.name if owner else "none" for owner in owners)
 
 
-@pytest.mark.parametrize(("fields", "wins"), [
-    pytest.param({"ready_since": NOW - 120}, "real", id="T1-ready-for-two-minutes"),
-    pytest.param({"ready_since": NOW - 30}, "provider", id="T1-ready-for-half-a-minute"),
-    pytest.param({"ready": False}, "provider", id="T1-unready"),
-    pytest.param({"taints": [Taint(TO_BE_DELETED, "NoSchedule", "1")]}, "provider", id="T2-leaving"),
-    pytest.param({"unschedulable": True}, "provider", id="T2-cordoned"),
-])
+@pytest.mark.parametrize(
+    ("fields", "wins"),
+    [
+        pytest.param({"ready_since": NOW - 120}, "real", id="T1-ready-for-two-minutes"),
+        pytest.param({"ready_since": NOW - 30}, "provider", id="T1-ready-for-half-a-minute"),
+        pytest.param({"ready": False}, "provider", id="T1-unready"),
+        pytest.param({"taints": [Taint(TO_BE_DELETED, "NoSchedule", "1")]}, "provider", id="T2-leaving"),
+        pytest.param({"unschedulable": True}, "provider", id="T2-cordoned"),
+    ],
+)
 def test_where_a_template_comes_from(fields: dict[str, Any], wins: str) -> None:
     build = cluster().node("n", "2", group="g", **fields).running("n", 1, "2", owner=None)
     build.group("g", template=node("t", "4")).pending(2, "2")
@@ -77,15 +88,19 @@ def test_T4_a_daemonset_too_big_for_the_node_leaves_nothing() -> None:
     assert growth(build.plan()) == {}
 
 
-@pytest.mark.parametrize(("taint", "options", "blocks"), [
-    pytest.param("node.kubernetes.io/not-ready", {}, False, id="condition"),
-    pytest.param("startup-taint.cluster-autoscaler.kubernetes.io/x", {}, False, id="T5-startup-prefix"),
-    pytest.param("cni", {"startup_taint": ("cni",)}, False, id="T5-startup-flag"),
-    pytest.param("status-taint.cluster-autoscaler.kubernetes.io/x", {}, False, id="T5-status"),
-    pytest.param("dedicated", {}, True, id="T5-any-other"),
-])
+@pytest.mark.parametrize(
+    ("taint", "options", "blocks"),
+    [
+        pytest.param("node.kubernetes.io/not-ready", {}, False, id="condition"),
+        pytest.param("startup-taint.cluster-autoscaler.kubernetes.io/x", {}, False, id="T5-startup-prefix"),
+        pytest.param("cni", {"startup_taint": ("cni",)}, False, id="T5-startup-flag"),
+        pytest.param("status-taint.cluster-autoscaler.kubernetes.io/x", {}, False, id="T5-status"),
+        pytest.param("dedicated", {}, True, id="T5-any-other"),
+    ],
+)
 def test_taints_that_go_away_by_themselves_are_not_the_templates(
-        taint: str, options: dict[str, Any], blocks: bool) -> None:
+    taint: str, options: dict[str, Any], blocks: bool
+) -> None:
     build = cluster().group("g", template=node("t", "2", taints=[Taint(taint, "NoSchedule")])).pending(1, "1")
     assert growth(build.plan(**options)) == ({} if blocks else {"g": (1, 1)})
 
@@ -113,11 +128,14 @@ def test_a_request_is_over_when_its_nodes_are_here() -> None:
     assert build.decide(known)[1].groups["g"].request is None
 
 
-@pytest.mark.parametrize(("unready", "healthy"), [
-    pytest.param((3, 3), True, id="C8-three-are-always-tolerated"),
-    pytest.param((4, 10), True, id="C8-four-of-ten"),
-    pytest.param((5, 10), False, id="C8-five-of-ten"),
-])
+@pytest.mark.parametrize(
+    ("unready", "healthy"),
+    [
+        pytest.param((3, 3), True, id="C8-three-are-always-tolerated"),
+        pytest.param((4, 10), True, id="C8-four-of-ten"),
+        pytest.param((5, 10), False, id="C8-five-of-ten"),
+    ],
+)
 def test_the_clusters_health(unready: tuple[int, int], healthy: bool) -> None:
     build = cluster()
     for at in range(unready[1]):
@@ -142,15 +160,16 @@ def test_C10_a_young_node_has_not_started_yet(age: float, bucket: str) -> None:
     assert getattr(plan.health, bucket) == 1
 
 
-
-
 # -- where it comes from, in full
 
 
-@pytest.mark.parametrize(("age", "source"), [
-    pytest.param(3600, "learnt", id="until-it-expires"),
-    pytest.param(3601, "provider", id="expired"),
-])
+@pytest.mark.parametrize(
+    ("age", "source"),
+    [
+        pytest.param(3600, "learnt", id="until-it-expires"),
+        pytest.param(3601, "provider", id="expired"),
+    ],
+)
 def test_a_learnt_template_holds_until_it_expires(age: float, source: str) -> None:
     build = cluster().group("g", template=node("t"))
     assert of(build, LearntTemplate(node("n"), NOW - age), node_info_cache_expire_time=3600).source == source
@@ -168,19 +187,29 @@ def test_T2_a_node_that_is_leaving_is_the_very_last_resort() -> None:
 
 
 def test_T5_a_node_with_a_startup_taint_is_no_model_yet_and_one_with_a_status_taint_is() -> None:
-    for taint, source in (("startup-taint.cluster-autoscaler.kubernetes.io/x", "provider"), ("mine/x", "provider"),
-                          ("status-taint.cluster-autoscaler.kubernetes.io/x", "node"), ("dedicated", "node")):
+    for taint, source in (
+        ("startup-taint.cluster-autoscaler.kubernetes.io/x", "provider"),
+        ("mine/x", "provider"),
+        ("status-taint.cluster-autoscaler.kubernetes.io/x", "node"),
+        ("dedicated", "node"),
+    ):
         build = cluster().node("n", group="g", taints=[Taint(taint, "NoSchedule")]).group("g", template=node("t"))
         made = of(build, startup_taint_prefix=("mine/",))
         assert made.source == source
         assert [t.key for t in made.node.taints] == (["dedicated"] if taint == "dedicated" else [])
 
 
-@pytest.mark.parametrize(("key", "options"), [
-    ("ignore-taint.cluster-autoscaler.kubernetes.io/x", {}), ("node.cluster.x-k8s.io/outdated-revision", {}),
-    ("mine/booting", {"startup_taint_prefix": ("mine/",)}), ("state", {"status_taint": ("state",)}),
-    ("node.cloudprovider.kubernetes.io/uninitialized", {}), ("NodeWithImpairedVolumes", {}),
-])
+@pytest.mark.parametrize(
+    ("key", "options"),
+    [
+        ("ignore-taint.cluster-autoscaler.kubernetes.io/x", {}),
+        ("node.cluster.x-k8s.io/outdated-revision", {}),
+        ("mine/booting", {"startup_taint_prefix": ("mine/",)}),
+        ("state", {"status_taint": ("state",)}),
+        ("node.cloudprovider.kubernetes.io/uninitialized", {}),
+        ("NodeWithImpairedVolumes", {}),
+    ],
+)
 def test_more_taints_that_the_next_node_will_not_have(key: str, options: dict[str, Any]) -> None:
     build = cluster().group("g", template=node("t", taints=[Taint(key, "NoSchedule"), Taint("own", "NoExecute")]))
     assert [taint.key for taint in of(build, **options).node.taints] == ["own"]
@@ -195,14 +224,21 @@ def test_a_cordoned_model_is_kept_cordoned_unless_told_otherwise() -> None:
 def test_a_template_has_a_name_of_its_own_and_says_that_it_is_one() -> None:
     build = cluster().node("n", group="g", annotations={"a": "b"}, labels={HOSTNAME_LABEL: "n", "pool": "x"}).group("g")
     made = of(build).node
-    assert made.labels == {HOSTNAME_LABEL: made.name, "pool": "x",
-                           "cluster-autoscaler.kubernetes.io/template-node": "true"}
+    assert made.labels == {
+        HOSTNAME_LABEL: made.name,
+        "pool": "x",
+        "cluster-autoscaler.kubernetes.io/template-node": "true",
+    }
     assert (made.name, made.annotations, made.provider_id, made.uid) == ("template-node-for-g", {}, "", "")
 
 
 def test_labels_of_old_are_filled_in_for_the_providers_guess_and_never_replaced() -> None:
-    labels = {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r",
-              "node.kubernetes.io/instance-type": "big", "beta.kubernetes.io/instance-type": "kept"}
+    labels = {
+        "topology.kubernetes.io/zone": "z",
+        "topology.kubernetes.io/region": "r",
+        "node.kubernetes.io/instance-type": "big",
+        "beta.kubernetes.io/instance-type": "kept",
+    }
     made = of(cluster().group("g", template=node("t", labels=labels))).node.labels
     assert made["failure-domain.beta.kubernetes.io/zone"] == "z"
     assert made["failure-domain.beta.kubernetes.io/region"] == "r"
@@ -214,22 +250,35 @@ def test_labels_of_old_are_filled_in_for_the_providers_guess_and_never_replaced(
 # -- what it starts with
 
 
-@pytest.mark.parametrize(("options", "fields", "expected"), [
-    pytest.param({}, {}, ["a"], id="T3-force-ds-off"),
-    pytest.param({"force_ds": True}, {}, ["a", "b"], id="T3-force-ds-on"),
-    pytest.param({}, {"priority_class": "system-node-critical"}, ["a", "b"], id="T3-system-node-critical"),
-    pytest.param({}, {"priority_class": "system-node-critical", "preemption_policy": "PreemptLowerPriority"},
-                 ["a", "b"], id="T3-preempting"),
-    pytest.param({}, {"priority_class": "system-node-critical", "preemption_policy": "Never"}, ["a"],
-                 id="T3-critical-but-never-preempting"),
-    pytest.param({}, {"priority_class": "system-cluster-critical"}, ["a"], id="T3-another-priority-class"),
-    pytest.param({"force_ds": True}, {"node_selector": {"gpu": "yes"}}, ["a"], id="T3-forced-but-not-meant-for-it"),
-])
-def test_a_daemonset_missing_on_the_real_node(options: dict[str, Any], fields: dict[str, Any],
-                                              expected: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "fields", "expected"),
+    [
+        pytest.param({}, {}, ["a"], id="T3-force-ds-off"),
+        pytest.param({"force_ds": True}, {}, ["a", "b"], id="T3-force-ds-on"),
+        pytest.param({}, {"priority_class": "system-node-critical"}, ["a", "b"], id="T3-system-node-critical"),
+        pytest.param(
+            {},
+            {"priority_class": "system-node-critical", "preemption_policy": "PreemptLowerPriority"},
+            ["a", "b"],
+            id="T3-preempting",
+        ),
+        pytest.param(
+            {},
+            {"priority_class": "system-node-critical", "preemption_policy": "Never"},
+            ["a"],
+            id="T3-critical-but-never-preempting",
+        ),
+        pytest.param({}, {"priority_class": "system-cluster-critical"}, ["a"], id="T3-another-priority-class"),
+        pytest.param({"force_ds": True}, {"node_selector": {"gpu": "yes"}}, ["a"], id="T3-forced-but-not-meant-for-it"),
+    ],
+)
+def test_a_daemonset_missing_on_the_real_node(
+    options: dict[str, Any], fields: dict[str, Any], expected: list[str]
+) -> None:
     build = cluster().node("n", group="g").daemonset("a", "100m").daemonset("b", "200m", **fields)
-    build.running("n", cpu="100m", owner="a", kind="DaemonSet", namespace="kube-system",
-                  tolerations=build.classes[0].tolerations)
+    build.running(
+        "n", cpu="100m", owner="a", kind="DaemonSet", namespace="kube-system", tolerations=build.classes[0].tolerations
+    )
     assert daemons(build.group("g", template=node("t")), **options) == expected
 
 
@@ -263,8 +312,9 @@ GIB = 2**30
 
 def bare(**amounts: int) -> Node:
     """A template that only says its capacity."""
-    return node("t", capacity={"cpu": 4000, "memory": 8 * GIB, "ephemeral-storage": 100, "pods": 110, **amounts},
-                allocatable={})
+    return node(
+        "t", capacity={"cpu": 4000, "memory": 8 * GIB, "ephemeral-storage": 100, "pods": 110, **amounts}, allocatable={}
+    )
 
 
 def kubelet(millicores: int = 4000, **allocatable: int) -> Node:
@@ -294,14 +344,22 @@ def test_a_learnt_node_of_the_group_knows_better_even_after_it_expired() -> None
     old = LearntTemplate(kubelet(**{"cpu": 3900, "memory": 7 * GIB, "ephemeral-storage": 150}), NOW - 7200)
     found = of(build, old, node_info_cache_expire_time=3600)
     assert found.source == "provider"
-    assert found.node.allocatable == {"cpu": 3900, "memory": 7 * GIB, "ephemeral-storage": 50, "pods": 110,
-                                      "example.com/fpga": 2}
+    assert found.node.allocatable == {
+        "cpu": 3900,
+        "memory": 7 * GIB,
+        "ephemeral-storage": 50,
+        "pods": 110,
+        "example.com/fpga": 2,
+    }
 
 
 def test_a_node_that_has_just_come_knows_what_its_kubelet_keeps_back() -> None:
     build = cluster()
-    build.nodes.append(msgspec.structs.replace(kubelet(memory=6 * GIB), provider_id="test://g/n",
-                                               conditions=node("n", ready_since=NOW - 30).conditions))
+    build.nodes.append(
+        msgspec.structs.replace(
+            kubelet(memory=6 * GIB), provider_id="test://g/n", conditions=node("n", ready_since=NOW - 30).conditions
+        )
+    )
     found = of(build.group("g", template=bare()))
     assert (found.source, found.node.allocatable["memory"]) == ("provider", 6 * GIB)
 
@@ -333,11 +391,16 @@ def test_volume_limits_of_any_node_of_the_group_where_it_was_not_copied(learnt: 
 
 
 def test_learning_takes_nothing_along_that_belongs_to_one_node() -> None:
-    first = node("a", group="g", labels={HOSTNAME_LABEL: "a"}, taints=[Taint("dedicated", "NoSchedule")],
-                 annotations={"x": "y"})
-    second = node("b", group="g", labels={HOSTNAME_LABEL: "b"}, resource_version="7",
-                  taints=[Taint("dedicated", "NoSchedule"),
-                          Taint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule")])
+    first = node(
+        "a", group="g", labels={HOSTNAME_LABEL: "a"}, taints=[Taint("dedicated", "NoSchedule")], annotations={"x": "y"}
+    )
+    second = node(
+        "b",
+        group="g",
+        labels={HOSTNAME_LABEL: "b"},
+        resource_version="7",
+        taints=[Taint("dedicated", "NoSchedule"), Taint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule")],
+    )
     known = learn([first], None, NOW, Options())
     assert known is not None
     assert learn([second], known, NOW + 60, Options()) is known, "nothing to write"
@@ -364,6 +427,8 @@ def test_the_order_of_what_was_read_changes_nothing() -> None:
     assert expected.node.allocatable["cpu"] == 1000
     for seed in range(5):
         order = random.Random(seed)
-        mixed = {part: tuple(order.sample(getattr(snapshot, part), len(getattr(snapshot, part))))
-                 for part in ("nodes", "pods", "daemonsets")}
+        mixed = {
+            part: tuple(order.sample(getattr(snapshot, part), len(getattr(snapshot, part))))
+            for part in ("nodes", "pods", "daemonsets")
+        }
         assert of_snapshot(msgspec.structs.replace(snapshot, **mixed)) == expected

@@ -26,13 +26,17 @@ def _after(seconds: float) -> Callable[[], float]:
     return clock
 
 
-@pytest.mark.parametrize(("seconds", "limit", "found"), [
-    pytest.param(10.0, 10.0, {"c": (3, 6)}, id="E15-exactly-the-limit-goes-on"),
-    pytest.param(10.001, 10.0, {"a": (1, 2)}, id="E15-after-it-only-the-first-is-looked-at"),
-    pytest.param(0.0, 0.0, {"a": (1, 2)}, id="E15-nought-stops-after-the-first"),
-])
-def test_groups_are_looked_at_while_there_is_time(seconds: float, limit: float,
-                                                  found: dict[str, tuple[int, int]]) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "limit", "found"),
+    [
+        pytest.param(10.0, 10.0, {"c": (3, 6)}, id="E15-exactly-the-limit-goes-on"),
+        pytest.param(10.001, 10.0, {"a": (1, 2)}, id="E15-after-it-only-the-first-is-looked-at"),
+        pytest.param(0.0, 0.0, {"a": (1, 2)}, id="E15-nought-stops-after-the-first"),
+    ],
+)
+def test_groups_are_looked_at_while_there_is_time(
+    seconds: float, limit: float, found: dict[str, tuple[int, int]]
+) -> None:
     assert growth(_three().plan(clock=_after(seconds), max_binpacking_time=limit)) == found
 
 

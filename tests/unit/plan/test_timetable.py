@@ -27,13 +27,14 @@ def instant(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-EVENING = instant("2027-01-18T20:00:00+01:00")      # a Monday
+EVENING = instant("2027-01-18T20:00:00+01:00")  # a Monday
 
 
 def night(**fields: Any) -> Schedule:
     """Every weekday evening at eight in Zurich, for eleven hours."""
-    return Schedule(**{"name": "night", "cron": "0 20 * * 1-5", "duration": 11 * HOUR, "time_zone": "Europe/Zurich",
-                       **fields})
+    return Schedule(
+        **{"name": "night", "cron": "0 20 * * 1-5", "duration": 11 * HOUR, "time_zone": "Europe/Zurich", **fields}
+    )
 
 
 def policy(*schedules: Schedule, **fields: Any) -> Policy:
@@ -44,22 +45,32 @@ def word(schedules: tuple[Schedule, ...], now: float, mode: Mode = Mode.ACTIVE) 
     return permitted(at_instant(policy(*schedules, mode=mode), now)).word
 
 
-@pytest.mark.parametrize(("now", "mode"), [
-    (EVENING - 1, "active"), (EVENING, "shadow"), (EVENING + 11 * HOUR - 1, "shadow"), (EVENING + 11 * HOUR, "active"),
-    (EVENING + 24 * HOUR, "shadow"), (EVENING - 24 * HOUR, "active"),
-])
+@pytest.mark.parametrize(
+    ("now", "mode"),
+    [
+        (EVENING - 1, "active"),
+        (EVENING, "shadow"),
+        (EVENING + 11 * HOUR - 1, "shadow"),
+        (EVENING + 11 * HOUR, "active"),
+        (EVENING + 24 * HOUR, "shadow"),
+        (EVENING - 24 * HOUR, "active"),
+    ],
+)
 def test_a_schedule_holds_from_the_instant_it_opens_to_the_one_it_closes(now: float, mode: str) -> None:
     assert word((night(mode="shadow"),), now) == mode
 
 
-@pytest.mark.parametrize(("cron", "zone", "opens"), [
-    pytest.param("30 2 * * *", "Europe/Zurich", "2026-03-29T01:00:00+00:00", id="skipped-by-the-clock-in-spring"),
-    pytest.param("30 2 * * *", "Europe/Zurich", "2026-03-30T00:30:00+00:00", id="the-day-after"),
-    pytest.param("30 2 * * *", "Europe/Zurich", "2026-10-25T00:30:00+00:00", id="shown-twice-in-autumn-the-first"),
-    pytest.param("30 2 * * *", "Asia/Shanghai", "2026-10-24T18:30:00+00:00", id="a-zone-that-never-changes"),
-    pytest.param("0 2 * * *", "Australia/Lord_Howe", "2026-10-03T15:30:00+00:00", id="half-an-hour-of-summer-time"),
-    pytest.param("30 2 * * *", "UTC", "2026-10-25T02:30:00+00:00", id="utc"),
-])
+@pytest.mark.parametrize(
+    ("cron", "zone", "opens"),
+    [
+        pytest.param("30 2 * * *", "Europe/Zurich", "2026-03-29T01:00:00+00:00", id="skipped-by-the-clock-in-spring"),
+        pytest.param("30 2 * * *", "Europe/Zurich", "2026-03-30T00:30:00+00:00", id="the-day-after"),
+        pytest.param("30 2 * * *", "Europe/Zurich", "2026-10-25T00:30:00+00:00", id="shown-twice-in-autumn-the-first"),
+        pytest.param("30 2 * * *", "Asia/Shanghai", "2026-10-24T18:30:00+00:00", id="a-zone-that-never-changes"),
+        pytest.param("0 2 * * *", "Australia/Lord_Howe", "2026-10-03T15:30:00+00:00", id="half-an-hour-of-summer-time"),
+        pytest.param("30 2 * * *", "UTC", "2026-10-25T02:30:00+00:00", id="utc"),
+    ],
+)
 def test_an_hour_is_that_of_its_zone_also_where_the_clock_is_changed(cron: str, zone: str, opens: str) -> None:
     at, spring = instant(opens), (Schedule("s", cron, HOUR, time_zone=zone, mode="off"),)
     assert [word(spring, at + late) for late in (-1, 0, HOUR - 1, HOUR)] == ["active", "off", "off", "active"]
@@ -77,8 +88,12 @@ def test_a_cluster_that_is_switched_off_may_be_switched_on_by_a_schedule() -> No
 
 
 def test_twice_is_the_same_as_once_and_a_policy_without_schedules_is_left_alone() -> None:
-    full = policy(night(mode="shadow", headroom=20, max=3), night(name="g", groups=("g",), headroom=5, min=1),
-                  headroom=(Headroom("all", percent=10),), node_groups=(GroupPolicy("test", "g", 0, 9),))
+    full = policy(
+        night(mode="shadow", headroom=20, max=3),
+        night(name="g", groups=("g",), headroom=5, min=1),
+        headroom=(Headroom("all", percent=10),),
+        node_groups=(GroupPolicy("test", "g", 0, 9),),
+    )
     once = at_instant(full, EVENING)
     assert at_instant(once, EVENING) == once != full
     plain = policy()
@@ -89,16 +104,26 @@ def test_twice_is_the_same_as_once_and_a_policy_without_schedules_is_left_alone(
 # -- headroom
 
 
-@pytest.mark.parametrize(("schedule", "expected"), [
-    pytest.param({}, {"all": 10, "g": 30, "pair": 5}, id="says-nothing"),
-    pytest.param({"headroom": 0}, {"all": 0, "g": 30, "pair": 5}, id="cluster-wide"),
-    pytest.param({"headroom": 50, "groups": ("g",)}, {"all": 10, "g": 50, "pair": 50}, id="all-that-have-the-group"),
-    pytest.param({"headroom": 50, "groups": ("other",)}, {"all": 10, "g": 30, "pair": 5, "night": 50}, id="of-its-own"),
-    pytest.param({"headroom": 0, "groups": ("other",)}, {"all": 10, "g": 30, "pair": 5}, id="none-of-its-own"),
-])
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        pytest.param({}, {"all": 10, "g": 30, "pair": 5}, id="says-nothing"),
+        pytest.param({"headroom": 0}, {"all": 0, "g": 30, "pair": 5}, id="cluster-wide"),
+        pytest.param(
+            {"headroom": 50, "groups": ("g",)}, {"all": 10, "g": 50, "pair": 50}, id="all-that-have-the-group"
+        ),
+        pytest.param(
+            {"headroom": 50, "groups": ("other",)}, {"all": 10, "g": 30, "pair": 5, "night": 50}, id="of-its-own"
+        ),
+        pytest.param({"headroom": 0, "groups": ("other",)}, {"all": 10, "g": 30, "pair": 5}, id="none-of-its-own"),
+    ],
+)
 def test_a_schedule_replaces_the_headroom_of_its_scope(schedule: dict[str, Any], expected: dict[str, int]) -> None:
-    entries = (Headroom("all", percent=10), Headroom("g", groups=("g",), percent=30),
-               Headroom("pair", groups=("g", "h"), percent=5))
+    entries = (
+        Headroom("all", percent=10),
+        Headroom("g", groups=("g",), percent=30),
+        Headroom("pair", groups=("g", "h"), percent=5),
+    )
     found = at_instant(policy(night(min=0, **schedule), headroom=entries), EVENING).headroom
     assert {each.name: each.percent for each in found} == expected
 
@@ -111,8 +136,9 @@ def test_a_percentage_replaces_pods_of_a_fixed_size() -> None:
 # -- bounds
 
 
-def bounds(group: NodeGroup, *schedules: Schedule, now: float = EVENING, others: tuple[NodeGroup, ...] = ()) -> tuple[
-        int, int, bool]:
+def bounds(
+    group: NodeGroup, *schedules: Schedule, now: float = EVENING, others: tuple[NodeGroup, ...] = ()
+) -> tuple[int, int, bool]:
     found = bounded(Snapshot("test", now, groups=(group, *others)), policy(*schedules), now).groups[0]
     return found.min, found.max, found.options.enforce_min
 
@@ -120,48 +146,58 @@ def bounds(group: NodeGroup, *schedules: Schedule, now: float = EVENING, others:
 GROUP = NodeGroup("g", "test", min=1, max=5, aliases=("workers",))
 
 
-@pytest.mark.parametrize(("schedule", "expected"), [
-    pytest.param({"min": 3, "groups": ("g",)}, (3, 5, True), id="by-id"),
-    pytest.param({"min": 3, "groups": ("workers",)}, (3, 5, True), id="by-another-name"),
-    pytest.param({"min": 3}, (3, 5, True), id="everybody"),
-    pytest.param({"min": 3, "groups": ("h",)}, (1, 5, False), id="somebody-else"),
-    pytest.param({"max": 9}, (1, 9, False), id="a-maximum-replaces-the-groups-own"),
-    pytest.param({"max": 0}, (0, 0, False), id="a-maximum-below-the-minimum-holds-for-both"),
-    pytest.param({"min": 7}, (5, 5, True), id="a-minimum-above-the-maximum-stops-there"),
-    pytest.param({"min": 7, "max": 8}, (7, 8, True), id="both"),
-])
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        pytest.param({"min": 3, "groups": ("g",)}, (3, 5, True), id="by-id"),
+        pytest.param({"min": 3, "groups": ("workers",)}, (3, 5, True), id="by-another-name"),
+        pytest.param({"min": 3}, (3, 5, True), id="everybody"),
+        pytest.param({"min": 3, "groups": ("h",)}, (1, 5, False), id="somebody-else"),
+        pytest.param({"max": 9}, (1, 9, False), id="a-maximum-replaces-the-groups-own"),
+        pytest.param({"max": 0}, (0, 0, False), id="a-maximum-below-the-minimum-holds-for-both"),
+        pytest.param({"min": 7}, (5, 5, True), id="a-minimum-above-the-maximum-stops-there"),
+        pytest.param({"min": 7, "max": 8}, (7, 8, True), id="both"),
+    ],
+)
 def test_a_schedule_gives_a_group_its_bounds(schedule: dict[str, Any], expected: tuple[int, int, bool]) -> None:
     assert bounds(GROUP, night(**schedule)) == expected
     assert bounds(GROUP, night(**schedule), now=EVENING - 1) == (1, 5, False)
 
 
-@pytest.mark.parametrize(("entry", "schedule", "expected"), [
-    pytest.param((0, 5), {"max": 9}, (0, 9), id="a-larger-maximum"),
-    pytest.param((3, 3), {"max": 1}, (1, 3), id="a-smaller-one-which-only-the-planner-keeps-to"),
-    pytest.param((2, 5), {"min": 0}, (0, 5), id="a-lower-minimum"),
-    pytest.param((1, None), {"min": 6}, (1, None), id="a-higher-one-may-be-above-the-providers-maximum"),
-    pytest.param((1, None), {"max": 9}, (1, 9), id="a-maximum-beside-a-known-minimum"),
-    pytest.param((None, 5), {"max": 0}, (None, 5), id="none-at-all-may-be-below-the-providers-minimum"),
-    pytest.param((None, None), {"max": 0}, (None, None), id="nothing-to-pair-it-with"),
-    pytest.param((None, None), {"min": 6, "max": 8}, (6, 8), id="both-of-the-schedule"),
-])
+@pytest.mark.parametrize(
+    ("entry", "schedule", "expected"),
+    [
+        pytest.param((0, 5), {"max": 9}, (0, 9), id="a-larger-maximum"),
+        pytest.param((3, 3), {"max": 1}, (1, 3), id="a-smaller-one-which-only-the-planner-keeps-to"),
+        pytest.param((2, 5), {"min": 0}, (0, 5), id="a-lower-minimum"),
+        pytest.param((1, None), {"min": 6}, (1, None), id="a-higher-one-may-be-above-the-providers-maximum"),
+        pytest.param((1, None), {"max": 9}, (1, 9), id="a-maximum-beside-a-known-minimum"),
+        pytest.param((None, 5), {"max": 0}, (None, 5), id="none-at-all-may-be-below-the-providers-minimum"),
+        pytest.param((None, None), {"max": 0}, (None, None), id="nothing-to-pair-it-with"),
+        pytest.param((None, None), {"min": 6, "max": 8}, (6, 8), id="both-of-the-schedule"),
+    ],
+)
 def test_providers_are_told_of_wider_bounds_and_never_of_narrower_ones(
-        entry: tuple[int | None, int | None], schedule: dict[str, Any],
-        expected: tuple[int | None, int | None]) -> None:
+    entry: tuple[int | None, int | None], schedule: dict[str, Any], expected: tuple[int | None, int | None]
+) -> None:
     full = policy(night(groups=("g",), **schedule), node_groups=(GroupPolicy("test", "g", *entry),))
     once = at_instant(full, EVENING)
     assert [(each.min, each.max) for each in once.node_groups] == [expected]
     assert at_instant(once, EVENING) == once
 
 
-@pytest.mark.parametrize(("schedule", "expected"), [
-    pytest.param({"min": 6, "max": 8}, (5, 5), id="above-what-it-takes"),
-    pytest.param({"max": 0}, (1, 1), id="below-what-it-keeps"),
-    pytest.param({"min": 2, "max": 4}, (2, 4), id="within"),
-])
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        pytest.param({"min": 6, "max": 8}, (5, 5), id="above-what-it-takes"),
+        pytest.param({"max": 0}, (1, 1), id="below-what-it-keeps"),
+        pytest.param({"min": 2, "max": 4}, (2, 4), id="within"),
+    ],
+)
 def test_what_a_provider_would_refuse_is_not_planned(schedule: dict[str, Any], expected: tuple[int, int]) -> None:
-    found = bounded(Snapshot("test", EVENING, groups=(GROUP,)), policy(night(**schedule), providers={"test": {}}),
-                    EVENING).groups[0]
+    found = bounded(
+        Snapshot("test", EVENING, groups=(GROUP,)), policy(night(**schedule), providers={"test": {}}), EVENING
+    ).groups[0]
     assert (found.min, found.max) == expected
 
 
@@ -175,20 +211,26 @@ def test_a_minimum_for_everybody_is_not_carried_into_entries_that_may_be_parts_o
 def flavours(**pool: Any) -> tuple[NodeGroup, NodeGroup]:
     """Two groups of one pool, the second preferred."""
     shared = Pool("uid", "pool", **pool)
-    made = [NodeGroup(f"uid/{name}", "test", max=8, rank=rank, pool=shared, aliases=("uid", "pool", f"pool/{name}"))
-            for rank, name in enumerate(("small", "large"))]
+    made = [
+        NodeGroup(f"uid/{name}", "test", max=8, rank=rank, pool=shared, aliases=("uid", "pool", f"pool/{name}"))
+        for rank, name in enumerate(("small", "large"))
+    ]
     return made[0], made[1]
 
 
-@pytest.mark.parametrize(("schedule", "pool", "own"), [
-    pytest.param({"groups": ("pool",)}, (2, 4), (0, 8), id="by-the-pools-name"),
-    pytest.param({"groups": ("uid",)}, (2, 4), (0, 8), id="by-its-id"),
-    pytest.param({}, (2, 4), (0, 8), id="everybody"),
-    pytest.param({"groups": ("uid/small",)}, (1, 9), (2, 4), id="one-group-of-it"),
-    pytest.param({"groups": ("pool/small",)}, (1, 9), (2, 4), id="one-group-of-it-by-name"),
-])
-def test_a_pool_of_several_groups_is_bounded_as_one(schedule: dict[str, Any], pool: tuple[int, int],
-                                                    own: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("schedule", "pool", "own"),
+    [
+        pytest.param({"groups": ("pool",)}, (2, 4), (0, 8), id="by-the-pools-name"),
+        pytest.param({"groups": ("uid",)}, (2, 4), (0, 8), id="by-its-id"),
+        pytest.param({}, (2, 4), (0, 8), id="everybody"),
+        pytest.param({"groups": ("uid/small",)}, (1, 9), (2, 4), id="one-group-of-it"),
+        pytest.param({"groups": ("pool/small",)}, (1, 9), (2, 4), id="one-group-of-it-by-name"),
+    ],
+)
+def test_a_pool_of_several_groups_is_bounded_as_one(
+    schedule: dict[str, Any], pool: tuple[int, int], own: tuple[int, int]
+) -> None:
     groups = flavours(min=1, max=9)
     found = bounded(Snapshot("test", EVENING, groups=groups), policy(night(min=2, max=4, **schedule)), EVENING).groups
     assert [(each.pool.min, each.pool.max) for each in found[:1] if each.pool] == [pool]
@@ -198,8 +240,9 @@ def test_a_pool_of_several_groups_is_bounded_as_one(schedule: dict[str, Any], po
 def test_the_only_group_of_a_pool_and_its_pool_are_bounded_alike() -> None:
     only = flavours(min=1, max=9)[0]
     for name in ("pool", "uid/small"):
-        found = bounded(Snapshot("test", EVENING, groups=(only,)), policy(night(min=2, max=4, groups=(name,))),
-                        EVENING).groups[0]
+        found = bounded(
+            Snapshot("test", EVENING, groups=(only,)), policy(night(min=2, max=4, groups=(name,))), EVENING
+        ).groups[0]
         assert found.pool is not None
         assert (found.min, found.max, found.pool.min, found.pool.max) == (2, 4, 2, 4)
 
@@ -228,8 +271,9 @@ def test_a_minimum_of_a_schedule_is_there_when_it_opens_even_from_no_node_at_all
 def test_a_minimum_of_a_pool_is_raised_in_its_best_group_and_then_in_the_next() -> None:
     build = cluster().node("anchor")
     template = node("t", "4")
-    build.groups = [msgspec.structs.replace(each, template=template, max=2 if each.rank else 8)
-                    for each in flavours(max=9)]
+    build.groups = [
+        msgspec.structs.replace(each, template=template, max=2 if each.rank else 8) for each in flavours(max=9)
+    ]
     assert growth(plan(build, night(min=3, groups=("pool",)))) == {"uid/large": (2, 0), "uid/small": (1, 0)}
     build.groups = [msgspec.structs.replace(each, error="403") if each.rank else each for each in build.groups]
     assert growth(plan(build, night(min=3, groups=("pool",)))) == {}, "how large it is cannot be known"

@@ -25,18 +25,28 @@ from tests.unit.plan.instances_builder import (
 KNOWN = GroupMemory(first_seen=NOW - 50 * HOUR)
 
 
-def pool(ours: int, others: int, *, created: float = NOW - 9 * HOUR, known: GroupMemory | None = KNOWN,
-         discovered: bool = True, **more: Any) -> tuple[ClusterBuilder, Memory]:
+def pool(
+    ours: int,
+    others: int,
+    *,
+    created: float = NOW - 9 * HOUR,
+    known: GroupMemory | None = KNOWN,
+    discovered: bool = True,
+    **more: Any,
+) -> tuple[ClusterBuilder, Memory]:
     """Group g: `ours` machines are nodes, `others` are none and late."""
     build = with_machines(filled(anchored(), "g", ours), "g", others, discovered=discovered, **more)
     made = build.groups[-1]
-    build.groups[-1] = msgspec.structs.replace(made, instances=tuple(
-        msgspec.structs.replace(each, created=created) for each in made.instances))
+    build.groups[-1] = msgspec.structs.replace(
+        made, instances=tuple(msgspec.structs.replace(each, created=created) for each in made.instances)
+    )
     return build, seen(build, HOUR, {"g": known} if known is not None else {})
 
 
-@pytest.mark.parametrize(("ours", "others", "usable"), [(1, 3, False), (2, 2, False), (3, 2, True), (1, 0, True),
-                                                        (0, 0, True), (0, 1, False)])
+@pytest.mark.parametrize(
+    ("ours", "others", "usable"),
+    [(1, 3, False), (2, 2, False), (3, 2, True), (1, 0, True), (0, 0, True), (0, 1, False)],
+)
 def test_a_discovered_group_is_changed_once_most_machines_have_been_nodes(
     ours: int, others: int, *, usable: bool
 ) -> None:
@@ -66,15 +76,19 @@ def test_a_named_group_is_known_at_first_sight() -> None:
     assert later.groups["g"].first_seen == NOW
 
 
-@pytest.mark.parametrize(("ours", "others", "discovered", "created", "goes"), [
-    pytest.param(3, 2, True, NOW - 9 * HOUR, True, id="discovered, most are nodes"),
-    pytest.param(2, 2, True, NOW - 9 * HOUR, False, id="discovered, half are nodes"),
-    pytest.param(3, 2, True, NOW - 99 * HOUR, False, id="discovered, made before it was seen"),
-    pytest.param(3, 2, True, 0.0, False, id="discovered, nobody knows when it was made"),
-    pytest.param(3, 2, False, NOW - 99 * HOUR, True, id="named, most are nodes"),
-    pytest.param(0, 2, False, NOW - 9 * HOUR, True, id="named, none has ever joined"),
-    pytest.param(1, 2, False, NOW - 99 * HOUR, False, id="named, few are nodes and it was there before"),
-    pytest.param(1, 2, False, 0.0, True, id="named, nobody knows when it was made")])
+@pytest.mark.parametrize(
+    ("ours", "others", "discovered", "created", "goes"),
+    [
+        pytest.param(3, 2, True, NOW - 9 * HOUR, True, id="discovered, most are nodes"),
+        pytest.param(2, 2, True, NOW - 9 * HOUR, False, id="discovered, half are nodes"),
+        pytest.param(3, 2, True, NOW - 99 * HOUR, False, id="discovered, made before it was seen"),
+        pytest.param(3, 2, True, 0.0, False, id="discovered, nobody knows when it was made"),
+        pytest.param(3, 2, False, NOW - 99 * HOUR, True, id="named, most are nodes"),
+        pytest.param(0, 2, False, NOW - 9 * HOUR, True, id="named, none has ever joined"),
+        pytest.param(1, 2, False, NOW - 99 * HOUR, False, id="named, few are nodes and it was there before"),
+        pytest.param(1, 2, False, 0.0, True, id="named, nobody knows when it was made"),
+    ],
+)
 def test_what_is_not_known_to_be_ours_is_not_discarded(
     ours: int, others: int, created: float, *, discovered: bool, goes: bool
 ) -> None:
@@ -108,14 +122,15 @@ def test_contested_machines_are_nobodys() -> None:
     build, memory = pool(2, 1, known=None, template=node("t"))
     build.node("thief", provider_id=build.groups[-1].instances[0].id)
     plan = build.pending(90, "1").plan(memory)
-    assert "only 1 of its 3 machines" in sentence(group_verdict(plan).skipped)      # type: ignore[arg-type]
+    assert "only 1 of its 3 machines" in sentence(group_verdict(plan).skipped)  # type: ignore[arg-type]
 
 
 def test_machines_that_are_going_count_no_more() -> None:
     build, memory = pool(2, 3, known=None, template=node("t"))
     made = build.groups[-1]
-    going = tuple(each if each.node else msgspec.structs.replace(each, state=InstanceState.DELETING)
-                  for each in made.instances)
+    going = tuple(
+        each if each.node else msgspec.structs.replace(each, state=InstanceState.DELETING) for each in made.instances
+    )
     build.groups[-1] = msgspec.structs.replace(made, instances=going)
     assert growth(build.pending(90, "1").plan(memory))["g"]
 

@@ -45,21 +45,35 @@ def test_U1_the_larger_of_cpu_and_memory() -> None:
 
 def test_U2_requests_as_the_scheduler_counts_them() -> None:
     """A plain init container that asks more than all others decides; a small one does not. Read by the real reader."""
+
     def pod(name: str, **spec: Any) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name},
-                "spec": {"nodeName": "n", **spec}, "status": {"phase": "Running"}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "uid": name},
+            "spec": {"nodeName": "n", **spec},
+            "status": {"phase": "Running"},
+        }
 
     def asks(cpu: str, memory: str, **more: Any) -> dict[str, Any]:
         return {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}, **more}
 
     standard, sidecar = asks("100m", "200000"), asks("50m", "100000", restartPolicy="Always")
-    pods = [pod("a", containers=[standard]),
-            pod("b", containers=[standard], initContainers=[sidecar, asks("20m", "30000")]),
-            pod("c", containers=[standard], initContainers=[asks("50000m", "100000000")])]
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "n"},
-            "spec": {"providerID": "bench://g/n"},
-            "status": {"allocatable": {"cpu": "2", "memory": "2000000", "pods": "10"},
-                       "conditions": [{"type": "Ready", "status": "True"}]}}
+    pods = [
+        pod("a", containers=[standard]),
+        pod("b", containers=[standard], initContainers=[sidecar, asks("20m", "30000")]),
+        pod("c", containers=[standard], initContainers=[asks("50000m", "100000000")]),
+    ]
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n", "uid": "n"},
+        "spec": {"providerID": "bench://g/n"},
+        "status": {
+            "allocatable": {"cpu": "2", "memory": "2000000", "pods": "10"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
     groups = {"nodeGroups": [{"id": "g", "min": 0, "max": 3, "size": 1, "template": node}]}
     snapshot = read({"nodes": [node], "pods": pods}, groups, NOW)
     world = observe(snapshot, Policy(name="test"), Memory(), NOW)
@@ -107,9 +121,11 @@ def test_U6_a_gpu_label_without_a_gpu_is_not_used() -> None:
     assert (used.share, used.gpu) == (0.0, True)
 
 
-@pytest.mark.parametrize("allocatable", [
-    {"cpu": 2000}, {"memory": 2_000_000}, {"cpu": 0, "memory": 2_000_000}, {}],
-    ids=["no memory", "no cpu", "cpu 0", "nothing"])
+@pytest.mark.parametrize(
+    "allocatable",
+    [{"cpu": 2000}, {"memory": 2_000_000}, {"cpu": 0, "memory": 2_000_000}, {}],
+    ids=["no memory", "no cpu", "cpu 0", "nothing"],
+)
 def test_U7_nothing_to_compare_with_is_an_error_and_no_candidate(allocatable: dict[str, int]) -> None:
     assert _used(_node(allocatable=allocatable)) is None
     assert stays(_node(allocatable=allocatable).group("g").plan(unneeded=7200))["n"] == "UnexpectedError"
@@ -118,8 +134,9 @@ def test_U7_nothing_to_compare_with_is_an_error_and_no_candidate(allocatable: di
 def test_U7_daemonset_pods_that_take_the_whole_node_leave_nothing_to_compare_with() -> None:
     build = cluster().node("n", "1", "4Gi", group="g").running("n", 1, "1", owner="ds", kind="DaemonSet")
     assert _used(build, daemonsets=True) is None
-    assert _used(cluster().node("n", "1", "4Gi", group="g").running("n", 1, "1", owner="ds", kind="DaemonSet")
-                 ) == Utilization("cpu", 1.0)
+    assert _used(
+        cluster().node("n", "1", "4Gi", group="g").running("n", 1, "1", owner="ds", kind="DaemonSet")
+    ) == Utilization("cpu", 1.0)
 
 
 def test_a_pod_that_anybody_may_push_aside_is_not_used() -> None:

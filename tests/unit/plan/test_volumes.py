@@ -36,13 +36,16 @@ NODES = (A, B, BARE)
 P0 = pod("p0", uses("data"))
 
 
-@pytest.mark.parametrize(("labels", "fits_on"), [
-    pytest.param({ZONE: "a__b"}, {"a1", "b1", "bare"}, id="P34-a-set"),
-    pytest.param({ZONE: "b__c"}, {"b1", "bare"}, id="P34-another-zone"),
-    pytest.param({OLD_ZONE: "a"}, {"a1", "bare"}, id="old-label"),
-    pytest.param({ZONE: "a__"}, {"a1", "b1", "bare"}, id="malformed"),
-    pytest.param({REGION: "eu"}, {"bare"}, id="a-region-that-zoned-nodes-do-not-name"),
-])
+@pytest.mark.parametrize(
+    ("labels", "fits_on"),
+    [
+        pytest.param({ZONE: "a__b"}, {"a1", "b1", "bare"}, id="P34-a-set"),
+        pytest.param({ZONE: "b__c"}, {"b1", "bare"}, id="P34-another-zone"),
+        pytest.param({OLD_ZONE: "a"}, {"a1", "bare"}, id="old-label"),
+        pytest.param({ZONE: "a__"}, {"a1", "b1", "bare"}, id="malformed"),
+        pytest.param({REGION: "eu"}, {"bare"}, id="a-region-that-zoned-nodes-do-not-name"),
+    ],
+)
 def test_the_zone_of_a_bound_volume(labels: Json, fits_on: set[str]) -> None:
     seen = Cluster(*NODES, P0, claim(volume="pv"), volume("pv", labels))
     assert seen.fitting() == fits_on
@@ -50,66 +53,108 @@ def test_the_zone_of_a_bound_volume(labels: Json, fits_on: set[str]) -> None:
         assert seen.why(name) == (Reason.of(Code.VOLUME_ZONE, volume="pv"),)
 
 
-@pytest.mark.parametrize(("objects", "fits_on"), [
-    pytest.param((storage_class(waits=False), claim()), set(), id="P35-immediate"),
-    pytest.param((storage_class(allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]),
-                  claim()), {"a1"}, id="P35-waits-allowed-in-a"),
-    pytest.param((storage_class(), claim()), {"a1", "b1", "bare"}, id="made-anywhere"),
-    pytest.param((claim(),), set(), id="no-such-class"),
-    pytest.param((storage_class(allowedTopologies=[{}]), claim()), set(), id="an-empty-topology-term-is-nowhere"),
-    pytest.param((NO_PROVISIONER, claim()), set(), id="nobody-makes-one"),
-    pytest.param((NO_PROVISIONER, claim(), volume("pv", **affinity(HOST, "b1"))), {"b1"}, id="a-free-one-on-b1"),
-    pytest.param((NO_PROVISIONER, claim(), volume("pv", capacity={"storage": "9Gi"})), set(), id="too-small"),
-    pytest.param((NO_PROVISIONER, claim(), volume("pv", volumeMode="Block")), set(), id="another-mode"),
-    pytest.param((NO_PROVISIONER, claim(modes=["ReadWriteMany"]), volume("pv")), set(), id="another-access-mode"),
-    pytest.param((NO_PROVISIONER, claim(), volume("pv", status={"phase": "Released"})), set(), id="released"),
-    pytest.param((NO_PROVISIONER, claim(), volume("pv", meta={"deletionTimestamp": "2026-11-21T00:00:00Z"})), set(),
-                 id="being-deleted"),
-    pytest.param((NO_PROVISIONER, claim(), volume("pv", claimRef={"namespace": "default", "name": "other"})), set(),
-                 id="claimed"),
-    pytest.param((NO_PROVISIONER, claim(selector={"matchLabels": {"k": "v"}}), volume("pv"), volume("pw", {"k": "v"})),
-                 {"a1", "b1", "bare"}, id="selected"),
-    pytest.param((NO_PROVISIONER, claim(), volume("pv"), volume(
-        "pw", claimRef={"namespace": "default", "name": "data"}, **affinity(HOST, "b1"))), {"b1"}, id="set-aside"),
-    pytest.param((storage_class(), claim(meta={"annotations": {"volume.kubernetes.io/selected-node": "b1"}})), {"b1"},
-                 id="promised-to-b1"),
-    pytest.param((claim(volume="pv"), volume("pv", **affinity(ZONE, "b"))), {"b1"}, id="bound-to-b"),
-    pytest.param((claim(volume="pv"), volume("pv", nodeAffinity={"required": {"nodeSelectorTerms": []}})), set(),
-                 id="bound-to-nowhere"),
-    pytest.param((claim(volume="pv"),), set(), id="bound-to-a-volume-that-is-gone"),
-    pytest.param((claim(volume="pv") | {"status": {"phase": "Pending"}}, storage_class(), volume("pv")), set(),
-                 id="prebound"),
-    pytest.param((claim(meta={"deletionTimestamp": "2026-11-21T00:00:00Z"}), storage_class()), set(), id="going"),
-    pytest.param((), set(), id="missing"),
-])
+@pytest.mark.parametrize(
+    ("objects", "fits_on"),
+    [
+        pytest.param((storage_class(waits=False), claim()), set(), id="P35-immediate"),
+        pytest.param(
+            (storage_class(allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]), claim()),
+            {"a1"},
+            id="P35-waits-allowed-in-a",
+        ),
+        pytest.param((storage_class(), claim()), {"a1", "b1", "bare"}, id="made-anywhere"),
+        pytest.param((claim(),), set(), id="no-such-class"),
+        pytest.param((storage_class(allowedTopologies=[{}]), claim()), set(), id="an-empty-topology-term-is-nowhere"),
+        pytest.param((NO_PROVISIONER, claim()), set(), id="nobody-makes-one"),
+        pytest.param((NO_PROVISIONER, claim(), volume("pv", **affinity(HOST, "b1"))), {"b1"}, id="a-free-one-on-b1"),
+        pytest.param((NO_PROVISIONER, claim(), volume("pv", capacity={"storage": "9Gi"})), set(), id="too-small"),
+        pytest.param((NO_PROVISIONER, claim(), volume("pv", volumeMode="Block")), set(), id="another-mode"),
+        pytest.param((NO_PROVISIONER, claim(modes=["ReadWriteMany"]), volume("pv")), set(), id="another-access-mode"),
+        pytest.param((NO_PROVISIONER, claim(), volume("pv", status={"phase": "Released"})), set(), id="released"),
+        pytest.param(
+            (NO_PROVISIONER, claim(), volume("pv", meta={"deletionTimestamp": "2026-11-21T00:00:00Z"})),
+            set(),
+            id="being-deleted",
+        ),
+        pytest.param(
+            (NO_PROVISIONER, claim(), volume("pv", claimRef={"namespace": "default", "name": "other"})),
+            set(),
+            id="claimed",
+        ),
+        pytest.param(
+            (NO_PROVISIONER, claim(selector={"matchLabels": {"k": "v"}}), volume("pv"), volume("pw", {"k": "v"})),
+            {"a1", "b1", "bare"},
+            id="selected",
+        ),
+        pytest.param(
+            (
+                NO_PROVISIONER,
+                claim(),
+                volume("pv"),
+                volume("pw", claimRef={"namespace": "default", "name": "data"}, **affinity(HOST, "b1")),
+            ),
+            {"b1"},
+            id="set-aside",
+        ),
+        pytest.param(
+            (storage_class(), claim(meta={"annotations": {"volume.kubernetes.io/selected-node": "b1"}})),
+            {"b1"},
+            id="promised-to-b1",
+        ),
+        pytest.param((claim(volume="pv"), volume("pv", **affinity(ZONE, "b"))), {"b1"}, id="bound-to-b"),
+        pytest.param(
+            (claim(volume="pv"), volume("pv", nodeAffinity={"required": {"nodeSelectorTerms": []}})),
+            set(),
+            id="bound-to-nowhere",
+        ),
+        pytest.param((claim(volume="pv"),), set(), id="bound-to-a-volume-that-is-gone"),
+        pytest.param(
+            (claim(volume="pv") | {"status": {"phase": "Pending"}}, storage_class(), volume("pv")), set(), id="prebound"
+        ),
+        pytest.param((claim(meta={"deletionTimestamp": "2026-11-21T00:00:00Z"}), storage_class()), set(), id="going"),
+        pytest.param((), set(), id="missing"),
+    ],
+)
 def test_where_a_claim_lets_its_pod_run(objects: tuple[Json, ...], fits_on: set[str]) -> None:
     assert Cluster(*NODES, P0, *objects).fitting() == fits_on
 
 
-@pytest.mark.parametrize(("objects", "reason"), [
-    pytest.param((storage_class(waits=False), claim()), Reason.of(Code.UNBOUND_IMMEDIATE, claim="data"), id="P35"),
-    pytest.param((), Reason.of(Code.CLAIM_NOT_FOUND, claim="data"), id="missing"),
-    pytest.param((claim(meta={"deletionTimestamp": "2026-11-21T00:00:00Z"}),),
-                 Reason.of(Code.CLAIM_BEING_DELETED, claim="data"), id="going"),
-    pytest.param((claim(volume="pv"), volume("another")), Reason.of(Code.VOLUME_NOT_FOUND, volume="pv"),
-                 id="its-volume-is-gone"),
-])
+@pytest.mark.parametrize(
+    ("objects", "reason"),
+    [
+        pytest.param((storage_class(waits=False), claim()), Reason.of(Code.UNBOUND_IMMEDIATE, claim="data"), id="P35"),
+        pytest.param((), Reason.of(Code.CLAIM_NOT_FOUND, claim="data"), id="missing"),
+        pytest.param(
+            (claim(meta={"deletionTimestamp": "2026-11-21T00:00:00Z"}),),
+            Reason.of(Code.CLAIM_BEING_DELETED, claim="data"),
+            id="going",
+        ),
+        pytest.param(
+            (claim(volume="pv"), volume("another")),
+            Reason.of(Code.VOLUME_NOT_FOUND, volume="pv"),
+            id="its-volume-is-gone",
+        ),
+    ],
+)
 def test_what_fits_nowhere_says_why_and_passes_no_row(objects: tuple[Json, ...], reason: Reason) -> None:
     seen = Cluster(*NODES, P0, *objects)
     assert seen.volumes.nowhere(seen.cls) == reason
     assert not seen.volumes.mask(seen.cls, seen.table).any()
 
 
-@pytest.mark.parametrize(("capacities", "fits_on"), [
-    pytest.param((left("10Gi", "a"),), {"a1"}, id="enough-in-a"),
-    pytest.param((left("9Gi", ""),), set(), id="too-little"),
-    pytest.param((left("90Gi", "", largest="9Gi"),), set(), id="none-so-large"),
-    pytest.param((left("1Gi", "", largest="10Gi"),), {"a1", "b1", "bare"}, id="the-largest-counts-if-it-is-said"),
-    pytest.param((left("90Gi"),), set(), id="reaches-no-node"),
-    pytest.param((left("90Gi", "", of="slow"),), set(), id="another-class"),
-    pytest.param((left("9Gi", "a"), left("10Gi", "b")), {"b1"}, id="one-of-two"),
-    pytest.param((left(None, ""),), set(), id="says-nothing"),
-])
+@pytest.mark.parametrize(
+    ("capacities", "fits_on"),
+    [
+        pytest.param((left("10Gi", "a"),), {"a1"}, id="enough-in-a"),
+        pytest.param((left("9Gi", ""),), set(), id="too-little"),
+        pytest.param((left("90Gi", "", largest="9Gi"),), set(), id="none-so-large"),
+        pytest.param((left("1Gi", "", largest="10Gi"),), {"a1", "b1", "bare"}, id="the-largest-counts-if-it-is-said"),
+        pytest.param((left("90Gi"),), set(), id="reaches-no-node"),
+        pytest.param((left("90Gi", "", of="slow"),), set(), id="another-class"),
+        pytest.param((left("9Gi", "a"), left("10Gi", "b")), {"b1"}, id="one-of-two"),
+        pytest.param((left(None, ""),), set(), id="says-nothing"),
+    ],
+)
 def test_storage_that_a_driver_says_is_left(capacities: tuple[Json, ...], fits_on: set[str]) -> None:
     seen = Cluster(*NODES, P0, claim(), storage_class(), PUBLISHES, *capacities)
     assert seen.fitting() == fits_on
@@ -127,25 +172,48 @@ def test_two_claims_of_one_pod_need_two_volumes() -> None:
 
 def test_the_smallest_claim_chooses_the_smallest_volume() -> None:
     both = pod("p0", uses("big"), uses("data"))
-    objects = (NO_PROVISIONER, claim("big", size="20Gi"), claim(), volume("v2"),
-               volume("v1", capacity={"storage": "20Gi"}))
+    objects = (
+        NO_PROVISIONER,
+        claim("big", size="20Gi"),
+        claim(),
+        volume("v2"),
+        volume("v1", capacity={"storage": "20Gi"}),
+    )
     assert Cluster(A, both, *objects).fitting() == {"a1"}
 
 
-@pytest.mark.parametrize(("source", "other", "conflict"), [
-    pytest.param({"gcePersistentDisk": {"pdName": "d"}}, None, True, id="gce"),
-    pytest.param({"gcePersistentDisk": {"pdName": "d", "readOnly": True}}, None, False, id="gce-readers"),
-    pytest.param({"gcePersistentDisk": {"pdName": "d", "readOnly": True}}, {"gcePersistentDisk": {"pdName": "d"}}, True,
-                 id="gce-one-writes"),
-    pytest.param({"awsElasticBlockStore": {"volumeID": "d", "readOnly": True}}, None, True, id="ebs-even-readers"),
-    pytest.param({"iscsi": {"iqn": "i", "lun": 0}}, {"iscsi": {"iqn": "i", "lun": 1}}, True, id="iscsi-whatever-lun"),
-    pytest.param({"rbd": {"monitors": ["m", "n"], "image": "i"}}, {"rbd": {"monitors": ["n"], "image": "i"}}, True,
-                 id="rbd"),
-    pytest.param({"rbd": {"monitors": ["m"], "image": "i"}}, {"rbd": {"monitors": ["n"], "image": "i"}}, False,
-                 id="rbd-of-other-monitors"),
-    pytest.param({"rbd": {"monitors": ["m"], "image": "i"}}, {"rbd": {"monitors": ["m"], "image": "i", "pool": "p"}},
-                 False, id="rbd-of-another-pool"),
-])
+@pytest.mark.parametrize(
+    ("source", "other", "conflict"),
+    [
+        pytest.param({"gcePersistentDisk": {"pdName": "d"}}, None, True, id="gce"),
+        pytest.param({"gcePersistentDisk": {"pdName": "d", "readOnly": True}}, None, False, id="gce-readers"),
+        pytest.param(
+            {"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
+            {"gcePersistentDisk": {"pdName": "d"}},
+            True,
+            id="gce-one-writes",
+        ),
+        pytest.param({"awsElasticBlockStore": {"volumeID": "d", "readOnly": True}}, None, True, id="ebs-even-readers"),
+        pytest.param(
+            {"iscsi": {"iqn": "i", "lun": 0}}, {"iscsi": {"iqn": "i", "lun": 1}}, True, id="iscsi-whatever-lun"
+        ),
+        pytest.param(
+            {"rbd": {"monitors": ["m", "n"], "image": "i"}}, {"rbd": {"monitors": ["n"], "image": "i"}}, True, id="rbd"
+        ),
+        pytest.param(
+            {"rbd": {"monitors": ["m"], "image": "i"}},
+            {"rbd": {"monitors": ["n"], "image": "i"}},
+            False,
+            id="rbd-of-other-monitors",
+        ),
+        pytest.param(
+            {"rbd": {"monitors": ["m"], "image": "i"}},
+            {"rbd": {"monitors": ["m"], "image": "i", "pool": "p"}},
+            False,
+            id="rbd-of-another-pool",
+        ),
+    ],
+)
 def test_one_disk_on_one_node(source: Json, other: Json | None, conflict: bool) -> None:
     seen = Cluster(A, B, pod("p0", source), pod("there", other or source, on="a1"))
     assert seen.fitting() == ({"b1"} if conflict else {"a1", "b1"})
@@ -173,10 +241,22 @@ def test_a_running_pod_takes_its_own_claim_along() -> None:
 
 def test_attached_volumes_are_counted_once_per_node() -> None:
     seen = Cluster(
-        A, B, pod("p0", uses("data"), uses("logs"), asks("1Gi")), storage_class(), claim(volume="v"), claim("logs"),
-        claim("p0-v2"), volume("v", **csi("1")), csi_node("a1", 5),
-        pod("one", uses("data"), on="a1"), pod("two", uses("data"), asks("2Gi"), on="a1"), claim("two-v1", volume="w"),
-        volume("w", **csi("2")), volume("nfs"), pod("done", uses("logs"), on="a1", phase="Succeeded"))
+        A,
+        B,
+        pod("p0", uses("data"), uses("logs"), asks("1Gi")),
+        storage_class(),
+        claim(volume="v"),
+        claim("logs"),
+        claim("p0-v2"),
+        volume("v", **csi("1")),
+        csi_node("a1", 5),
+        pod("one", uses("data"), on="a1"),
+        pod("two", uses("data"), asks("2Gi"), on="a1"),
+        claim("two-v1", volume="w"),
+        volume("w", **csi("2")),
+        volume("nfs"),
+        pod("done", uses("logs"), on="a1", phase="Succeeded"),
+    )
     assert seen.volumes.attached() == {("a1", DRIVER): 2}
     assert seen.volumes.attaches(seen.cls) == {DRIVER: (1, 2)}
     assert len(seen.volumes.shared(seen.cls).intersection(seen.volumes.in_use("a1"))) == 1
@@ -184,33 +264,57 @@ def test_attached_volumes_are_counted_once_per_node() -> None:
     assert (seen.volumes.limits("a1"), seen.volumes.limits("b1")) == ({DRIVER: 5}, {})
 
 
-@pytest.mark.parametrize(("volumes", "fits"), [
-    pytest.param((uses("data"),), True, id="what-is-there-already"),
-    pytest.param((), True, id="none"),
-    pytest.param((uses("new"),), False, id="a-new-one"),
-    pytest.param((uses("data"), uses("new")), False, id="a-new-one-beside-what-is-there"),
-    pytest.param((asks("1Gi"),), False, id="one-of-its-own"),
-])
+@pytest.mark.parametrize(
+    ("volumes", "fits"),
+    [
+        pytest.param((uses("data"),), True, id="what-is-there-already"),
+        pytest.param((), True, id="none"),
+        pytest.param((uses("new"),), False, id="a-new-one"),
+        pytest.param((uses("data"), uses("new")), False, id="a-new-one-beside-what-is-there"),
+        pytest.param((asks("1Gi"),), False, id="one-of-its-own"),
+    ],
+)
 def test_a_node_over_its_attach_limit_takes_pods_that_bring_no_new_volume(
-        volumes: tuple[Json, ...], fits: bool) -> None:
+    volumes: tuple[Json, ...], fits: bool
+) -> None:
     """As the scheduler has it: it counts what would be new, and asks nothing where that is none."""
     pending = pod("p0", *volumes)
     pending["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     seen = Cluster(
-        {**A, "status": {**A["status"], **ready}}, pending, storage_class(), csi_node("a1", 1),
-        pod("one", uses("data"), uses("logs"), on="a1"), claim("data", volume="v"), claim("logs", volume="w"),
-        claim("new", volume="x"), volume("v", **csi("1")), volume("w", **csi("2")), volume("x", **csi("3")),
-        claim("p0-v0"))
+        {**A, "status": {**A["status"], **ready}},
+        pending,
+        storage_class(),
+        csi_node("a1", 1),
+        pod("one", uses("data"), uses("logs"), on="a1"),
+        claim("data", volume="v"),
+        claim("logs", volume="w"),
+        claim("new", volume="x"),
+        volume("v", **csi("1")),
+        volume("w", **csi("2")),
+        volume("x", **csi("3")),
+        claim("p0-v0"),
+    )
     plan, _ = decide(seen.snapshot, Policy(name="test"), Memory(), 3600.0, 0)
     assert list(plan.fits_existing) == (["default/p0"] if fits else [])
     assert [pod for verdict in plan.unschedulable for pod in verdict.pods] == ([] if fits else ["default/p0"])
 
 
-@pytest.mark.parametrize(("source", "concerned"), [
-    ({"emptyDir": {}}, False), ({"configMap": {"name": "c"}}, False), ({"csi": {"driver": "d"}}, False),
-    ({"nfs": {"server": "s", "path": "/"}}, False), ({"fc": {}}, False), (uses("data"), True), (asks("1Gi"), True),
-    ({"iscsi": {"iqn": "i"}}, True), ({"azureDisk": {"diskURI": "d"}}, True), ({"unheardOf": {}}, True)])
+@pytest.mark.parametrize(
+    ("source", "concerned"),
+    [
+        ({"emptyDir": {}}, False),
+        ({"configMap": {"name": "c"}}, False),
+        ({"csi": {"driver": "d"}}, False),
+        ({"nfs": {"server": "s", "path": "/"}}, False),
+        ({"fc": {}}, False),
+        (uses("data"), True),
+        (asks("1Gi"), True),
+        ({"iscsi": {"iqn": "i"}}, True),
+        ({"azureDisk": {"diskURI": "d"}}, True),
+        ({"unheardOf": {}}, True),
+    ],
+)
 def test_most_volumes_concern_nobody(source: Json, concerned: bool) -> None:
     seen = Cluster(A, pod("p0", source))
     assert seen.volumes.concerns(seen.cls) is concerned
@@ -226,8 +330,10 @@ def test_an_ephemeral_volume_without_a_class_is_of_the_default_one() -> None:
     older = storage_class("older", waits=False)
     newer = storage_class("newer", allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}])
     for made, year in ((older, 2024), (newer, 2025)):
-        made["metadata"] |= {"creationTimestamp": f"{year}-01-01T00:00:00Z",
-                             "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+        made["metadata"] |= {
+            "creationTimestamp": f"{year}-01-01T00:00:00Z",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        }
     seen = Cluster(*NODES, pod("p0", template, on="a1"), older, newer)
     assert seen.fitting() == {"b1"}
     assert Cluster(*NODES, pod("p0", template, on="a1"), storage_class()).fitting() == set()

@@ -44,8 +44,13 @@ _SIZES, _ZONES = ("1Gi", "5Gi", "10Gi"), ("a", "b")
 _CLAIMS, _VOLUMES, _NODES = ("c0", "c1", "c2"), ("v0", "v1", "v2", "v3"), ("n0", "n1", "n2", "n3")
 _MODES = ("ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod")
 _GOING = {"deletionTimestamp": "2026-11-21T00:00:00Z"}
-_ELSEWHERE = {"nodeAffinity": {"required": {"nodeSelectorTerms": [
-    {"matchExpressions": [{"key": ZONE, "operator": "NotIn", "values": ["a"]}]}, {}]}}}
+_ELSEWHERE = {
+    "nodeAffinity": {
+        "required": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "NotIn", "values": ["a"]}]}, {}]
+        }
+    }
+}
 
 
 class Chance:
@@ -70,32 +75,47 @@ class Chance:
     def volume(self, name: str) -> Json:
         holder = self.one(None, None, None, None, *_CLAIMS)
         return volume(
-            name, self.one({}, {ZONE: "a"}, {ZONE: "a__b"}, {OLD_ZONE: "b"}, {"k": "v"}, {ZONE: "__"}),
-            self.rarely(_GOING), self.one({}, {"phase": "Released"}, *({"phase": "Available"},) * 3),
-            capacity={"storage": self.one(*_SIZES)}, storageClassName=self.one("fast", "local", "local"),
+            name,
+            self.one({}, {ZONE: "a"}, {ZONE: "a__b"}, {OLD_ZONE: "b"}, {"k": "v"}, {ZONE: "__"}),
+            self.rarely(_GOING),
+            self.one({}, {"phase": "Released"}, *({"phase": "Available"},) * 3),
+            capacity={"storage": self.one(*_SIZES)},
+            storageClassName=self.one("fast", "local", "local"),
             accessModes=self.one(["ReadWriteOnce"], [*_MODES], [*_MODES]),
             **({"claimRef": {"namespace": "default", "name": holder}} if holder else {}),
             **self.rarely({"volumeMode": "Block"}, once_in=8),
             **self.one({"nfs": {}}, {"awsElasticBlockStore": {"volumeID": "v0"}}, csi("shared"), csi(name), csi(name)),
-            **self.one({}, {}, affinity(ZONE, self.one(*_ZONES)), affinity(HOST, *self.some(_NODES, 1, 2)), _ELSEWHERE))
+            **self.one({}, {}, affinity(ZONE, self.one(*_ZONES)), affinity(HOST, *self.some(_NODES, 1, 2)), _ELSEWHERE),
+        )
 
     def claim(self, name: str) -> Json:
         notes = self.rarely({"volume.kubernetes.io/selected-node": "n0"}, once_in=8)
         status = {"phase": "Bound"} if self._random.randrange(12) else self.one({}, {"phase": "Pending"})
         storage = self.one("fast", "local", "local") if self._random.randrange(12) else self.one("now", "gone")
         return claim(
-            name, self.one("", "", "", "", *_VOLUMES), storage, self.one(*_SIZES),
-            [self.one("ReadWriteOnce", *_MODES)], {**self.rarely(_GOING), "annotations": notes},
-            **self.rarely({"selector": {"matchLabels": {"k": "v"}}}, once_in=5)) | {"status": status}
+            name,
+            self.one("", "", "", "", *_VOLUMES),
+            storage,
+            self.one(*_SIZES),
+            [self.one("ReadWriteOnce", *_MODES)],
+            {**self.rarely(_GOING), "annotations": notes},
+            **self.rarely({"selector": {"matchLabels": {"k": "v"}}}, once_in=5),
+        ) | {"status": status}
 
     def mount(self) -> Json:
         readers = self.one({}, {"readOnly": True})
-        return dict(self.one(
-            *(uses(name) for name in _CLAIMS * 2), asks(self.one(*_SIZES), self.one("fast", "local")),
-            asks(self.one(*_SIZES), "fast"), {"emptyDir": {}}, {"csi": {"driver": DRIVER}},
-            {"gcePersistentDisk": {"pdName": self.one(*_ZONES), **readers}},
-            {"awsElasticBlockStore": {"volumeID": "v0", **readers}},
-            {"rbd": {"monitors": [self.one("m", "n")], "image": "i", **readers}}))
+        return dict(
+            self.one(
+                *(uses(name) for name in _CLAIMS * 2),
+                asks(self.one(*_SIZES), self.one("fast", "local")),
+                asks(self.one(*_SIZES), "fast"),
+                {"emptyDir": {}},
+                {"csi": {"driver": DRIVER}},
+                {"gcePersistentDisk": {"pdName": self.one(*_ZONES), **readers}},
+                {"awsElasticBlockStore": {"volumeID": "v0", **readers}},
+                {"rbd": {"monitors": [self.one("m", "n")], "image": "i", **readers}},
+            )
+        )
 
     def mounts(self, least: int) -> list[Json]:
         return [self.mount() for _ in range(self._random.randint(least, 3))]
@@ -104,33 +124,51 @@ class Chance:
         names = _NODES[: self._random.randint(1, 4)]
         wanted = self.mounts(1)
         pods = [pod(f"p{at}", *wanted) for at in range(4)]
-        pods += [pod(f"r{at}", *self.mounts(0), on=self.one(*names), phase=self.one("Running", "Running", "Failed"))
-                 for at in range(self._random.randint(0, 3))]
+        pods += [
+            pod(f"r{at}", *self.mounts(0), on=self.one(*names), phase=self.one("Running", "Running", "Failed"))
+            for at in range(self._random.randint(0, 3))
+        ]
         objects = [*map(self.node, names), *pods, *map(self.volume, _VOLUMES)]
         objects += [self.claim(name) for name in _CLAIMS if self._random.randrange(20)]
-        for each in pods:       # the claims of ephemeral volumes, as their controller makes them
+        for each in pods:  # the claims of ephemeral volumes, as their controller makes them
             for mount in each["spec"]["volumes"]:
                 if "ephemeral" in mount:
                     asked = mount["ephemeral"]["volumeClaimTemplate"]["spec"]
-                    objects.append(claim(f"{each['metadata']['name']}-{mount['name']}", "", asked["storageClassName"],
-                                         asked["resources"]["requests"]["storage"], asked["accessModes"]))
+                    objects.append(
+                        claim(
+                            f"{each['metadata']['name']}-{mount['name']}",
+                            "",
+                            asked["storageClassName"],
+                            asked["resources"]["requests"]["storage"],
+                            asked["accessModes"],
+                        )
+                    )
         only_a = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
-        objects += [storage_class(allowedTopologies=self.one([], [], only_a, [{}])), storage_class("now", waits=False),
-                    storage_class("local", "kubernetes.io/no-provisioner")]
+        objects += [
+            storage_class(allowedTopologies=self.one([], [], only_a, [{}])),
+            storage_class("now", waits=False),
+            storage_class("local", "kubernetes.io/no-provisioner"),
+        ]
         objects += [csi_node(name, self._random.randint(0, 4)) for name in names if self._random.randrange(2)]
         if self._random.randrange(2):
-            found = [left(self.one(*_SIZES, None), self.one("a", "b", "", None), self.one(None, None, *_SIZES))
-                     for _ in range(self._random.randint(0, 2))]
+            found = [
+                left(self.one(*_SIZES, None), self.one("a", "b", "", None), self.one(None, None, *_SIZES))
+                for _ in range(self._random.randint(0, 2))
+            ]
             objects += [PUBLISHES, *{each["metadata"]["name"]: each for each in found}.values()]
         self._random.shuffle(objects)
         return objects
 
 
 _SAID = {
-    Code.DISK_CONFLICT: words.DISK_IN_USE, Code.EXCLUSIVE_CLAIM: words.EXCLUSIVE,
-    Code.VOLUME_COUNT: words.TOO_MANY_VOLUMES, Code.VOLUME_NODE_AFFINITY: words.NODE_CONFLICT,
-    Code.NOTHING_TO_BIND: binding.NOTHING_TO_BIND, Code.STORAGE_CAPACITY: binding.NO_SPACE,
-    Code.VOLUME_ZONE: words.NO_ZONE, Code.UNBOUND_IMMEDIATE: words.UNBOUND_IMMEDIATE,
+    Code.DISK_CONFLICT: words.DISK_IN_USE,
+    Code.EXCLUSIVE_CLAIM: words.EXCLUSIVE,
+    Code.VOLUME_COUNT: words.TOO_MANY_VOLUMES,
+    Code.VOLUME_NODE_AFFINITY: words.NODE_CONFLICT,
+    Code.NOTHING_TO_BIND: binding.NOTHING_TO_BIND,
+    Code.STORAGE_CAPACITY: binding.NO_SPACE,
+    Code.VOLUME_ZONE: words.NO_ZONE,
+    Code.UNBOUND_IMMEDIATE: words.UNBOUND_IMMEDIATE,
 }
 
 
@@ -139,10 +177,18 @@ def _of(kind: str, objects: Sequence[Json]) -> tuple[Json, ...]:
 
 
 def _scheduler(objects: Sequence[Json]) -> World:
-    return World.of(_of("Node", objects), _of("Pod", objects), Surroundings(
-        claims=_of("PersistentVolumeClaim", objects), volumes=_of("PersistentVolume", objects),
-        storage_classes=_of("StorageClass", objects), csi_nodes=_of("CSINode", objects),
-        csi_drivers=_of("CSIDriver", objects), capacities=_of("CSIStorageCapacity", objects)))
+    return World.of(
+        _of("Node", objects),
+        _of("Pod", objects),
+        Surroundings(
+            claims=_of("PersistentVolumeClaim", objects),
+            volumes=_of("PersistentVolume", objects),
+            storage_classes=_of("StorageClass", objects),
+            csi_nodes=_of("CSINode", objects),
+            csi_drivers=_of("CSIDriver", objects),
+            capacities=_of("CSIStorageCapacity", objects),
+        ),
+    )
 
 
 def _room(seen: Cluster, name: str) -> float:
@@ -164,10 +210,14 @@ def _planner_says(seen: Cluster, name: str) -> list[str]:
     exclusive = nowhere is not None and nowhere.code == Code.EXCLUSIVE_CLAIM
     if nowhere is not None and not exclusive:
         claim_name = nowhere.params.get("claim")
-        return [{Code.CLAIM_NOT_FOUND: f'persistentvolumeclaim "{claim_name}" not found',
-                 Code.CLAIM_BEING_DELETED: f'persistentvolumeclaim "{claim_name}" is being deleted',
-                 Code.VOLUME_NOT_FOUND: f'persistentvolume "{nowhere.params.get("volume")}" not found',
-                 }.get(nowhere.code) or _SAID[nowhere.code]]
+        return [
+            {
+                Code.CLAIM_NOT_FOUND: f'persistentvolumeclaim "{claim_name}" not found',
+                Code.CLAIM_BEING_DELETED: f'persistentvolumeclaim "{claim_name}" is being deleted',
+                Code.VOLUME_NOT_FOUND: f'persistentvolume "{nowhere.params.get("volume")}" not found',
+            }.get(nowhere.code)
+            or _SAID[nowhere.code]
+        ]
     found = seen.why(name)
     if found and found[0].code == Code.DISK_CONFLICT:
         return [words.DISK_IN_USE]
@@ -210,6 +260,6 @@ def test_as_many_siblings_go_to_one_node_as_the_scheduler_lets(seed: int) -> Non
             held.add(seen.cls, seen.volumes.counting(seen.cls), (0, each), 1)
             bindable += 1
         if list(held.taken()) and seen.volumes.limits(each.name):
-            continue    # a free volume may be of another driver than the class's, which the planner does not count
+            continue  # a free volume may be of another driver than the class's, which the planner does not count
         room = min(_room(seen, each.name), bindable) if fit else 0
         assert count == min(4, room, *(b for b in bounds if b is not None)), each.name

@@ -50,8 +50,9 @@ def there(name: str, zone: str = "a") -> Json:
 
 def planned(objects: Sequence[Json], *, zones: Sequence[str] = ()) -> Plan:
     """The plan; zones: of a group each that may grow, with nodes that hold two pods."""
-    groups = tuple(NodeGroup(id=f"g-{zone}", provider="test", max=9, template=built("t", "8", pods=2, zone=zone))
-                   for zone in zones)
+    groups = tuple(
+        NodeGroup(id=f"g-{zone}", provider="test", max=9, template=built("t", "8", pods=2, zone=zone)) for zone in zones
+    )
     snapshot = msgspec.structs.replace(Cluster(*objects).snapshot, groups=groups)
     return decide(snapshot, Policy(name="test", mode=Mode.ACTIVE), Memory(), NOW, 0)[0]
 
@@ -65,14 +66,19 @@ TWO = [wants("p0", uses("c0")), wants("p1", uses("c1"))]
 CLAIMS = [claim("c0"), claim("c1")]
 
 
-@pytest.mark.parametrize(("volumes", "pods"), [
-    pytest.param([volume("v0")], 1, id="one-volume"),
-    pytest.param([volume("v0"), volume("v1")], 2, id="two-volumes"),
-    pytest.param([volume("v0", **affinity(ZONE, "a")), volume("v1", **affinity(ZONE, "b"))], 2, id="one-per-zone"),
-    pytest.param([volume("v0", **affinity(ZONE, "c")), volume("v1", **affinity(ZONE, "a"))], 1, id="one-elsewhere"),
-    pytest.param([volume("v0", capacity={"storage": "1Gi"}), volume("v1")], 1, id="one-too-small"),
-    pytest.param([volume("v0", claimRef={"namespace": "default", "name": "c1"}), volume("v1")], 2, id="one-set-aside"),
-])
+@pytest.mark.parametrize(
+    ("volumes", "pods"),
+    [
+        pytest.param([volume("v0")], 1, id="one-volume"),
+        pytest.param([volume("v0"), volume("v1")], 2, id="two-volumes"),
+        pytest.param([volume("v0", **affinity(ZONE, "a")), volume("v1", **affinity(ZONE, "b"))], 2, id="one-per-zone"),
+        pytest.param([volume("v0", **affinity(ZONE, "c")), volume("v1", **affinity(ZONE, "a"))], 1, id="one-elsewhere"),
+        pytest.param([volume("v0", capacity={"storage": "1Gi"}), volume("v1")], 1, id="one-too-small"),
+        pytest.param(
+            [volume("v0", claimRef={"namespace": "default", "name": "c1"}), volume("v1")], 2, id="one-set-aside"
+        ),
+    ],
+)
 def test_a_free_volume_is_promised_to_one_claim(volumes: list[Json], pods: int) -> None:
     plan = planned([there("n0", "a"), there("n1", "b"), NO_PROVISIONER, *CLAIMS, *TWO, *volumes])
     assert len(plan.fits_existing) == pods
@@ -102,21 +108,40 @@ def test_existing_nodes_take_their_volume_from_new_ones() -> None:
 
 def test_pods_of_different_workloads_and_sizes_share_the_stock() -> None:
     """The smaller claim has been given the small volume, so the large one is left for the other."""
-    objects = [there("n0"), NO_PROVISIONER, claim("c0", size="5Gi"), claim("c1"), *TWO,
-               volume("v0"), volume("v1", capacity={"storage": "5Gi"})]
+    objects = [
+        there("n0"),
+        NO_PROVISIONER,
+        claim("c0", size="5Gi"),
+        claim("c1"),
+        *TWO,
+        volume("v0"),
+        volume("v1", capacity={"storage": "5Gi"}),
+    ]
     assert len(planned(objects).fits_existing) == 2
     assert len(planned([each for each in objects if each["metadata"]["name"] != "v1"]).fits_existing) == 1
 
 
 def test_siblings_with_ephemeral_volumes_take_one_volume_each() -> None:
-    objects = [there("n0"), NO_PROVISIONER, volume("v0"), volume("v1"), *(wants(f"p{at}", asks("1Gi")) for at in "012"),
-               *(claim(f"p{at}-v0", size="1Gi") for at in "012")]
+    objects = [
+        there("n0"),
+        NO_PROVISIONER,
+        volume("v0"),
+        volume("v1"),
+        *(wants(f"p{at}", asks("1Gi")) for at in "012"),
+        *(claim(f"p{at}-v0", size="1Gi") for at in "012"),
+    ]
     assert len(planned(objects).fits_existing) == 2
 
 
 def test_pods_that_share_a_claim_share_its_volume_and_its_place() -> None:
-    objects = [there("n0", "a"), there("n1", "b"), NO_PROVISIONER, claim("c0"), volume("v0", **affinity(ZONE, "b")),
-               *(wants(f"p{at}", uses("c0")) for at in "0123")]
+    objects = [
+        there("n0", "a"),
+        there("n1", "b"),
+        NO_PROVISIONER,
+        claim("c0"),
+        volume("v0", **affinity(ZONE, "b")),
+        *(wants(f"p{at}", uses("c0")) for at in "0123"),
+    ]
     plan = planned(objects)
     assert len(plan.fits_existing) == 4
     assert {promise.node for promise in plan.promises} == {"n1"}
@@ -138,8 +163,11 @@ def test_a_nominated_pod_has_taken_its_volume() -> None:
 
 
 def test_volumes_of_host_names_are_given_out_host_by_host() -> None:
-    objects = [*(there(f"n{at}") for at in range(4)), NO_PROVISIONER,
-               *(volume(f"v{at}", **affinity(HOST, f"n{at}")) for at in range(3))]
+    objects = [
+        *(there(f"n{at}") for at in range(4)),
+        NO_PROVISIONER,
+        *(volume(f"v{at}", **affinity(HOST, f"n{at}")) for at in range(3)),
+    ]
     objects += [each for at in range(4) for each in (claim(f"c{at}"), wants(f"p{at}", uses(f"c{at}")))]
     plan = planned(objects, zones=("a",))
     assert got(plan) == 3

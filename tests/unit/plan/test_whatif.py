@@ -67,12 +67,15 @@ def test_names_are_unique_whatever_is_there_already() -> None:
     assert len({pod.key for pod in twice.pods}) == len(before.pods) + 4
 
 
-@pytest.mark.parametrize(("cls", "options", "older"), [
-    (PodClass("default", {}, {"nvidia.com/gpu": 1}), OPTIONS, 30.0),
-    (PodClass("default", {}, {}), Options(new_pod_scale_up_delay=600.0), 600.0),
-    (PodClass("default", {}, {}, scale_up_delay="20m"), OPTIONS, 1200.0),
-    (PodClass("default", {}, {}, scale_up_delay="nonsense"), OPTIONS, 30.0),
-])
+@pytest.mark.parametrize(
+    ("cls", "options", "older"),
+    [
+        (PodClass("default", {}, {"nvidia.com/gpu": 1}), OPTIONS, 30.0),
+        (PodClass("default", {}, {}), Options(new_pod_scale_up_delay=600.0), 600.0),
+        (PodClass("default", {}, {}, scale_up_delay="20m"), OPTIONS, 1200.0),
+        (PodClass("default", {}, {}, scale_up_delay="nonsense"), OPTIONS, 30.0),
+    ],
+)
 def test_added_pods_are_old_enough_to_count(cls: PodClass, options: Options, older: float) -> None:
     _, (pod,) = added(two_nodes().snapshot(), Wanted("default", "x", cls), options=options)
     assert NOW - pod.created > older

@@ -39,10 +39,17 @@ def is_open(window: Window, now: float) -> bool:
 NIGHTS = Window("0 22 * * 1-5", 6 * HOUR, time_zone=ZURICH, name="nights")
 
 
-@pytest.mark.parametrize(("now", "expected"), [
-    ("2026-06-01T21:59:59.9", False), ("2026-06-01T22:00", True), ("2026-06-02T03:59:59.9", True),
-    ("2026-06-02T04:00", False), ("2026-06-06T03:00", True), ("2026-06-06T22:30", False),
-])
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ("2026-06-01T21:59:59.9", False),
+        ("2026-06-01T22:00", True),
+        ("2026-06-02T03:59:59.9", True),
+        ("2026-06-02T04:00", False),
+        ("2026-06-06T03:00", True),
+        ("2026-06-06T22:30", False),
+    ],
+)
 def test_a_window_is_open_from_its_beginning_up_to_its_end(now: str, expected: bool) -> None:
     assert is_open(NIGHTS, at(now)) is expected
 
@@ -52,18 +59,29 @@ def test_windows_that_touch_leave_no_gap(now: float) -> None:
     assert is_open(Window("0 * * * *", HOUR), now)
 
 
-@pytest.mark.parametrize(("window", "now", "expected"), [
-    # Spring 2026: 02:00 becomes 03:00 on 29 March.
-    pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T03:00", True, id="skipped-time-is-after-it"),
-    pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T03:59", True, id="skipped-lasts-as-long"),
-    pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T04:00", False, id="skipped-and-over"),
-    pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T01:59", False, id="not-before-the-gap"),
-    pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-03-29T04:59", True, id="real-hours-spring"),
-    pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-03-29T05:00", False, id="spring-end"),
-    # Autumn 2026: 03:00 becomes 02:00 on 25 October.
-    pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-10-25T02:59", True, id="real-hours-autumn"),
-    pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-10-25T03:00", False, id="autumn-end"),
-])
+@pytest.mark.parametrize(
+    ("window", "now", "expected"),
+    [
+        # Spring 2026: 02:00 becomes 03:00 on 29 March.
+        pytest.param(
+            Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T03:00", True, id="skipped-time-is-after-it"
+        ),
+        pytest.param(
+            Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T03:59", True, id="skipped-lasts-as-long"
+        ),
+        pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T04:00", False, id="skipped-and-over"),
+        pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T01:59", False, id="not-before-the-gap"),
+        pytest.param(
+            Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-03-29T04:59", True, id="real-hours-spring"
+        ),
+        pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-03-29T05:00", False, id="spring-end"),
+        # Autumn 2026: 03:00 becomes 02:00 on 25 October.
+        pytest.param(
+            Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-10-25T02:59", True, id="real-hours-autumn"
+        ),
+        pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-10-25T03:00", False, id="autumn-end"),
+    ],
+)
 def test_clocks_that_are_changed_in_Zurich(window: Window, now: str, expected: bool) -> None:
     assert is_open(window, at(now)) is expected
 
@@ -85,12 +103,16 @@ def test_with_a_star_for_the_hour_it_opens_as_often_as_the_clock_shows_it() -> N
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(["30 2 * * *", "0 2,3 * * *", "59 1 * * *", "15 3 * * 0", "0 */3 * * *", "*/20 * * * *"]),
-       st.sampled_from([ZURICH, "Australia/Sydney", "America/New_York", "UTC"]),
-       st.sampled_from(["2026-03-08", "2026-03-29", "2026-04-05", "2026-10-04", "2026-10-25", "2026-11-01"]),
-       st.integers(-12 * 60, 36 * 60), st.integers(1, 180))
-def test_open_means_that_it_opened_less_than_its_length_ago(cron: str, zone: str, day: str, minute: int,
-                                                            minutes: int) -> None:
+@given(
+    st.sampled_from(["30 2 * * *", "0 2,3 * * *", "59 1 * * *", "15 3 * * 0", "0 */3 * * *", "*/20 * * * *"]),
+    st.sampled_from([ZURICH, "Australia/Sydney", "America/New_York", "UTC"]),
+    st.sampled_from(["2026-03-08", "2026-03-29", "2026-04-05", "2026-10-04", "2026-10-25", "2026-11-01"]),
+    st.integers(-12 * 60, 36 * 60),
+    st.integers(1, 180),
+)
+def test_open_means_that_it_opened_less_than_its_length_ago(
+    cron: str, zone: str, day: str, minute: int, minutes: int
+) -> None:
     from cronsim import CronSim
 
     length = min(minutes * 60.0, shortest_gap(cron))
@@ -106,7 +128,7 @@ def test_open_means_that_it_opened_less_than_its_length_ago(cron: str, zone: str
 def test_half_an_hour_of_clock_change_moves_the_openings_by_as_much() -> None:
     """Lord Howe goes from UTC+11 to UTC+10:30; cronsim, going forwards over the change, is half an hour off there."""
     window = Window("0 */3 * * *", 3 * HOUR, time_zone="Australia/Lord_Howe")
-    opened = datetime(2026, 4, 4, 16, 30, tzinfo=UTC).timestamp()     # three o'clock, after the change
+    opened = datetime(2026, 4, 4, 16, 30, tzinfo=UTC).timestamp()  # three o'clock, after the change
     assert is_open(window, opened + 3 * HOUR - 60)
     assert is_open(Window("0 3 * * *", HOUR, time_zone="Australia/Lord_Howe"), opened + 60)
 
@@ -115,15 +137,22 @@ FROZEN = Window("0 0 24 12 *", 72 * HOUR, removals=False, time_zone=ZURICH, name
 OFFICE = Window("0 8 * * 1-5", 10 * HOUR, removals=False, time_zone=ZURICH)
 
 
-@pytest.mark.parametrize(("windows", "now", "name", "until"), [
-    ((NIGHTS,), "2026-06-06T12:00", "nights", "2026-06-08T22:00"),
-    ((NIGHTS, Window("0 3 * * 6", HOUR, name="saturdays", time_zone=ZURICH)), "2026-06-05T12:00", "nights, saturdays",
-     "2026-06-05T22:00"),
-    ((FROZEN,), "2026-12-25T12:00", "holidays", "2026-12-27T00:00"),
-    ((NIGHTS, FROZEN), "2026-12-24T23:00", "holidays", "2026-12-28T22:00"),
-    ((OFFICE,), "2026-06-01T09:00", "0 8 * * 1-5", "2026-06-01T18:00"),
-    ((OFFICE, Window("0 9 * * *", HOUR, time_zone=ZURICH)), "2026-06-01T09:30", "0 8 * * 1-5", "2026-06-06T09:00"),
-])
+@pytest.mark.parametrize(
+    ("windows", "now", "name", "until"),
+    [
+        ((NIGHTS,), "2026-06-06T12:00", "nights", "2026-06-08T22:00"),
+        (
+            (NIGHTS, Window("0 3 * * 6", HOUR, name="saturdays", time_zone=ZURICH)),
+            "2026-06-05T12:00",
+            "nights, saturdays",
+            "2026-06-05T22:00",
+        ),
+        ((FROZEN,), "2026-12-25T12:00", "holidays", "2026-12-27T00:00"),
+        ((NIGHTS, FROZEN), "2026-12-24T23:00", "holidays", "2026-12-28T22:00"),
+        ((OFFICE,), "2026-06-01T09:00", "0 8 * * 1-5", "2026-06-01T18:00"),
+        ((OFFICE, Window("0 9 * * *", HOUR, time_zone=ZURICH)), "2026-06-01T09:30", "0 8 * * 1-5", "2026-06-06T09:00"),
+    ],
+)
 def test_why_and_until_when_nothing_is_removed(windows: tuple[Window, ...], now: str, name: str, until: str) -> None:
     assert outside(windows, at(now)) == Reason.of(Code.OUTSIDE_WINDOW, window=name, until=at(until))
     assert outside(windows, at(until)) is None
@@ -152,8 +181,11 @@ def test_outside_a_window_timers_run_on_and_nothing_goes() -> None:
     pool = Pool().group("g", 1)
     inside, before = at("2027-06-01T23:00"), at("2027-06-01T20:00")
     early = pool.pick(now=before, windows=[NIGHTS])
-    assert early.held["g-e00"] == early.paused == Reason.of(Code.OUTSIDE_WINDOW, window="nights",
-                                                            until=at("2027-06-01T22:00"))
+    assert (
+        early.held["g-e00"]
+        == early.paused
+        == Reason.of(Code.OUTSIDE_WINDOW, window="nights", until=at("2027-06-01T22:00"))
+    )
     assert goes(pool.pick(now=inside, windows=[NIGHTS])) == ["g-e00"]
     assert why(pool.pick(now=before, since=before, windows=[NIGHTS])) == {Code.NOT_UNNEEDED_LONG_ENOUGH}
 
@@ -162,8 +194,7 @@ def test_windows_are_told_before_cooldowns_and_after_minima() -> None:
     now = at("2027-06-01T20:00")
     known = Memory(last_scale_up=now)
     assert why(Pool().group("g", 1).pick(known, now=now, windows=[NIGHTS])) == {Code.OUTSIDE_WINDOW}
-    assert why(Pool().group("g", 1, min=1).pick(known, now=now, windows=[NIGHTS])) == {
-        Code.GROUP_MIN_SIZE}
+    assert why(Pool().group("g", 1, min=1).pick(known, now=now, windows=[NIGHTS])) == {Code.GROUP_MIN_SIZE}
 
 
 @given(st.text(max_size=20) | st.from_regex(r"[0-9*/,#L?W-]{1,6}( [0-9*/,#LMONW-]{1,6}){4}", fullmatch=True))

@@ -33,7 +33,7 @@ spec:
   webhook: {secret: outscaler/prod-geneva/webhook}
 """
 
-HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: a}\n"      # the spec begins in line 4
+HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: a}\n"  # the spec begins in line 4
 
 
 def with_spec(lines: str) -> str:

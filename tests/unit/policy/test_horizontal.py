@@ -85,58 +85,140 @@ def test_an_item_of_a_list_has_no_kind_of_its_own() -> None:
 
 
 REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
-    ("two for cpu", lambda spec, rules: rules.append({**copy.deepcopy(rules[1]), "ruleName": "again"}),
-     'spec.rules[2]: is a second rule for cpu, beside "cpu-40"; leave one'),
-    ("eleven", lambda spec, rules: rules.extend({**rules[0], "ruleName": f"r{n}"} for n in range(9)),
-     "spec.rules: has 11 rules; write at most 10"),
-    ("a number", lambda spec, rules: rules[1]["metricTrigger"].update(metricValue=40),
-     'spec.rules[1].metricTrigger.metricValue: 40 is a number; write it as text, "40"'),
-    *[(f"threshold {text}", lambda spec, rules, text=text: rules[1]["metricTrigger"].update(metricValue=text),
-       (f'spec.rules[1].metricTrigger.metricValue: "{text}" is not a percentage; write a whole number from "1" to '
-       '"100", or "-1" for automatic')) for text in ("0", "101", "4.5", "040", "40%", "-2", "٤٠")],
-    ("operation", lambda spec, rules: rules[1]["metricTrigger"].update(metricOperation="<"),
-     'spec.rules[1].metricTrigger.metricOperation: "<" is not known; write >'),
-    ("unit", lambda spec, rules: rules[1]["metricTrigger"].update(unit="cores"),
-     'spec.rules[1].metricTrigger.unit: "cores" is not known; write Percent'),
-    ("metric", lambda spec, rules: rules[1]["metricTrigger"].update(metricName="Gpu"),
-     'spec.rules[1].metricTrigger.metricName: "Gpu" is not known; write Cpu or Memory'),
-    ("no schedule", lambda spec, rules: rules[0]["cronTrigger"].clear(),
-     'spec.rules[0].cronTrigger.schedule: is missing; write five fields of cron, like "47 20 * * *"'),
-    ("six fields", lambda spec, rules: rules[0]["cronTrigger"].update(schedule="0 47 20 * * *"),
-     "spec.rules[0].cronTrigger.schedule: '0 47 20 * * *' is not five fields of cron; write it like \"0 22 * * 1-5\""),
-    ("no trigger", lambda spec, rules: rules[0].pop("cronTrigger"),
-     "spec.rules[0].cronTrigger: is missing; a rule of type Cron has one"),
-    ("both triggers", lambda spec, rules: rules[0].update(metricTrigger=rules[1]["metricTrigger"]),
-     "spec.rules[0].metricTrigger: belongs to another type than Cron; take it out, or write cronTrigger"),
-    ("type", lambda spec, rules: rules[0].update(type="Periodic"),
-     'spec.rules[0].type: "Periodic" is not known; write Cron or Metric'),
-    ("scale down", lambda spec, rules: rules[0]["action"].update(type="ScaleDown"),
-     'spec.rules[0].action.type: "ScaleDown" is not known; write ScaleUp'),
-    ("action unit", lambda spec, rules: rules[0]["action"].update(unit="Percent"),
-     'spec.rules[0].action.unit: "Percent" is not known; write Node'),
-    ("no nodes", lambda spec, rules: rules[0]["action"].update(value=0),
-     "spec.rules[0].action.value: 0 is not such a number; write how many nodes to add, 1 or more"),
-    ("half a node", lambda spec, rules: rules[1]["action"].update(value=1.5),
-     ("spec.rules[1].action.value: 1.5 is not such a number; write how many nodes to add, 1 or more; 0, -1 or nothing: "
-     "as many as needed")),
-    ("cron without a number", lambda spec, rules: rules[0]["action"].pop("value"),
-     "spec.rules[0].action.value: is missing; write how many nodes to add, 1 or more"),
-    ("no name", lambda spec, rules: rules[0].update(ruleName=" "),
-     'spec.rules[0].ruleName: " " is not a name; name the rule'),
-    ("a name twice", lambda spec, rules: rules[1].update(ruleName="evening"),
-     'spec.rules[1].ruleName: "evening" is there twice; give every rule a name of its own'),
-    ("a switch in words", lambda spec, rules: spec.update(disable="yes"),
-     'spec.disable: "yes" is neither true nor false; write true or false'),
-    ("one target", lambda spec, rules: spec.update(targetNodepoolIds=POOL),
-     f'spec.targetNodepoolIds: "{POOL}" is not a list; write the uids of node pools as a list'),
-    ("a number as target", lambda spec, rules: spec["targetNodepoolIds"].append(7),
-     "spec.targetNodepoolIds[1]: 7 is not the uid of a node pool; write it as text"),
-    ("a crowd of targets", lambda spec, rules: spec.update(targetNodepoolIds=["x"] * 101),
-     "spec.targetNodepoolIds: has 101 node pools; write at most 100, and another object"),
-    ("a target of any length", lambda spec, rules: spec.update(targetNodepoolIds=["x" * 254]),
-     f'spec.targetNodepoolIds[0]: "{"x" * 60}…" is not the uid of a node pool; write it as text'),
-    ("two spellings", lambda spec, rules: spec.update(Rules=[]),
-     "spec.rules: is there twice, in two spellings; leave one"),
+    (
+        "two for cpu",
+        lambda spec, rules: rules.append({**copy.deepcopy(rules[1]), "ruleName": "again"}),
+        'spec.rules[2]: is a second rule for cpu, beside "cpu-40"; leave one',
+    ),
+    (
+        "eleven",
+        lambda spec, rules: rules.extend({**rules[0], "ruleName": f"r{n}"} for n in range(9)),
+        "spec.rules: has 11 rules; write at most 10",
+    ),
+    (
+        "a number",
+        lambda spec, rules: rules[1]["metricTrigger"].update(metricValue=40),
+        'spec.rules[1].metricTrigger.metricValue: 40 is a number; write it as text, "40"',
+    ),
+    *[
+        (
+            f"threshold {text}",
+            lambda spec, rules, text=text: rules[1]["metricTrigger"].update(metricValue=text),
+            (
+                f'spec.rules[1].metricTrigger.metricValue: "{text}" is not a percentage; write a whole number from "1" to '
+                '"100", or "-1" for automatic'
+            ),
+        )
+        for text in ("0", "101", "4.5", "040", "40%", "-2", "٤٠")
+    ],
+    (
+        "operation",
+        lambda spec, rules: rules[1]["metricTrigger"].update(metricOperation="<"),
+        'spec.rules[1].metricTrigger.metricOperation: "<" is not known; write >',
+    ),
+    (
+        "unit",
+        lambda spec, rules: rules[1]["metricTrigger"].update(unit="cores"),
+        'spec.rules[1].metricTrigger.unit: "cores" is not known; write Percent',
+    ),
+    (
+        "metric",
+        lambda spec, rules: rules[1]["metricTrigger"].update(metricName="Gpu"),
+        'spec.rules[1].metricTrigger.metricName: "Gpu" is not known; write Cpu or Memory',
+    ),
+    (
+        "no schedule",
+        lambda spec, rules: rules[0]["cronTrigger"].clear(),
+        'spec.rules[0].cronTrigger.schedule: is missing; write five fields of cron, like "47 20 * * *"',
+    ),
+    (
+        "six fields",
+        lambda spec, rules: rules[0]["cronTrigger"].update(schedule="0 47 20 * * *"),
+        "spec.rules[0].cronTrigger.schedule: '0 47 20 * * *' is not five fields of cron; write it like \"0 22 * * 1-5\"",
+    ),
+    (
+        "no trigger",
+        lambda spec, rules: rules[0].pop("cronTrigger"),
+        "spec.rules[0].cronTrigger: is missing; a rule of type Cron has one",
+    ),
+    (
+        "both triggers",
+        lambda spec, rules: rules[0].update(metricTrigger=rules[1]["metricTrigger"]),
+        "spec.rules[0].metricTrigger: belongs to another type than Cron; take it out, or write cronTrigger",
+    ),
+    (
+        "type",
+        lambda spec, rules: rules[0].update(type="Periodic"),
+        'spec.rules[0].type: "Periodic" is not known; write Cron or Metric',
+    ),
+    (
+        "scale down",
+        lambda spec, rules: rules[0]["action"].update(type="ScaleDown"),
+        'spec.rules[0].action.type: "ScaleDown" is not known; write ScaleUp',
+    ),
+    (
+        "action unit",
+        lambda spec, rules: rules[0]["action"].update(unit="Percent"),
+        'spec.rules[0].action.unit: "Percent" is not known; write Node',
+    ),
+    (
+        "no nodes",
+        lambda spec, rules: rules[0]["action"].update(value=0),
+        "spec.rules[0].action.value: 0 is not such a number; write how many nodes to add, 1 or more",
+    ),
+    (
+        "half a node",
+        lambda spec, rules: rules[1]["action"].update(value=1.5),
+        (
+            "spec.rules[1].action.value: 1.5 is not such a number; write how many nodes to add, 1 or more; 0, -1 or nothing: "
+            "as many as needed"
+        ),
+    ),
+    (
+        "cron without a number",
+        lambda spec, rules: rules[0]["action"].pop("value"),
+        "spec.rules[0].action.value: is missing; write how many nodes to add, 1 or more",
+    ),
+    (
+        "no name",
+        lambda spec, rules: rules[0].update(ruleName=" "),
+        'spec.rules[0].ruleName: " " is not a name; name the rule',
+    ),
+    (
+        "a name twice",
+        lambda spec, rules: rules[1].update(ruleName="evening"),
+        'spec.rules[1].ruleName: "evening" is there twice; give every rule a name of its own',
+    ),
+    (
+        "a switch in words",
+        lambda spec, rules: spec.update(disable="yes"),
+        'spec.disable: "yes" is neither true nor false; write true or false',
+    ),
+    (
+        "one target",
+        lambda spec, rules: spec.update(targetNodepoolIds=POOL),
+        f'spec.targetNodepoolIds: "{POOL}" is not a list; write the uids of node pools as a list',
+    ),
+    (
+        "a number as target",
+        lambda spec, rules: spec["targetNodepoolIds"].append(7),
+        "spec.targetNodepoolIds[1]: 7 is not the uid of a node pool; write it as text",
+    ),
+    (
+        "a crowd of targets",
+        lambda spec, rules: spec.update(targetNodepoolIds=["x"] * 101),
+        "spec.targetNodepoolIds: has 101 node pools; write at most 100, and another object",
+    ),
+    (
+        "a target of any length",
+        lambda spec, rules: spec.update(targetNodepoolIds=["x" * 254]),
+        f'spec.targetNodepoolIds[0]: "{"x" * 60}…" is not the uid of a node pool; write it as text',
+    ),
+    (
+        "two spellings",
+        lambda spec, rules: spec.update(Rules=[]),
+        "spec.rules: is there twice, in two spellings; leave one",
+    ),
 ]
 
 
@@ -156,8 +238,12 @@ def test_CCE_A2_every_mistake_is_told_at_once() -> None:
 
     places = [problem.partition(": ")[0] for problem in read_object(bent(spoil)).problems]
     assert places == [
-        "spec.rules[0].cronTrigger.schedule", "spec.rules[1].metricTrigger.metricOperation",
-        "spec.rules[1].metricTrigger.metricValue", "spec.rules[2].ruleName", "spec.rules[2].type"]
+        "spec.rules[0].cronTrigger.schedule",
+        "spec.rules[1].metricTrigger.metricOperation",
+        "spec.rules[1].metricTrigger.metricValue",
+        "spec.rules[2].ruleName",
+        "spec.rules[2].type",
+    ]
 
 
 @pytest.mark.parametrize("value", [0, -1, None])
@@ -170,21 +256,37 @@ def test_CCE_A3_6_minus_one_as_threshold_is_automatic_and_the_action_with_it() -
     found = read_object(bent(lambda spec, rules: rules[1]["metricTrigger"].update(metricValue="-1")))
     assert (found.rules[1].above, found.rules[1].add, found.problems) == (0, 0, ())
     [warning] = found.warnings
-    assert warning == ("spec.rules[1].action.value: is passed over: with metricValue -1 as many nodes as needed are "
-                       "added")
+    assert warning == (
+        "spec.rules[1].action.value: is passed over: with metricValue -1 as many nodes as needed are added"
+    )
 
 
-@pytest.mark.parametrize(("change", "rules", "warning"), [
-    (lambda spec, rules: rules[0].update(disable=True), ("cpu-40",),
-     "spec.rules[0].disable: is true, so that the rule is passed over"),
-    (lambda spec, rules: spec.update(targetNodepoolIds=[]), ("evening", "cpu-40"),
-     "spec.targetNodepoolIds: is empty, so that the rules act on nothing"),
-    (lambda spec, rules: spec.pop("rules"), (), "spec.rules: is empty, so that nothing is done"),
-    (lambda spec, rules: rules[0].update(colour="red"), ("evening", "cpu-40"),
-     "spec.rules[0].colour: is no field of it, and passed over"),
-    (lambda spec, rules: rules[1]["metricTrigger"].pop("unit"), ("evening", "cpu-40"),
-     "spec.rules[1].metricTrigger.unit: is missing, and taken as Percent"),
-])
+@pytest.mark.parametrize(
+    ("change", "rules", "warning"),
+    [
+        (
+            lambda spec, rules: rules[0].update(disable=True),
+            ("cpu-40",),
+            "spec.rules[0].disable: is true, so that the rule is passed over",
+        ),
+        (
+            lambda spec, rules: spec.update(targetNodepoolIds=[]),
+            ("evening", "cpu-40"),
+            "spec.targetNodepoolIds: is empty, so that the rules act on nothing",
+        ),
+        (lambda spec, rules: spec.pop("rules"), (), "spec.rules: is empty, so that nothing is done"),
+        (
+            lambda spec, rules: rules[0].update(colour="red"),
+            ("evening", "cpu-40"),
+            "spec.rules[0].colour: is no field of it, and passed over",
+        ),
+        (
+            lambda spec, rules: rules[1]["metricTrigger"].pop("unit"),
+            ("evening", "cpu-40"),
+            "spec.rules[1].metricTrigger.unit: is missing, and taken as Percent",
+        ),
+    ],
+)
 def test_CCE_A2_what_does_no_harm_is_a_warning(change: Any, rules: tuple[str, ...], warning: str) -> None:
     found = read_object(bent(change))
     assert (found.problems, found.warnings) == ((), (warning,))
@@ -209,26 +311,66 @@ def test_CCE_A2_an_object_that_is_switched_off_is_off_whatever_is_wrong_with_it(
     assert found.warnings == ('spec.rules[1].metricTrigger.metricValue: 40 is a number; write it as text, "40"',)
 
 
-@pytest.mark.parametrize(("key", "value", "problem"), [
-    ("apiVersion", "autoscaling.cce.io/v2", ('apiVersion: "autoscaling.cce.io/v2" is not known; write '
-                                            "autoscaling.cce.io/v1alpha1")),
-    ("kind", "Pod", 'kind: "Pod" is something else; write HorizontalNodeAutoscaler'),
-    ("metadata", {"namespace": "kube-system"}, "metadata.name: is missing; give the object a name"),
-    ("metadata", {"name": "x", "namespace": "shop"},
-     'metadata.namespace: "shop" is not looked at; put the object into kube-system'),
-])
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        (
+            "apiVersion",
+            "autoscaling.cce.io/v2",
+            ('apiVersion: "autoscaling.cce.io/v2" is not known; write autoscaling.cce.io/v1alpha1'),
+        ),
+        ("kind", "Pod", 'kind: "Pod" is something else; write HorizontalNodeAutoscaler'),
+        ("metadata", {"namespace": "kube-system"}, "metadata.name: is missing; give the object a name"),
+        (
+            "metadata",
+            {"name": "x", "namespace": "shop"},
+            'metadata.namespace: "shop" is not looked at; put the object into kube-system',
+        ),
+    ],
+)
 def test_what_it_is_and_where_is_looked_at(key: str, value: Any, problem: str) -> None:
     found = read_object({**intact(), key: value})
     assert (found.problems, found.rules) == ((problem,), ())
 
 
 _VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
     | st.sampled_from(["Cron", "metric", "-1", "40", ">", "47 20 * * *", "ScaleUp", "Node", "Cpu"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([
-        "spec", "metadata", "name", "rules", "ruleName", "type", "disable", "cronTrigger", "schedule", "metricTrigger",
-        "metricName", "metricValue", "metricOperation", "unit", "action", "value", "targetNodepoolIds", "Rules"]),
-        inner, max_size=6), max_leaves=25)
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "spec",
+                    "metadata",
+                    "name",
+                    "rules",
+                    "ruleName",
+                    "type",
+                    "disable",
+                    "cronTrigger",
+                    "schedule",
+                    "metricTrigger",
+                    "metricName",
+                    "metricValue",
+                    "metricOperation",
+                    "unit",
+                    "action",
+                    "value",
+                    "targetNodepoolIds",
+                    "Rules",
+                ]
+            ),
+            inner,
+            max_size=6,
+        )
+    ),
+    max_leaves=25,
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -268,9 +410,12 @@ def test_a_great_many_mistakes_are_cut_short() -> None:
     assert found.problems[-1] == f"and {100 - MOST_TOLD} more"
 
 
-@pytest.mark.parametrize(("said", "providers", "answer"), [
-    (None, {}, False), (None, {"huaweicloud": {}}, True), (True, {}, True), (False, {"huaweicloud": {}}, False)])
+@pytest.mark.parametrize(
+    ("said", "providers", "answer"),
+    [(None, {}, False), (None, {"huaweicloud": {}}, True), (True, {}, True), (False, {"huaweicloud": {}}, False)],
+)
 def test_objects_count_where_the_policy_says_so_or_the_vendor_is_there(
-        said: bool | None, providers: dict[str, dict[str, str]], *, answer: bool) -> None:
+    said: bool | None, providers: dict[str, dict[str, str]], *, answer: bool
+) -> None:
     policy = Policy("c", providers=providers, scale_up=ScaleUp(horizontal_node_autoscalers=said))
     assert obeyed(policy) is answer

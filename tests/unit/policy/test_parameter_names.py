@@ -22,20 +22,45 @@ def test_a_cluster_uses_the_parameters_that_are_named_after_it(rest: str) -> Non
     assert problem(f"ssm:/outscaler/prod/exoscale{rest}", "prod", ("exoscale",), STRICT) == ""
 
 
-@pytest.mark.parametrize("name", [
-    "ssm:/outscaler/other/exoscale", "ssm:/outscaler/pro/exoscale", "ssm:/outscaler/prod-eu/exoscale",
-    "ssm:outscaler/prod/exoscale", "ssm://outscaler/prod/exoscale", "ssm:/ssm:/outscaler/prod/exoscale",
-    "SSM:/outscaler/prod/exoscale", "ssm:/", "ssm:", "/outscaler/prod/exoscale", " ssm:/outscaler/prod/exoscale",
-    "ssm:/outscaler/prod/exoscale:3", "ssm:/outscaler/prod/exoscale:label", "ssm:/outscaler/prod/exoscale:",
-    "ssm:/outscaler/prod/../other/exoscale", "ssm:/outscaler//prod/exoscale", "ssm:/./outscaler/prod/exoscale",
-    "ssm:/outscaler/prod/exoscale\n", "ssm:/outscaler/prod/exoscale%2f", "ssm:/outscaler/prod/exoscale+a",
-    "ssm:/outscaler/prod/exoscale@a", "ssm:/outscaler/prod/exoscale=a", "ssm:/outscaler/prod/exoscale*",
-    "ssm:/outscaler/prod/kubeconfig", "ssm:/outscaler/prod/exoscale/webhook", "ssm:/outscaler/prod/x/exoscale",
-    "arn:aws:ssm:eu-central-2:123456789012:parameter/outscaler/prod/exoscale",
-    "ssm:/arn:aws:ssm:eu-central-2:123456789012:parameter/outscaler/prod/exoscale",
-    "ssm:/outscaler/shared/exoscale-other", "outscaler/shared/exoscale", "ssm:/outscaler/both/exoscale",
-    "ssm:/outscaler/PROD/exoscale", "ssm:/outscaler/prod/exoscaleother", "ssm:/outscaler/prod/" + "exoscale-" * 60,
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssm:/outscaler/other/exoscale",
+        "ssm:/outscaler/pro/exoscale",
+        "ssm:/outscaler/prod-eu/exoscale",
+        "ssm:outscaler/prod/exoscale",
+        "ssm://outscaler/prod/exoscale",
+        "ssm:/ssm:/outscaler/prod/exoscale",
+        "SSM:/outscaler/prod/exoscale",
+        "ssm:/",
+        "ssm:",
+        "/outscaler/prod/exoscale",
+        " ssm:/outscaler/prod/exoscale",
+        "ssm:/outscaler/prod/exoscale:3",
+        "ssm:/outscaler/prod/exoscale:label",
+        "ssm:/outscaler/prod/exoscale:",
+        "ssm:/outscaler/prod/../other/exoscale",
+        "ssm:/outscaler//prod/exoscale",
+        "ssm:/./outscaler/prod/exoscale",
+        "ssm:/outscaler/prod/exoscale\n",
+        "ssm:/outscaler/prod/exoscale%2f",
+        "ssm:/outscaler/prod/exoscale+a",
+        "ssm:/outscaler/prod/exoscale@a",
+        "ssm:/outscaler/prod/exoscale=a",
+        "ssm:/outscaler/prod/exoscale*",
+        "ssm:/outscaler/prod/kubeconfig",
+        "ssm:/outscaler/prod/exoscale/webhook",
+        "ssm:/outscaler/prod/x/exoscale",
+        "arn:aws:ssm:eu-central-2:123456789012:parameter/outscaler/prod/exoscale",
+        "ssm:/arn:aws:ssm:eu-central-2:123456789012:parameter/outscaler/prod/exoscale",
+        "ssm:/outscaler/shared/exoscale-other",
+        "outscaler/shared/exoscale",
+        "ssm:/outscaler/both/exoscale",
+        "ssm:/outscaler/PROD/exoscale",
+        "ssm:/outscaler/prod/exoscaleother",
+        "ssm:/outscaler/prod/" + "exoscale-" * 60,
+    ],
+)
 def test_no_other_name_of_a_parameter_is_its_own(name: str) -> None:
     assert problem(name, "prod", ("exoscale",), SHARED)
 
@@ -64,9 +89,13 @@ def test_a_reader_asks_for_no_other_parameter() -> None:
 @pytest.mark.parametrize("use", USES)
 def test_a_permitted_name_is_readable_by_the_functions_of_its_use_only(use: str) -> None:
     """Both kinds alike: the roles know the use by the name."""
+
     def readers(action: str, resource: str) -> set[str]:
-        return {function for function, statements in roles("t", deployed.queues()).items()
-                if any(each.allows(action, resource, frozenset()) for each in statements)}
+        return {
+            function
+            for function, statements in roles("t", deployed.queues()).items()
+            if any(each.allows(action, resource, frozenset()) for each in statements)
+        }
 
     for name in (f"{DEFAULT_PREFIX}prod/{use}", f"{DEFAULT_PREFIX}prod/{use}-2", f"{DEFAULT_PREFIX}prod/{use}/x"):
         of_secret = readers("secretsmanager:GetSecretValue", arn("secretsmanager", f"secret:{name}-a1B2c3"))
@@ -83,14 +112,19 @@ def test_the_parser_refuses_what_is_neither_name() -> None:
             load(with_access(f"{{kubeconfigSecret: '{name}'}}"), place="p")
 
 
-@pytest.mark.parametrize("text", [
-    "kubeconfig parameter /outscaler/prod/kubeconfig: does not exist; create it",
-    "no way: parameter /outscaler/prod/exoscale: may not be read", "it says ssm:/outscaler/prod/exoscale.",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kubeconfig parameter /outscaler/prod/kubeconfig: does not exist; create it",
+        "no way: parameter /outscaler/prod/exoscale: may not be read",
+        "it says ssm:/outscaler/prod/exoscale.",
+    ],
+)
 def test_the_name_of_a_parameter_is_not_shown_to_readers(text: str) -> None:
     assert "outscaler" not in without_secrets(text, "")
     assert "outscaler" not in without_secrets(
-        "about /outscaler/prod/own-name", "spec: {webhook: {secret: 'ssm:/outscaler/prod/own-name'}}")
+        "about /outscaler/prod/own-name", "spec: {webhook: {secret: 'ssm:/outscaler/prod/own-name'}}"
+    )
 
 
 def test_a_place_is_called_what_it_is() -> None:

@@ -40,7 +40,10 @@ def test_what_is_written_reaches_the_provider() -> None:
     assert warnings == ()
     settings = read_settings(policy.providers["alicloud"], policy.node_groups)
     assert [(each.id, each.min, each.max, each.priority) for each in settings.groups] == [
-        (GROUP, 0, 5, 0), ("asg-2", 1, 3, 0), ("asg-3", 0, 2, 3)]
+        (GROUP, 0, 5, 0),
+        ("asg-2", 1, 3, 0),
+        ("asg-3", 0, 2, 3),
+    ]
     assert settings.calls_per_second == 2.5
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
 
@@ -57,26 +60,29 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
     assert all(field.key == field.lands for field in section.fields)
 
 
-@pytest.mark.parametrize(("settings", "path", "problem"), [
-    ("{nodes: '0:5:asg-1'}", "region", "is missing"),
-    ("{region: Hangzhou}", "region", "is not a region"),
-    ("{region: cn-hangzhou, nodes: '5:3:asg-1'}", "nodes", "below the minimum"),
-    ("{region: cn-hangzhou, nodes: ['0:5:asg-1', 'a:5:asg-2']}", "nodes[1]", "is not min:max:id"),
-    ("{region: cn-hangzhou, nodes: '-1:3:asg-1'}", "nodes", "negative"),
-    ("{region: cn-hangzhou, nodes: '1_0:20:asg-1'}", "nodes", "is not min:max:id"),
-    ("{region: cn-hangzhou, nodes: '1:3:workers'}", "nodes", "not the id of a scaling group"),
-    ("{region: cn-hangzhou, network: intranet}", "network", "is unknown"),
-    ("{region: cn-hangzhou, essEndpoint: 'http://ess.aliyuncs.com'}", "essEndpoint", "not an https address"),
-    ("{region: cn-hangzhou, stsEndpoint: 'https://u:p@sts'}", "stsEndpoint", "not an https address"),
-    ("{region: cn-hangzhou, ecsEndpoint: 'https://['}", "ecsEndpoint", "not an https address"),
-    ("{region: cn-hangzhou, metadataEndpoint: 100.100.100.200}", "metadataEndpoint", "is not an address"),
-    ("{region: cn-hangzhou, metadataEndpoint: 'http://metadata.example'}", "metadataEndpoint", "is not an address"),
-    ("{region: cn-hangzhou, callsPerSecond: 0}", "callsPerSecond", "out of range"),
-    ("{region: cn-hangzhou, reservedCpu: much}", "reservedCpu", "quantity"),
-    ("{region: cn-hangzhou, roleArn: outscaler}", "roleArn", "is not a resource name"),
-    ("{region: cn-hangzhou, accessKeySecret: 'LTAI x'}", "accessKeySecret", "is unknown"),
-    ("{region: cn-hangzhou, accessKeyId: LTAI5tX}", "accessKeyId", "is unknown"),
-])
+@pytest.mark.parametrize(
+    ("settings", "path", "problem"),
+    [
+        ("{nodes: '0:5:asg-1'}", "region", "is missing"),
+        ("{region: Hangzhou}", "region", "is not a region"),
+        ("{region: cn-hangzhou, nodes: '5:3:asg-1'}", "nodes", "below the minimum"),
+        ("{region: cn-hangzhou, nodes: ['0:5:asg-1', 'a:5:asg-2']}", "nodes[1]", "is not min:max:id"),
+        ("{region: cn-hangzhou, nodes: '-1:3:asg-1'}", "nodes", "negative"),
+        ("{region: cn-hangzhou, nodes: '1_0:20:asg-1'}", "nodes", "is not min:max:id"),
+        ("{region: cn-hangzhou, nodes: '1:3:workers'}", "nodes", "not the id of a scaling group"),
+        ("{region: cn-hangzhou, network: intranet}", "network", "is unknown"),
+        ("{region: cn-hangzhou, essEndpoint: 'http://ess.aliyuncs.com'}", "essEndpoint", "not an https address"),
+        ("{region: cn-hangzhou, stsEndpoint: 'https://u:p@sts'}", "stsEndpoint", "not an https address"),
+        ("{region: cn-hangzhou, ecsEndpoint: 'https://['}", "ecsEndpoint", "not an https address"),
+        ("{region: cn-hangzhou, metadataEndpoint: 100.100.100.200}", "metadataEndpoint", "is not an address"),
+        ("{region: cn-hangzhou, metadataEndpoint: 'http://metadata.example'}", "metadataEndpoint", "is not an address"),
+        ("{region: cn-hangzhou, callsPerSecond: 0}", "callsPerSecond", "out of range"),
+        ("{region: cn-hangzhou, reservedCpu: much}", "reservedCpu", "quantity"),
+        ("{region: cn-hangzhou, roleArn: outscaler}", "roleArn", "is not a resource name"),
+        ("{region: cn-hangzhou, accessKeySecret: 'LTAI x'}", "accessKeySecret", "is unknown"),
+        ("{region: cn-hangzhou, accessKeyId: LTAI5tX}", "accessKeyId", "is unknown"),
+    ],
+)
 def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{alicloud: {settings}}}"), place="p.yaml")

@@ -52,8 +52,10 @@ WHOLE = f"""\
   nodeGroups:
     - {{provider: cherryservers, id: pool3, min: 0, max: 2, priority: 3}}
 """
-SCRIPT = ('#!/bin/bash\n\techo "a: b"  # {{.NodeGroup}}\n\n'
-          "kubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}}\n")
+SCRIPT = (
+    '#!/bin/bash\n\techo "a: b"  # {{.NodeGroup}}\n\n'
+    "kubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}}\n"
+)
 FILE = f"""\
 {HEAD}spec:
   mode: active
@@ -122,41 +124,61 @@ def test_the_tables_have_every_setting_of_the_provider_and_no_other() -> None:
         settings = f"{{credentialsSecret: s, nodes: '0:1:p', nodeGroupDefs: {{default: {{{key}: {{}}}}}}}}"
         with pytest.raises(BadInput) as raised:
             load(with_providers(f"{{cherryservers: {settings}}}"), place="p.yaml")
-        assert "is unknown" not in str(raised.value)        # it is known, and no mapping
+        assert "is unknown" not in str(raised.value)  # it is known, and no mapping
 
 
-@pytest.mark.parametrize(("settings", "path", "problem"), [
-    ("{nodes: '0:1:p'}", "credentialsSecret", "is missing"),
-    ("{credentialsSecret: s, nodes: ['0:1:p', '5:4:p']}", "nodes[1]", "below the minimum"),
-    ("{credentialsSecret: s, nodes: '5:4:p'}", "nodes", "below the minimum"),
-    ("{credentialsSecret: s, nodes: '-1:2:p'}", "nodes", "negative"),
-    ("{credentialsSecret: s, nodes: '1:2:'}", "nodes", "is not min:max:pool"),
-    ("{credentialsSecret: s, nodes: '1:2:-x'}", "nodes", "cannot name a pool"),
-    (f"{{{REST}, projectId: 0}}", "projectId", "out of range"),
-    (f"{{{REST}, projectId: abc}}", "projectId", "not a whole number"),
-    (f"{{{REST}, clusterName: a b}}", "clusterName", "is not one word"),
-    (f"{{{REST}, endpoint: 'http://api.example.com/v1'}}", "endpoint", "not an https address"),
-    (f"{{{REST}, endpoint: 'https://u:p@api.example.com/v1'}}", "endpoint", "not an https address"),
-    (f"{{{REST}, bootstrapTokenLifetime: 5m}}", "bootstrapTokenLifetime", "out of range"),
-    (f"{{{REST}, createBootstrapTokens: maybe}}", "createBootstrapTokens", "true or false"),
-    (f"{{{REST}, controllerNodeLabel: a b}}", "controllerNodeLabel", "is not a label's key"),
-    (f"{{{REST}, cloudConfig: ''}}", "cloudConfig", "is empty"),
-    (f"{{{REST}, authToken: abcdefghijkl}}", "authToken", "is unknown"),
-    (f"{{{REST}, reservedCpu: much}}", "reservedCpu", "quantity"),
-    (f"{{{REST}, nodeGroupDefs: {{}}}}", "nodeGroupDefs", "defines nothing"),
-    (f"{{{REST}, nodeGroupDefs: [default]}}", "nodeGroupDefs", "write a mapping"),
-    (f"{{{REST}, nodeGroupDefs: {{default: {{planet: x}}}}}}", "nodeGroupDefs.default.planet", "is unknown"),
-    (f"{{{REST}, nodeGroupDefs: {{default: {{plan: [a]}}}}}}", "nodeGroupDefs.default.plan", "is a list"),
-    (f"{{{REST}, nodeGroupDefs: {{default: {{sshKeyIds: [a1]}}}}}}", "nodeGroupDefs.default.sshKeyIds[0]",
-     "not a whole number"),
-    (f"{{{REST}, nodeGroupDefs: {{default: {{cloudinit: '?'}}}}}}", "nodeGroupDefs.default.cloudinit", "not base64"),
-    (f"{{{REST}, nodeGroupDefs: {{default: {{cloudinit: YQ==, cloudInit: a}}}}}}", "nodeGroupDefs.default.cloudInit",
-     "beside"),
-    (f"{{{REST}, nodeGroupDefs: {{'-x': {{plan: x}}}}}}", "nodeGroupDefs.-x", "cannot name a pool"),
-    (f"{{{REST}, nodeGroupDefs: {{default: {{osPartitionSize: -1}}}}}}", "nodeGroupDefs.default.osPartitionSize",
-     "out of range"),
-    (f"{{{REST}, nodeGroupDefs: {{default: {{spotMarket: 1}}}}}}", "nodeGroupDefs.default.spotMarket", "true or false"),
-])
+@pytest.mark.parametrize(
+    ("settings", "path", "problem"),
+    [
+        ("{nodes: '0:1:p'}", "credentialsSecret", "is missing"),
+        ("{credentialsSecret: s, nodes: ['0:1:p', '5:4:p']}", "nodes[1]", "below the minimum"),
+        ("{credentialsSecret: s, nodes: '5:4:p'}", "nodes", "below the minimum"),
+        ("{credentialsSecret: s, nodes: '-1:2:p'}", "nodes", "negative"),
+        ("{credentialsSecret: s, nodes: '1:2:'}", "nodes", "is not min:max:pool"),
+        ("{credentialsSecret: s, nodes: '1:2:-x'}", "nodes", "cannot name a pool"),
+        (f"{{{REST}, projectId: 0}}", "projectId", "out of range"),
+        (f"{{{REST}, projectId: abc}}", "projectId", "not a whole number"),
+        (f"{{{REST}, clusterName: a b}}", "clusterName", "is not one word"),
+        (f"{{{REST}, endpoint: 'http://api.example.com/v1'}}", "endpoint", "not an https address"),
+        (f"{{{REST}, endpoint: 'https://u:p@api.example.com/v1'}}", "endpoint", "not an https address"),
+        (f"{{{REST}, bootstrapTokenLifetime: 5m}}", "bootstrapTokenLifetime", "out of range"),
+        (f"{{{REST}, createBootstrapTokens: maybe}}", "createBootstrapTokens", "true or false"),
+        (f"{{{REST}, controllerNodeLabel: a b}}", "controllerNodeLabel", "is not a label's key"),
+        (f"{{{REST}, cloudConfig: ''}}", "cloudConfig", "is empty"),
+        (f"{{{REST}, authToken: abcdefghijkl}}", "authToken", "is unknown"),
+        (f"{{{REST}, reservedCpu: much}}", "reservedCpu", "quantity"),
+        (f"{{{REST}, nodeGroupDefs: {{}}}}", "nodeGroupDefs", "defines nothing"),
+        (f"{{{REST}, nodeGroupDefs: [default]}}", "nodeGroupDefs", "write a mapping"),
+        (f"{{{REST}, nodeGroupDefs: {{default: {{planet: x}}}}}}", "nodeGroupDefs.default.planet", "is unknown"),
+        (f"{{{REST}, nodeGroupDefs: {{default: {{plan: [a]}}}}}}", "nodeGroupDefs.default.plan", "is a list"),
+        (
+            f"{{{REST}, nodeGroupDefs: {{default: {{sshKeyIds: [a1]}}}}}}",
+            "nodeGroupDefs.default.sshKeyIds[0]",
+            "not a whole number",
+        ),
+        (
+            f"{{{REST}, nodeGroupDefs: {{default: {{cloudinit: '?'}}}}}}",
+            "nodeGroupDefs.default.cloudinit",
+            "not base64",
+        ),
+        (
+            f"{{{REST}, nodeGroupDefs: {{default: {{cloudinit: YQ==, cloudInit: a}}}}}}",
+            "nodeGroupDefs.default.cloudInit",
+            "beside",
+        ),
+        (f"{{{REST}, nodeGroupDefs: {{'-x': {{plan: x}}}}}}", "nodeGroupDefs.-x", "cannot name a pool"),
+        (
+            f"{{{REST}, nodeGroupDefs: {{default: {{osPartitionSize: -1}}}}}}",
+            "nodeGroupDefs.default.osPartitionSize",
+            "out of range",
+        ),
+        (
+            f"{{{REST}, nodeGroupDefs: {{default: {{spotMarket: 1}}}}}}",
+            "nodeGroupDefs.default.spotMarket",
+            "true or false",
+        ),
+    ],
+)
 def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{cherryservers: {settings}}}"), place="p.yaml")
@@ -165,9 +187,12 @@ def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem
 
 
 def test_scripts_and_tokens_are_not_repeated() -> None:
-    for settings in (f"{{{REST}, authToken: hunter2hunter2}}", f'{{{REST}, cloudConfig: "hunter2\\u0007"}}',
-                     f"{{{REST}, nodeGroupDefs: {{default: {{cloudinit: hunter2?}}}}}}",
-                     f'{{{REST}, nodeGroupDefs: {{default: {{cloudInit: "hunter2\\u0007"}}}}}}'):
+    for settings in (
+        f"{{{REST}, authToken: hunter2hunter2}}",
+        f'{{{REST}, cloudConfig: "hunter2\\u0007"}}',
+        f"{{{REST}, nodeGroupDefs: {{default: {{cloudinit: hunter2?}}}}}}",
+        f'{{{REST}, nodeGroupDefs: {{default: {{cloudInit: "hunter2\\u0007"}}}}}}',
+    ):
         with pytest.raises(BadInput) as raised:
             load(with_providers(f"{{cherryservers: {settings}}}"), place="p.yaml")
         assert "hunter2" not in str(raised.value)

@@ -10,12 +10,27 @@ from tests.unit.policy.test_policy_refusals import Case, refusals
 THE_BRAKE: list[Case] = [
     (with_spec("maxDisruption: 5"), "p.yaml:9: spec.maxDisruption", "is '5'", "write a mapping"),
     (with_spec("maxDisruption: {nodes: 5}"), "p.yaml:9: spec.maxDisruption.nodes", "is unknown", "nodesPerHour"),
-    (with_spec("maxDisruption: {nodesPerHour: -1}"), "p.yaml:9: spec.maxDisruption.nodesPerHour", "out of range",
-     "0 or more"),
-    (with_spec("maxDisruption: {podsPerHour: many}"), "p.yaml:9: spec.maxDisruption.podsPerHour", "'many' is not",
-     "0 or more"),
-    *((with_spec(f"maxDisruption: {{share: {share}}}"), "p.yaml:9: spec.maxDisruption.share",
-       f"'{share}' is not a share", "0.25 or 25%") for share in ("30", "101%", "-1", "1.01", "half", "25 percent")),
+    (
+        with_spec("maxDisruption: {nodesPerHour: -1}"),
+        "p.yaml:9: spec.maxDisruption.nodesPerHour",
+        "out of range",
+        "0 or more",
+    ),
+    (
+        with_spec("maxDisruption: {podsPerHour: many}"),
+        "p.yaml:9: spec.maxDisruption.podsPerHour",
+        "'many' is not",
+        "0 or more",
+    ),
+    *(
+        (
+            with_spec(f"maxDisruption: {{share: {share}}}"),
+            "p.yaml:9: spec.maxDisruption.share",
+            f"'{share}' is not a share",
+            "0.25 or 25%",
+        )
+        for share in ("30", "101%", "-1", "1.01", "half", "25 percent")
+    ),
 ]
 
 
@@ -40,17 +55,33 @@ THE_WINDOWS: list[Case] = [
     (window("cron: 0 2 * * *, duration: -1h"), LASTS, "is negative", "from 1m to 744h"),
     (window("cron: 0 2 * * *, duration: 25h"), LASTS, "25h is longer than the 24h until it opens again", "at most 24h"),
     (window("cron: 0 8-18 * * *, duration: 2h"), LASTS, "2h is longer than the 1h", "or let it open less often"),
-    (window("cron: 0 2 * * *, duration: 1h, timeZone: Mars/Phobos"), ZONE, "'Mars/Phobos' is not a time zone",
-     "Europe/Zurich or UTC"),
+    (
+        window("cron: 0 2 * * *, duration: 1h, timeZone: Mars/Phobos"),
+        ZONE,
+        "'Mars/Phobos' is not a time zone",
+        "Europe/Zurich or UTC",
+    ),
     (window("cron: 0 2 * * *, duration: 1h, timeZone: America"), ZONE, "'America' is not a time zone", "Zurich"),
     (window("cron: 0 2 * * *, duration: 1h, timeZone: ../../etc/passwd"), ZONE, "is not a time zone", "Zurich"),
     (window("cron: 0 2 * * *, duration: 1h, timeZone: localtime"), ZONE, "is not a time zone", "Zurich"),
-    (window("cron: 0 2 * * *, duration: 1h, removals: no"), "p.yaml:9: spec.maintenanceWindows[0].removals",
-     "'no' is unknown", "allowed or forbidden"),
-    (window("cron: 0 2 * * *, duration: 1h, name: a}, {cron: 0 5 * * *, duration: 1h, name: a"),
-     "p.yaml:9: spec.maintenanceWindows[1].name", "a is already maintenanceWindows[0]", "once"),
-    (window("}, {".join(["cron: 0 2 * * *, duration: 1h"] * 51)), "p.yaml:9: spec.maintenanceWindows",
-     "has 51 windows", "at most 50"),
+    (
+        window("cron: 0 2 * * *, duration: 1h, removals: no"),
+        "p.yaml:9: spec.maintenanceWindows[0].removals",
+        "'no' is unknown",
+        "allowed or forbidden",
+    ),
+    (
+        window("cron: 0 2 * * *, duration: 1h, name: a}, {cron: 0 5 * * *, duration: 1h, name: a"),
+        "p.yaml:9: spec.maintenanceWindows[1].name",
+        "a is already maintenanceWindows[0]",
+        "once",
+    ),
+    (
+        window("}, {".join(["cron: 0 2 * * *, duration: 1h"] * 51)),
+        "p.yaml:9: spec.maintenanceWindows",
+        "has 51 windows",
+        "at most 50",
+    ),
 ]
 
 

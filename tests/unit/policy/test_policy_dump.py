@@ -27,23 +27,29 @@ from chalicelib.policy.serialize import dump
 from tests.unit.policy.policy_documents import ARCHITECTURE
 
 seconds = st.one_of(st.integers(0, 10_000).map(float), st.integers(0, 100_000).map(lambda n: n / 1000))
-words = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)       # among them on, no, 012, 1e3 and their like
+words = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)  # among them on, no, 012, 1e3 and their like
 names = st.lists(words, max_size=3).map(tuple)
 secrets = st.from_regex(r"[A-Za-z0-9/_-]{1,12}", fullmatch=True)
 totals = st.tuples(st.integers(0, 50), st.integers(50, 99))
 
 _BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
-    "bool": st.booleans(), "int": st.integers(1, 100), "float": st.floats(0, 1).map(lambda n: round(n, 3)),
+    "bool": st.booleans(),
+    "int": st.integers(1, 100),
+    "float": st.floats(0, 1).map(lambda n: round(n, 3)),
     "tuple[str, ...]": names,
 }
 _BY_NAME: dict[str, st.SearchStrategy[Any]] = {
-    "expander": st.just(("least-waste",)), "cores_total": totals,
+    "expander": st.just(("least-waste",)),
+    "cores_total": totals,
     "memory_total": totals.map(lambda pair: (pair[0] * 2**30, pair[1] * 2**30)),
-    "allowed_scheduler_names": st.just(()), "namespace": words, "status_config_map_name": words,
-    "scale_down_utilization_threshold": st.integers(0, 700).map(lambda n: n / 1000),     # below those of rules
-    "drain_priority_config": st.just(()),       # not beside a changed maxGracefulTerminationSec
-    "gpu_total": st.lists(st.tuples(words, st.integers(0, 4), st.integers(4, 9)), max_size=2,
-                          unique_by=lambda limit: limit[0]).map(tuple),
+    "allowed_scheduler_names": st.just(()),
+    "namespace": words,
+    "status_config_map_name": words,
+    "scale_down_utilization_threshold": st.integers(0, 700).map(lambda n: n / 1000),  # below those of rules
+    "drain_priority_config": st.just(()),  # not beside a changed maxGracefulTerminationSec
+    "gpu_total": st.lists(
+        st.tuples(words, st.integers(0, 4), st.integers(4, 9)), max_size=2, unique_by=lambda limit: limit[0]
+    ).map(tuple),
 }
 
 
@@ -58,78 +64,187 @@ options = st.fixed_dictionaries(
     {}, optional={name: _option(name, str(type_)) for name, type_ in Options.__annotations__.items()}
 ).map(lambda values: Options(**values))
 access = st.one_of(
-    st.builds(KubernetesAccess, kubeconfig_secret=secrets, context=st.one_of(st.just(""), words),
-              allow_insecure_tls=st.booleans()),
-    st.builds(KubernetesAccess, eks_cluster=words, region=st.sampled_from(["", "eu-central-2"]),
-              in_cluster_kubeconfig_secret=st.one_of(st.just(""), secrets)),
+    st.builds(
+        KubernetesAccess,
+        kubeconfig_secret=secrets,
+        context=st.one_of(st.just(""), words),
+        allow_insecure_tls=st.booleans(),
+    ),
+    st.builds(
+        KubernetesAccess,
+        eks_cluster=words,
+        region=st.sampled_from(["", "eu-central-2"]),
+        in_cluster_kubeconfig_secret=st.one_of(st.just(""), secrets),
+    ),
     st.builds(KubernetesAccess, in_cluster_kubeconfig_secret=secrets, context=st.one_of(st.just(""), words)),
 )
 groups = st.lists(
-    st.builds(GroupPolicy, provider=st.just("huaweicloud"), id=words, min=st.none() | st.integers(0, 5),
-              max=st.none() | st.integers(5, 9), priority=st.integers(-9, 9)),
-    max_size=3, unique_by=lambda group: group.id,
+    st.builds(
+        GroupPolicy,
+        provider=st.just("huaweicloud"),
+        id=words,
+        min=st.none() | st.integers(0, 5),
+        max=st.none() | st.integers(5, 9),
+        priority=st.integers(-9, 9),
+    ),
+    max_size=3,
+    unique_by=lambda group: group.id,
 ).map(tuple)
 settings_of = st.one_of(
-    st.fixed_dictionaries({"autoDiscovery": st.just("clusterapi:\nclusterapi:a=b")},
-                          optional={"reservedCpu": st.just("200m")}),
-    st.fixed_dictionaries({}, optional={"labels": st.just("a=b,c=d"), "clusterName": words,
-                                        "syncMachineLabels": st.just("^a\nb|c")}),
-    st.fixed_dictionaries({"kubeconfigSecret": words}, optional={
-        "context": words, "cloudConfigAuthoritative": st.sampled_from(["true", "false"]),
-        "allowPoolShrink": st.sampled_from(["true", "false"]), "stuckAfter": st.just("1h30m")}),
+    st.fixed_dictionaries(
+        {"autoDiscovery": st.just("clusterapi:\nclusterapi:a=b")}, optional={"reservedCpu": st.just("200m")}
+    ),
+    st.fixed_dictionaries(
+        {}, optional={"labels": st.just("a=b,c=d"), "clusterName": words, "syncMachineLabels": st.just("^a\nb|c")}
+    ),
+    st.fixed_dictionaries(
+        {"kubeconfigSecret": words},
+        optional={
+            "context": words,
+            "cloudConfigAuthoritative": st.sampled_from(["true", "false"]),
+            "allowPoolShrink": st.sampled_from(["true", "false"]),
+            "stuckAfter": st.just("1h30m"),
+        },
+    ),
 )
-_PRICE = st.one_of(st.integers(0, 10**9).map(float), st.integers(0, 10**12).map(lambda n: n / 10**12),
-                   st.floats(0, 100).map(lambda n: round(n, 4)))
-_TYPES = st.dictionaries(st.one_of(words, st.sampled_from(["m5.large", "n1-standard-4", "Standard_D4s_v5"])), _PRICE,
-                         max_size=3)
-prices = st.none() | st.builds(Prices, instance_types=_TYPES, cpu=_PRICE, memory=st.none() | _PRICE,
-                               gpu=st.none() | _PRICE, node=_PRICE)
+_PRICE = st.one_of(
+    st.integers(0, 10**9).map(float),
+    st.integers(0, 10**12).map(lambda n: n / 10**12),
+    st.floats(0, 100).map(lambda n: round(n, 4)),
+)
+_TYPES = st.dictionaries(
+    st.one_of(words, st.sampled_from(["m5.large", "n1-standard-4", "Standard_D4s_v5"])), _PRICE, max_size=3
+)
+prices = st.none() | st.builds(
+    Prices, instance_types=_TYPES, cpu=_PRICE, memory=st.none() | _PRICE, gpu=st.none() | _PRICE, node=_PRICE
+)
 disruption = st.builds(
-    MaxDisruption, nodes_per_hour=st.integers(0, 99), pods_per_hour=st.integers(0, 9999),
-    share=st.one_of(st.sampled_from([0.0, 1.0, 1e-05]), st.integers(0, 10**6).map(lambda n: n / 10**6)))
-windows = st.lists(st.builds(
-    Window, cron=st.sampled_from(["0 22 * * *", "30 2 1 * *", "0 8 * * MON"]), removals=st.booleans(),
-    duration=st.integers(60, 86400).map(float), time_zone=st.sampled_from(["UTC", "Europe/Zurich"]),
-    name=st.one_of(st.just(""), words)), max_size=3, unique_by=lambda window: window.name or id(window)).map(tuple)
-rules = st.lists(st.one_of(
-    st.builds(Rule, name=words, groups=st.lists(words, min_size=1, max_size=2, unique=True).map(tuple),
-              cron=st.sampled_from(["47 20 * * *", "0 8 * * MON"]), add=st.integers(1, 10_000),
-              time_zone=st.sampled_from(["UTC", "Europe/Zurich"])),
-    st.builds(Rule, name=words, groups=words.map(lambda name: (f"only-{name}",)), metric=st.sampled_from(Metric),
-              above=st.sampled_from([0, 71, 100]), add=st.integers(0, 9)),
-), max_size=3, unique_by=(lambda rule: rule.name, lambda rule: rule.groups)).map(tuple)
-schedules = st.lists(st.one_of(
-    st.builds(Schedule, name=words, groups=words.map(lambda name: (f"only-{name}",)), cron=st.just("0 20 * * 1-5"),
-              duration=st.integers(60, 86400).map(float), time_zone=st.sampled_from(["UTC", "Europe/Zurich"]),
-              min=st.integers(0, 3), max=st.none() | st.integers(3, 9), headroom=st.none() | st.integers(0, 1000)),
-    st.builds(Schedule, name=words, cron=st.just("0 8 1 * *"), duration=st.just(90.0), groups=st.just(()),
-              mode=st.sampled_from(["off", "shadow", "active"])),
-), max_size=2, unique_by=(lambda schedule: schedule.name, lambda schedule: schedule.groups)).map(tuple)
-headrooms = st.lists(st.one_of(
-    st.builds(Headroom, name=words, groups=words.map(lambda name: (name,)), pods=st.integers(1, 5000),
-              cpu=st.integers(1, 10**6), memory=st.integers(0, 2**46)),
-    st.builds(Headroom, name=words, percent=st.integers(1, 1000)),
-), max_size=3, unique_by=(lambda entry: entry.name, lambda entry: entry.groups)).map(tuple)
+    MaxDisruption,
+    nodes_per_hour=st.integers(0, 99),
+    pods_per_hour=st.integers(0, 9999),
+    share=st.one_of(st.sampled_from([0.0, 1.0, 1e-05]), st.integers(0, 10**6).map(lambda n: n / 10**6)),
+)
+windows = st.lists(
+    st.builds(
+        Window,
+        cron=st.sampled_from(["0 22 * * *", "30 2 1 * *", "0 8 * * MON"]),
+        removals=st.booleans(),
+        duration=st.integers(60, 86400).map(float),
+        time_zone=st.sampled_from(["UTC", "Europe/Zurich"]),
+        name=st.one_of(st.just(""), words),
+    ),
+    max_size=3,
+    unique_by=lambda window: window.name or id(window),
+).map(tuple)
+rules = st.lists(
+    st.one_of(
+        st.builds(
+            Rule,
+            name=words,
+            groups=st.lists(words, min_size=1, max_size=2, unique=True).map(tuple),
+            cron=st.sampled_from(["47 20 * * *", "0 8 * * MON"]),
+            add=st.integers(1, 10_000),
+            time_zone=st.sampled_from(["UTC", "Europe/Zurich"]),
+        ),
+        st.builds(
+            Rule,
+            name=words,
+            groups=words.map(lambda name: (f"only-{name}",)),
+            metric=st.sampled_from(Metric),
+            above=st.sampled_from([0, 71, 100]),
+            add=st.integers(0, 9),
+        ),
+    ),
+    max_size=3,
+    unique_by=(lambda rule: rule.name, lambda rule: rule.groups),
+).map(tuple)
+schedules = st.lists(
+    st.one_of(
+        st.builds(
+            Schedule,
+            name=words,
+            groups=words.map(lambda name: (f"only-{name}",)),
+            cron=st.just("0 20 * * 1-5"),
+            duration=st.integers(60, 86400).map(float),
+            time_zone=st.sampled_from(["UTC", "Europe/Zurich"]),
+            min=st.integers(0, 3),
+            max=st.none() | st.integers(3, 9),
+            headroom=st.none() | st.integers(0, 1000),
+        ),
+        st.builds(
+            Schedule,
+            name=words,
+            cron=st.just("0 8 1 * *"),
+            duration=st.just(90.0),
+            groups=st.just(()),
+            mode=st.sampled_from(["off", "shadow", "active"]),
+        ),
+    ),
+    max_size=2,
+    unique_by=(lambda schedule: schedule.name, lambda schedule: schedule.groups),
+).map(tuple)
+headrooms = st.lists(
+    st.one_of(
+        st.builds(
+            Headroom,
+            name=words,
+            groups=words.map(lambda name: (name,)),
+            pods=st.integers(1, 5000),
+            cpu=st.integers(1, 10**6),
+            memory=st.integers(0, 2**46),
+        ),
+        st.builds(Headroom, name=words, percent=st.integers(1, 1000)),
+    ),
+    max_size=3,
+    unique_by=(lambda entry: entry.name, lambda entry: entry.groups),
+).map(tuple)
 scale_ups = st.builds(
-    ScaleUp, unschedulable_pods=st.booleans(), rules=st.booleans(), cpu_threshold=st.sampled_from([71, 100]),
-    memory_threshold=st.sampled_from([71, 100]), metric_min_interval=st.integers(0, 86400).map(float),
+    ScaleUp,
+    unschedulable_pods=st.booleans(),
+    rules=st.booleans(),
+    cpu_threshold=st.sampled_from([71, 100]),
+    memory_threshold=st.sampled_from([71, 100]),
+    metric_min_interval=st.integers(0, 86400).map(float),
     cron_time_zone=st.sampled_from(["UTC", "Asia/Shanghai"]),
-    horizontal_node_autoscalers=st.none() | st.booleans())
+    horizontal_node_autoscalers=st.none() | st.booleans(),
+)
 policies = st.builds(
-    Policy, rules=rules, schedules=schedules, headroom=headrooms, scale_up=scale_ups,
-    max_disruption=disruption, maintenance_windows=windows,
-    name=words, mode=st.sampled_from(Mode), scan_interval=st.integers(5, 3600).map(float), kubernetes=access,
+    Policy,
+    rules=rules,
+    schedules=schedules,
+    headroom=headrooms,
+    scale_up=scale_ups,
+    max_disruption=disruption,
+    maintenance_windows=windows,
+    name=words,
+    mode=st.sampled_from(Mode),
+    scan_interval=st.integers(5, 3600).map(float),
+    kubernetes=access,
     providers=st.fixed_dictionaries(
-        {"huaweicloud": st.fixed_dictionaries(
-            {"region": st.sampled_from(["cn-north-4", "eu-west-101"]), "credentialsSecret": secrets,
-             "clusterId": st.just("2292498e-1111-11ee-8b5e-0255ac1001ba")},
-            optional={"agencyName": st.just("outscaler"), "autodiscovery": st.sampled_from(["true", "false"])})},
+        {
+            "huaweicloud": st.fixed_dictionaries(
+                {
+                    "region": st.sampled_from(["cn-north-4", "eu-west-101"]),
+                    "credentialsSecret": secrets,
+                    "clusterId": st.just("2292498e-1111-11ee-8b5e-0255ac1001ba"),
+                },
+                optional={"agencyName": st.just("outscaler"), "autodiscovery": st.sampled_from(["true", "false"])},
+            )
+        },
         optional={"clusterapi": settings_of},
     ),
-    node_groups=groups, options=options, prices=prices,
-    webhook=st.one_of(st.just(Webhook()), st.builds(
-        Webhook, secret=secrets, debounce=st.floats(0, 60).map(lambda n: round(n, 3)),
-        reasons=st.lists(st.from_regex(r"[A-Z][a-z]{1,9}", fullmatch=True), max_size=2).map(tuple))),
+    node_groups=groups,
+    options=options,
+    prices=prices,
+    webhook=st.one_of(
+        st.just(Webhook()),
+        st.builds(
+            Webhook,
+            secret=secrets,
+            debounce=st.floats(0, 60).map(lambda n: round(n, 3)),
+            reasons=st.lists(st.from_regex(r"[A-Z][a-z]{1,9}", fullmatch=True), max_size=2).map(tuple),
+        ),
+    ),
 )
 
 
@@ -140,8 +255,12 @@ def test_what_is_written_back_reads_as_the_same_policy(policy: Policy) -> None:
 
 
 def test_drain_priorities_are_written_back() -> None:
-    policy = Policy(name="a", kubernetes=KubernetesAccess(eks_cluster="a"), providers={"clusterapi": {}},
-                    options=Options(drain_priority_config=((-5, 0), (0, 60), (2000, 120))))
+    policy = Policy(
+        name="a",
+        kubernetes=KubernetesAccess(eks_cluster="a"),
+        providers={"clusterapi": {}},
+        options=Options(drain_priority_config=((-5, 0), (0, 60), (2000, 120))),
+    )
     assert load(dump(policy), place="dumped")[0] == policy
 
 

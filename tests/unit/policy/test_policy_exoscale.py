@@ -38,8 +38,11 @@ def test_what_is_written_reaches_the_provider() -> None:
     policy, warnings = load(WHOLE, place="p.yaml")
     assert warnings == ()
     settings = read_settings(policy.providers["exoscale"], policy.node_groups)
-    assert settings.groups == (Bounds("web", 0, 5), Bounds("0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59", 1, 3),
-                               Bounds("prod/batch", 1, 2, 3))
+    assert settings.groups == (
+        Bounds("web", 0, 5),
+        Bounds("0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59", 1, 3),
+        Bounds("prod/batch", 1, 2, 3),
+    )
     assert settings.root == "http://127.0.0.1:8080/v2"
     assert (settings.sks_cluster, settings.scale_from_zero, settings.unlimited) == ("prod", False, 200)
     assert settings.calls_per_second == 2.5
@@ -64,27 +67,30 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
     assert all(field.key == field.lands for field in section.fields)
 
 
-@pytest.mark.parametrize(("settings", "path", "problem"), [
-    ("{credentialsSecret: s}", "zone", "is missing"),
-    ("{zone: ch-gva-2}", "credentialsSecret", "is missing"),
-    ("{zone: Geneva, credentialsSecret: s}", "zone", "is not a zone"),
-    (f"{{{SMALL}, nodes: '5:3:web'}}", "nodes", "below the minimum"),
-    (f"{{{SMALL}, nodes: ['0:5:web', 'a:5:web']}}", "nodes[1]", "is not min:max:name"),
-    (f"{{{SMALL}, nodes: '-1:3:web'}}", "nodes", "negative"),
-    (f"{{{SMALL}, nodes: '1:3:'}}", "nodes", "is not min:max:name"),
-    (f"{{{SMALL}, endpoint: 'http://api.exoscale.com/v2'}}", "endpoint", "not an https address"),
-    (f"{{{SMALL}, endpoint: 'https://u:p@api.exoscale.com/v2'}}", "endpoint", "not an https address"),
-    (f"{{{SMALL}, endpoint: 'https://['}}", "endpoint", "not an https address"),
-    (f"{{{SMALL}, endpoint: 'https://a example/v2'}}", "endpoint", "not an https address"),
-    (f"{{{SMALL}, environment: 'api.evil/'}}", "environment", "is not the beginning"),
-    (f"{{{SMALL}, scaleFromZero: maybe}}", "scaleFromZero", "is not true or false"),
-    (f"{{{SMALL}, unlimitedMax: 0}}", "unlimitedMax", "out of range"),
-    (f"{{{SMALL}, unlimitedMax: 9999999}}", "unlimitedMax", "out of range"),
-    (f"{{{SMALL}, callsPerSecond: 0}}", "callsPerSecond", "out of range"),
-    (f"{{{SMALL}, reservedCpu: much}}", "reservedCpu", "quantity"),
-    (f"{{{SMALL}, region: ch-gva-2}}", "region", "is unknown"),
-    (f"{{{SMALL}, apiKey: EXOx}}", "apiKey", "is unknown"),
-])
+@pytest.mark.parametrize(
+    ("settings", "path", "problem"),
+    [
+        ("{credentialsSecret: s}", "zone", "is missing"),
+        ("{zone: ch-gva-2}", "credentialsSecret", "is missing"),
+        ("{zone: Geneva, credentialsSecret: s}", "zone", "is not a zone"),
+        (f"{{{SMALL}, nodes: '5:3:web'}}", "nodes", "below the minimum"),
+        (f"{{{SMALL}, nodes: ['0:5:web', 'a:5:web']}}", "nodes[1]", "is not min:max:name"),
+        (f"{{{SMALL}, nodes: '-1:3:web'}}", "nodes", "negative"),
+        (f"{{{SMALL}, nodes: '1:3:'}}", "nodes", "is not min:max:name"),
+        (f"{{{SMALL}, endpoint: 'http://api.exoscale.com/v2'}}", "endpoint", "not an https address"),
+        (f"{{{SMALL}, endpoint: 'https://u:p@api.exoscale.com/v2'}}", "endpoint", "not an https address"),
+        (f"{{{SMALL}, endpoint: 'https://['}}", "endpoint", "not an https address"),
+        (f"{{{SMALL}, endpoint: 'https://a example/v2'}}", "endpoint", "not an https address"),
+        (f"{{{SMALL}, environment: 'api.evil/'}}", "environment", "is not the beginning"),
+        (f"{{{SMALL}, scaleFromZero: maybe}}", "scaleFromZero", "is not true or false"),
+        (f"{{{SMALL}, unlimitedMax: 0}}", "unlimitedMax", "out of range"),
+        (f"{{{SMALL}, unlimitedMax: 9999999}}", "unlimitedMax", "out of range"),
+        (f"{{{SMALL}, callsPerSecond: 0}}", "callsPerSecond", "out of range"),
+        (f"{{{SMALL}, reservedCpu: much}}", "reservedCpu", "quantity"),
+        (f"{{{SMALL}, region: ch-gva-2}}", "region", "is unknown"),
+        (f"{{{SMALL}, apiKey: EXOx}}", "apiKey", "is unknown"),
+    ],
+)
 def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{exoscale: {settings}}}"), place="p.yaml")

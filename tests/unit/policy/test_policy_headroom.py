@@ -15,14 +15,17 @@ def document(*entries: str) -> str:
     return with_spec("headroom:\n" + "\n".join(f"- {{{entry}}}" for entry in entries))
 
 
-@pytest.mark.parametrize(("given", "entry"), [
-    ("name: spare, groups: [w, v], pods: 3, cpu: 500m, memory: 1Gi", Headroom("spare", ("w", "v"), 3, 500, 2**30)),
-    ("name: cores, pods: 1, cpu: 2", Headroom("cores", pods=1, cpu=2000)),
-    ("name: bytes, pods: 1, memory: 1500M", Headroom("bytes", pods=1, memory=1_500_000_000)),
-    ("name: tenth, percent: 10", Headroom("tenth", percent=10)),
-    ("name: tenth, percent: 10%", Headroom("tenth", percent=10)),
-    ("name: tenfold, percent: 1000 %", Headroom("tenfold", percent=1000)),
-])
+@pytest.mark.parametrize(
+    ("given", "entry"),
+    [
+        ("name: spare, groups: [w, v], pods: 3, cpu: 500m, memory: 1Gi", Headroom("spare", ("w", "v"), 3, 500, 2**30)),
+        ("name: cores, pods: 1, cpu: 2", Headroom("cores", pods=1, cpu=2000)),
+        ("name: bytes, pods: 1, memory: 1500M", Headroom("bytes", pods=1, memory=1_500_000_000)),
+        ("name: tenth, percent: 10", Headroom("tenth", percent=10)),
+        ("name: tenth, percent: 10%", Headroom("tenth", percent=10)),
+        ("name: tenfold, percent: 1000 %", Headroom("tenfold", percent=1000)),
+    ],
+)
 def test_headroom_is_what_the_document_says(given: str, entry: Headroom) -> None:
     policy, told = load(document(given), place="p.yaml")
     assert (policy.headroom, told) == ((entry,), ())
@@ -48,12 +51,24 @@ WRONG: list[Case] = [
     (document("name: a, pods: 1, memory: 65Ti"), f"{ENTRY}.memory", "out of range", "up to 64Ti"),
     (document("name: a, pods: 1, memory: 1GB"), f"{ENTRY}.memory", "not a Kubernetes quantity", "such as 1Gi"),
     (document("name: a, percent: 5, groups: []"), f"{ENTRY}.groups", "names no group", "take the line out"),
-    (document("name: a, percent: 5", "name: a, percent: 6, groups: [w]"), "p.yaml:11: spec.headroom[1].name",
-     "a is already headroom[0]", "once"),
-    (document("name: a, percent: 5", "name: b, pods: 1, cpu: 1"), "p.yaml:11: spec.headroom[1]",
-     "the cluster has headroom already: headroom[0]", "add the two up"),
-    (document("name: a, percent: 5, groups: [v, w]", "name: b, percent: 6, groups: [w]"),
-     "p.yaml:11: spec.headroom[1].groups", "w has headroom already: headroom[0]", "keep one entry"),
+    (
+        document("name: a, percent: 5", "name: a, percent: 6, groups: [w]"),
+        "p.yaml:11: spec.headroom[1].name",
+        "a is already headroom[0]",
+        "once",
+    ),
+    (
+        document("name: a, percent: 5", "name: b, pods: 1, cpu: 1"),
+        "p.yaml:11: spec.headroom[1]",
+        "the cluster has headroom already: headroom[0]",
+        "add the two up",
+    ),
+    (
+        document("name: a, percent: 5, groups: [v, w]", "name: b, percent: 6, groups: [w]"),
+        "p.yaml:11: spec.headroom[1].groups",
+        "w has headroom already: headroom[0]",
+        "keep one entry",
+    ),
 ]
 
 

@@ -80,26 +80,29 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
     assert all(field.key == field.lands for field in section.fields)
 
 
-@pytest.mark.parametrize(("settings", "path", "problem"), [
-    (f"{{clusterId: {CLUSTER}, credentialsSecret: s}}", "region", "is missing"),
-    ("{region: cn-north-4, credentialsSecret: s}", "clusterId", "is missing"),
-    (f"{{region: cn-north-4, clusterId: {CLUSTER}}}", "credentialsSecret", "is missing"),
-    ("{region: Beijing, clusterId: prod, credentialsSecret: s}", "region", "is not a region"),
-    ("{region: cn-north-4, clusterId: prod, credentialsSecret: s}", "clusterId", "is not the id"),
-    (f"{{{SMALL}, projectId: mine}}", "projectId", "is not the id of a project"),
-    (f"{{{SMALL}, nodes: '5:3:web'}}", "nodes", "below the minimum"),
-    (f"{{{SMALL}, nodes: ['0:5:web', 'a:5:web']}}", "nodes[1]", "is not min:max:pool"),
-    (f"{{{SMALL}, nodes: '-1:3:web'}}", "nodes", "negative"),
-    (f"{{{SMALL}, autodiscovery: maybe}}", "autodiscovery", "is not true or false"),
-    (f"{{{SMALL}, agencyName: 'a b'}}", "agencyName", "is not an agency's name"),
-    (f"{{{SMALL}, agencyDuration: 60}}", "agencyDuration", "out of range"),
-    (f"{{{SMALL}, cceEndpoint: 'http://cce.example.com'}}", "cceEndpoint", "not an https address"),
-    (f"{{{SMALL}, iamEndpoint: 'https://iam.example.com/v3'}}", "iamEndpoint", "not an https address"),
-    (f"{{{SMALL}, ecsEndpoint: 'https://['}}", "ecsEndpoint", "not an https address"),
-    (f"{{{SMALL}, callsPerSecond: 0}}", "callsPerSecond", "out of range"),
-    (f"{{{SMALL}, reservedCpu: much}}", "reservedCpu", "quantity"),
-    (f"{{{SMALL}, zone: a}}", "zone", "is unknown"),
-])
+@pytest.mark.parametrize(
+    ("settings", "path", "problem"),
+    [
+        (f"{{clusterId: {CLUSTER}, credentialsSecret: s}}", "region", "is missing"),
+        ("{region: cn-north-4, credentialsSecret: s}", "clusterId", "is missing"),
+        (f"{{region: cn-north-4, clusterId: {CLUSTER}}}", "credentialsSecret", "is missing"),
+        ("{region: Beijing, clusterId: prod, credentialsSecret: s}", "region", "is not a region"),
+        ("{region: cn-north-4, clusterId: prod, credentialsSecret: s}", "clusterId", "is not the id"),
+        (f"{{{SMALL}, projectId: mine}}", "projectId", "is not the id of a project"),
+        (f"{{{SMALL}, nodes: '5:3:web'}}", "nodes", "below the minimum"),
+        (f"{{{SMALL}, nodes: ['0:5:web', 'a:5:web']}}", "nodes[1]", "is not min:max:pool"),
+        (f"{{{SMALL}, nodes: '-1:3:web'}}", "nodes", "negative"),
+        (f"{{{SMALL}, autodiscovery: maybe}}", "autodiscovery", "is not true or false"),
+        (f"{{{SMALL}, agencyName: 'a b'}}", "agencyName", "is not an agency's name"),
+        (f"{{{SMALL}, agencyDuration: 60}}", "agencyDuration", "out of range"),
+        (f"{{{SMALL}, cceEndpoint: 'http://cce.example.com'}}", "cceEndpoint", "not an https address"),
+        (f"{{{SMALL}, iamEndpoint: 'https://iam.example.com/v3'}}", "iamEndpoint", "not an https address"),
+        (f"{{{SMALL}, ecsEndpoint: 'https://['}}", "ecsEndpoint", "not an https address"),
+        (f"{{{SMALL}, callsPerSecond: 0}}", "callsPerSecond", "out of range"),
+        (f"{{{SMALL}, reservedCpu: much}}", "reservedCpu", "quantity"),
+        (f"{{{SMALL}, zone: a}}", "zone", "is unknown"),
+    ],
+)
 def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{huaweicloud: {settings}}}"), place="p.yaml")

@@ -54,8 +54,10 @@ def test_the_architectures_example_lands_in_the_model() -> None:
         providers={"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/prod-geneva/exoscale"}},
         node_groups=(GroupPolicy(provider="exoscale", id="workers", min=1, max=20, priority=10),),
         options=Options(expander=("priority", "least-waste"), max_nodes_total=200),
-        rules=(Rule("evening", ("workers",), cron="47 20 * * *", time_zone="Europe/Zurich", add=3),
-               Rule("busy", ("workers",), metric=Metric.CPU, above=70)),
+        rules=(
+            Rule("evening", ("workers",), cron="47 20 * * *", time_zone="Europe/Zurich", add=3),
+            Rule("busy", ("workers",), metric=Metric.CPU, above=70),
+        ),
         webhook=Webhook(secret="outscaler/prod-geneva/webhook"),
     )
 
@@ -65,13 +67,14 @@ def test_the_architectures_example_needs_no_warning() -> None:
 
 
 def test_a_provider_of_a_later_version_may_be_written_down_and_is_told_in_a_warning(
-    monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(PROVIDERS, "later", ProviderTable("later", available=False))
     later = ARCHITECTURE.replace("exoscale", "later").replace("zone: ch-gva-2", "region: eu-west-101")
     assert warnings(later)[0] == (
         "policy.yaml:9: spec.providers.later: provider later: not available in this version, "
-        "its groups will be reported as unreadable")
+        "its groups will be reported as unreadable"
+    )
 
 
 @needs_shared
@@ -79,9 +82,14 @@ def test_the_architectures_example_is_here_word_for_word() -> None:
     assert f"```yaml\n{ARCHITECTURE}```" in (SHARED / "design" / "architecture.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("chain", [
-    "priority", "[price, random]", "[least-cost, most-pods, least-nodes, price, priority, least-waste, random]",
-])
+@pytest.mark.parametrize(
+    "chain",
+    [
+        "priority",
+        "[price, random]",
+        "[least-cost, most-pods, least-nodes, price, priority, least-waste, random]",
+    ],
+)
 def test_every_chain_of_known_expanders_is_in_force(chain: str) -> None:
     text = with_options(f"expander: {chain}") + "  prices: {cpu: 0.03, memory: 0.004}\n"
     assert warnings(text) == ()
@@ -92,40 +100,55 @@ def test_the_available_expanders_are_the_planners() -> None:
     assert {*EXPANDERS, RANDOM, LEAST_COST} == set(AVAILABLE_EXPANDERS)
 
 
-@pytest.mark.parametrize(("lines", "prices"), [
-    ("prices: {instanceTypes: {m5.large: 0.096}, cpu: 0.03, memory: 0.004, gpu: 0.9, node: 0.01}",
-     Prices(instance_types={"m5.large": 0.096}, cpu=0.03, memory=0.004, gpu=0.9, node=0.01)),
-    ("prices:\n  instanceTypes:\n    Standard_D4s_v5: 0.192\n    e2-standard-4: 0", Prices(
-        instance_types={"Standard_D4s_v5": 0.192, "e2-standard-4": 0.0})),
-    ("prices: {cpu: 0, memory: 12}", Prices(cpu=0.0, memory=12.0)),
-    ("scanInterval: 1m", None),
-])
+@pytest.mark.parametrize(
+    ("lines", "prices"),
+    [
+        (
+            "prices: {instanceTypes: {m5.large: 0.096}, cpu: 0.03, memory: 0.004, gpu: 0.9, node: 0.01}",
+            Prices(instance_types={"m5.large": 0.096}, cpu=0.03, memory=0.004, gpu=0.9, node=0.01),
+        ),
+        (
+            "prices:\n  instanceTypes:\n    Standard_D4s_v5: 0.192\n    e2-standard-4: 0",
+            Prices(instance_types={"Standard_D4s_v5": 0.192, "e2-standard-4": 0.0}),
+        ),
+        ("prices: {cpu: 0, memory: 12}", Prices(cpu=0.0, memory=12.0)),
+        ("scanInterval: 1m", None),
+    ],
+)
 def test_prices_land_in_the_model(lines: str, prices: Prices | None) -> None:
     policy, told = load(with_spec(lines), place="policy.yaml")
     assert policy.prices == prices
     assert told == ()
 
 
-@pytest.mark.parametrize(("lines", "expected"), [
-    ("maxDisruption: {nodesPerHour: 20, podsPerHour: 500, share: 25%}", MaxDisruption(20, 500, 0.25)),
-    ("maxDisruption: {share: 0.25}", MaxDisruption(share=0.25)),
-    ("maxDisruption: {share: 33.3 %}", MaxDisruption(share=0.333)),
-    ("maxDisruption: {share: 100%}", MaxDisruption(share=1.0)),
-    ("maxDisruption:", MaxDisruption()),
-    ("scanInterval: 1m", MaxDisruption()),
-])
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("maxDisruption: {nodesPerHour: 20, podsPerHour: 500, share: 25%}", MaxDisruption(20, 500, 0.25)),
+        ("maxDisruption: {share: 0.25}", MaxDisruption(share=0.25)),
+        ("maxDisruption: {share: 33.3 %}", MaxDisruption(share=0.333)),
+        ("maxDisruption: {share: 100%}", MaxDisruption(share=1.0)),
+        ("maxDisruption:", MaxDisruption()),
+        ("scanInterval: 1m", MaxDisruption()),
+    ],
+)
 def test_the_brake_lands_in_the_model(lines: str, expected: MaxDisruption) -> None:
     policy, told = load(with_spec(lines), place="policy.yaml")
     assert (policy.max_disruption, told) == (expected, ())
 
 
 def test_maintenance_windows_land_in_the_model() -> None:
-    policy, told = load(with_spec(
-        'maintenanceWindows:\n  - {name: nights, cron: "0  22 * * MON-FRI", timeZone: Europe/Zurich, duration: 6h}\n'
-        '  - {cron: "0 0 24 12 *", duration: 72h, removals: forbidden}'), place="policy.yaml")
+    policy, told = load(
+        with_spec(
+            'maintenanceWindows:\n  - {name: nights, cron: "0  22 * * MON-FRI", timeZone: Europe/Zurich, duration: 6h}\n'
+            '  - {cron: "0 0 24 12 *", duration: 72h, removals: forbidden}'
+        ),
+        place="policy.yaml",
+    )
     assert policy.maintenance_windows == (
         Window("0 22 * * MON-FRI", 21600.0, time_zone="Europe/Zurich", name="nights"),
-        Window("0 0 24 12 *", 259200.0, removals=False))
+        Window("0 0 24 12 *", 259200.0, removals=False),
+    )
     assert told == ()
 
 
@@ -135,8 +158,12 @@ def test_no_windows_are_no_windows(windows: str) -> None:
 
 
 def test_windows_that_leave_no_room_are_told() -> None:
-    (told,) = warnings(with_spec('maintenanceWindows:\n  - {cron: "0 9 * * 1-5", duration: 1h}\n'
-                                 '  - {cron: "0 8 * * *", duration: 10h, removals: forbidden}'))
+    (told,) = warnings(
+        with_spec(
+            'maintenanceWindows:\n  - {cron: "0 9 * * 1-5", duration: 1h}\n'
+            '  - {cron: "0 8 * * *", duration: 10h, removals: forbidden}'
+        )
+    )
     assert told.startswith("policy.yaml:9: spec.maintenanceWindows: no removal is ever allowed")
 
 
@@ -165,9 +192,15 @@ def test_without_a_mode_it_is_shadow_and_says_so() -> None:
 
 def test_json_is_yaml() -> None:
     document = {
-        "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": "a"},
-        "spec": {"mode": "off", "kubernetes": {"eksCluster": "prod"}, "providers": {"clusterapi": {}},
-                 "options": {"maxNodesTotal": 7, "scaleDownEnabled": False, "scaleDownUtilizationThreshold": 0.5}},
+        "apiVersion": "outscaler.dev/v1",
+        "kind": "Cluster",
+        "metadata": {"name": "a"},
+        "spec": {
+            "mode": "off",
+            "kubernetes": {"eksCluster": "prod"},
+            "providers": {"clusterapi": {}},
+            "options": {"maxNodesTotal": 7, "scaleDownEnabled": False, "scaleDownUtilizationThreshold": 0.5},
+        },
     }
     for indent in (None, 2, "\t"):
         policy = read(json.dumps(document, indent=indent))
@@ -186,78 +219,91 @@ def test_yamls_traps_do_not_bite(monkeypatch: pytest.MonkeyPatch) -> None:
     assert policy.mode is Mode.OFF
     assert policy.kubernetes.eks_cluster == "on"
     assert policy.providers["later"] == {
-        "zone": "012", "port": "12:30", "on": "yes", "day": "2026-11-21", "big": "1_000", "hex": "0x1F"
+        "zone": "012",
+        "port": "12:30",
+        "on": "yes",
+        "day": "2026-11-21",
+        "big": "1_000",
+        "hex": "0x1F",
     }
     assert policy.options.cores_total == (12, 30)
 
 
 def test_anchors_and_aliases_are_written_out() -> None:
-    text = with_groups("&one {provider: clusterapi, id: MachineDeployment/a/b, max: &most 3}",
-                       "{provider: clusterapi, id: MachineDeployment/a/c, max: *most}")
+    text = with_groups(
+        "&one {provider: clusterapi, id: MachineDeployment/a/b, max: &most 3}",
+        "{provider: clusterapi, id: MachineDeployment/a/c, max: *most}",
+    )
     assert [group.max for group in read(text).node_groups] == [3, 3]
 
 
-@pytest.mark.parametrize(("lines", "attribute", "value"), [
-    ("scaleDownUnneededTime: 1h30m", "scale_down_unneeded_time", 5400.0),
-    ("scaleDownUnneededTime: 0", "scale_down_unneeded_time", 0.0),
-    ("newPodScaleUpDelay: 1500ms", "new_pod_scale_up_delay", 1.5),
-    ("coresTotal: 0:100", "cores_total", (0, 100)),
-    ("coresTotal: {max: 100}", "cores_total", (0, 100)),
-    ("memoryTotal: 2:64", "memory_total", (2 * 2**30, 64 * 2**30)),              # GiB in, bytes out
-    ("memoryTotal: {min: 2, max: 64}", "memory_total", (2 * 2**30, 64 * 2**30)),
-    ("expendablePodsPriorityCutoff: -100", "expendable_pods_priority_cutoff", -100),
-    ("expander: least-waste", "expander", ("least-waste",)),
-    ("expander: [least-waste]", "expander", ("least-waste",)),
-    ("maxTotalUnreadyPercentage: 33.3", "max_total_unready_percentage", 33.3),
-    ("scaleDownEnabled: False", "scale_down_enabled", False),
-    ("scaleDownEnabled: 'false'", "scale_down_enabled", False),
-    ("startupTaint: node.cilium.io/agent-not-ready", "startup_taint", ("node.cilium.io/agent-not-ready",)),
-    ("startupTaint: a/b,c", "startup_taint", ("a/b", "c")),
-    ("startupTaint:\n- a/b\n- c", "startup_taint", ("a/b", "c")),
-    ("startupTaint: []", "startup_taint", ()),
-    ("ignoreTaint: old\nstartupTaint: new", "startup_taint", ("new", "old")),     # upstream appends it too
-    ("maxNodesPerScaleup: 5", "max_nodes_per_scale_up", 5),
-    ("blockingSystemPodDistruptionTimeout: 2h", "blocking_system_pod_disruption_timeout", 7200.0),
-    ("allowedSchedulerNames: [a, b]\nbypassedSchedulerNames: [b]", "bypassed_scheduler_names", ("b",)),
-    ("maxGracefulTerminationSec: 30", "max_graceful_termination_sec", 30),
-    ("gpuTotal: ['nvidia-tesla-t4:0:8', 'a100:1:2']", "gpu_total", (("nvidia-tesla-t4", 0, 8), ("a100", 1, 2))),
-    ("gpuTotal: t4:0:8", "gpu_total", (("t4", 0, 8),)),
-    ("namespace: autoscaling", "namespace", "autoscaling"),
-    ("enforceNodeGroupMinSize: true", "enforce_node_group_min_size", True),
-    ("forceDs: true", "force_ds", True),
-    ("nodeInfoCacheExpireTime: 1h", "node_info_cache_expire_time", 3600.0),
-    ("pendingPodsBatchingTimeout: 10s", "pending_pods_batching_timeout", 10.0),
-    ("maxNodegroupBinpackingDuration: 1s", "max_nodegroup_binpacking_duration", 1.0),
-    ("maxBinpackingTime: 20s", "max_binpacking_time", 20.0),
-    ("balanceSimilarNodeGroups: true", "balance_similar_node_groups", True),
-    ("balancingIgnoreLabel: [a, b/c]", "balancing_ignore_label", ("a", "b/c")),
-    ("balancingLabel: a,b", "balancing_label", ("a", "b")),
-    ("memoryDifferenceRatio: 0.02", "memory_difference_ratio", 0.02),
-    ("maxFreeDifferenceRatio: 0.2", "max_free_difference_ratio", 0.2),
-    ("maxAllocatableDifferenceRatio: 0.1", "max_allocatable_difference_ratio", 0.1),
-    ("drainPriorityConfig: '2000:120,0:60'", "drain_priority_config", ((0, 60), (2000, 120))),
-    ("drainPriorityConfig: ' -5:0 , 2000000000:30 '", "drain_priority_config", ((-5, 0), (2_000_000_000, 30))),
-    ("drainPriorityConfig: ''", "drain_priority_config", ()),
-    ("drainPriorityConfig: '0:60'\nmaxGracefulTerminationSec: 600", "drain_priority_config", ((0, 60),)),
-])
+@pytest.mark.parametrize(
+    ("lines", "attribute", "value"),
+    [
+        ("scaleDownUnneededTime: 1h30m", "scale_down_unneeded_time", 5400.0),
+        ("scaleDownUnneededTime: 0", "scale_down_unneeded_time", 0.0),
+        ("newPodScaleUpDelay: 1500ms", "new_pod_scale_up_delay", 1.5),
+        ("coresTotal: 0:100", "cores_total", (0, 100)),
+        ("coresTotal: {max: 100}", "cores_total", (0, 100)),
+        ("memoryTotal: 2:64", "memory_total", (2 * 2**30, 64 * 2**30)),  # GiB in, bytes out
+        ("memoryTotal: {min: 2, max: 64}", "memory_total", (2 * 2**30, 64 * 2**30)),
+        ("expendablePodsPriorityCutoff: -100", "expendable_pods_priority_cutoff", -100),
+        ("expander: least-waste", "expander", ("least-waste",)),
+        ("expander: [least-waste]", "expander", ("least-waste",)),
+        ("maxTotalUnreadyPercentage: 33.3", "max_total_unready_percentage", 33.3),
+        ("scaleDownEnabled: False", "scale_down_enabled", False),
+        ("scaleDownEnabled: 'false'", "scale_down_enabled", False),
+        ("startupTaint: node.cilium.io/agent-not-ready", "startup_taint", ("node.cilium.io/agent-not-ready",)),
+        ("startupTaint: a/b,c", "startup_taint", ("a/b", "c")),
+        ("startupTaint:\n- a/b\n- c", "startup_taint", ("a/b", "c")),
+        ("startupTaint: []", "startup_taint", ()),
+        ("ignoreTaint: old\nstartupTaint: new", "startup_taint", ("new", "old")),  # upstream appends it too
+        ("maxNodesPerScaleup: 5", "max_nodes_per_scale_up", 5),
+        ("blockingSystemPodDistruptionTimeout: 2h", "blocking_system_pod_disruption_timeout", 7200.0),
+        ("allowedSchedulerNames: [a, b]\nbypassedSchedulerNames: [b]", "bypassed_scheduler_names", ("b",)),
+        ("maxGracefulTerminationSec: 30", "max_graceful_termination_sec", 30),
+        ("gpuTotal: ['nvidia-tesla-t4:0:8', 'a100:1:2']", "gpu_total", (("nvidia-tesla-t4", 0, 8), ("a100", 1, 2))),
+        ("gpuTotal: t4:0:8", "gpu_total", (("t4", 0, 8),)),
+        ("namespace: autoscaling", "namespace", "autoscaling"),
+        ("enforceNodeGroupMinSize: true", "enforce_node_group_min_size", True),
+        ("forceDs: true", "force_ds", True),
+        ("nodeInfoCacheExpireTime: 1h", "node_info_cache_expire_time", 3600.0),
+        ("pendingPodsBatchingTimeout: 10s", "pending_pods_batching_timeout", 10.0),
+        ("maxNodegroupBinpackingDuration: 1s", "max_nodegroup_binpacking_duration", 1.0),
+        ("maxBinpackingTime: 20s", "max_binpacking_time", 20.0),
+        ("balanceSimilarNodeGroups: true", "balance_similar_node_groups", True),
+        ("balancingIgnoreLabel: [a, b/c]", "balancing_ignore_label", ("a", "b/c")),
+        ("balancingLabel: a,b", "balancing_label", ("a", "b")),
+        ("memoryDifferenceRatio: 0.02", "memory_difference_ratio", 0.02),
+        ("maxFreeDifferenceRatio: 0.2", "max_free_difference_ratio", 0.2),
+        ("maxAllocatableDifferenceRatio: 0.1", "max_allocatable_difference_ratio", 0.1),
+        ("drainPriorityConfig: '2000:120,0:60'", "drain_priority_config", ((0, 60), (2000, 120))),
+        ("drainPriorityConfig: ' -5:0 , 2000000000:30 '", "drain_priority_config", ((-5, 0), (2_000_000_000, 30))),
+        ("drainPriorityConfig: ''", "drain_priority_config", ()),
+        ("drainPriorityConfig: '0:60'\nmaxGracefulTerminationSec: 600", "drain_priority_config", ((0, 60),)),
+    ],
+)
 def test_an_option_lands_in_the_model(lines: str, attribute: str, value: object) -> None:
     assert getattr(read(with_options(lines)).options, attribute) == value
 
 
-@pytest.mark.parametrize(("option", "says"), [
-    ("capacityQuotasEnabled: true", "accepted, not in force in this version"),
-    ("frequentLoopsEnabled: true", "accepted, not in force in this version: the webhook does this"),
-    ("salvoScaleUp: false", "false changes nothing: here it is always so: one pass plans for all pending pods"),
-    ("enableGracefulDegradation: false", "false changes nothing: here it is always so"),
-    ("scaleDownNonEmptyCandidatesCount: 30", "nothing reads it: upstream parses it and no longer reads it"),
-    ("maxEmptyBulkDelete: 10", "nothing reads it: upstream has removed it; write maxScaleDownParallelism"),
-    ("leaderElect: true", "it has no meaning here: one reconcile per cluster is held by a lease in the table"),
-    ("address: ':8085'", "it has no meaning here: metrics are pushed, nothing listens"),
-    ("predicateParallelism: 4", "it has no meaning here"),
-    ("estimator: binpacking", "nothing reads it: there is one way to count"),
-    ("initialNodeGroupBackoffDuration: 1h", "the first back-off, 1h, is longer than the longest, 30m"),
-    ("ignoreTaint: a", "is upstream's old name and still counts: write startupTaint"),
-])
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("capacityQuotasEnabled: true", "accepted, not in force in this version"),
+        ("frequentLoopsEnabled: true", "accepted, not in force in this version: the webhook does this"),
+        ("salvoScaleUp: false", "false changes nothing: here it is always so: one pass plans for all pending pods"),
+        ("enableGracefulDegradation: false", "false changes nothing: here it is always so"),
+        ("scaleDownNonEmptyCandidatesCount: 30", "nothing reads it: upstream parses it and no longer reads it"),
+        ("maxEmptyBulkDelete: 10", "nothing reads it: upstream has removed it; write maxScaleDownParallelism"),
+        ("leaderElect: true", "it has no meaning here: one reconcile per cluster is held by a lease in the table"),
+        ("address: ':8085'", "it has no meaning here: metrics are pushed, nothing listens"),
+        ("predicateParallelism: 4", "it has no meaning here"),
+        ("estimator: binpacking", "nothing reads it: there is one way to count"),
+        ("initialNodeGroupBackoffDuration: 1h", "the first back-off, 1h, is longer than the longest, 30m"),
+        ("ignoreTaint: a", "is upstream's old name and still counts: write startupTaint"),
+    ],
+)
 def test_an_option_that_is_not_simply_in_force_is_named_in_a_warning(option: str, says: str) -> None:
     name = option.partition(":")[0]
     (told,) = warnings(with_options(option))
@@ -265,8 +311,16 @@ def test_an_option_that_is_not_simply_in_force_is_named_in_a_warning(option: str
     assert says in told
 
 
-@pytest.mark.parametrize("name", ["enableGracefulDegradation", "enableCsiNodeAwareScheduling", "salvoScaleUp",
-                                  "parallelScaleUp", "fastpathBinpackingEnabled"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "enableGracefulDegradation",
+        "enableCsiNodeAwareScheduling",
+        "salvoScaleUp",
+        "parallelScaleUp",
+        "fastpathBinpackingEnabled",
+    ],
+)
 def test_asking_for_what_is_always_so_is_no_cause_for_a_warning(name: str) -> None:
     assert warnings(with_options(f"{name}: true")) == ()
 
@@ -274,33 +328,51 @@ def test_asking_for_what_is_always_so_is_no_cause_for_a_warning(name: str) -> No
 def test_balancing_labels_leave_nothing_to_the_ignored_ones_and_say_so() -> None:
     text = with_options("balancingLabel: a\nbalancingIgnoreLabel: b")
     (told,) = warnings(text)
-    assert told == ("policy.yaml:11: spec.options.balancingIgnoreLabel: "
-                    "has no effect beside balancingLabel, which alone decides likeness")
+    assert told == (
+        "policy.yaml:11: spec.options.balancingIgnoreLabel: "
+        "has no effect beside balancingLabel, which alone decides likeness"
+    )
     assert read(text).options.balancing_ignore_label == ("b",)
 
 
-@pytest.mark.parametrize(("providers", "settings"), [
-    ("{clusterapi: }", {}),
-    ("{clusterapi: {labels: 'team=web, tier=front'}}", {"labels": "team=web,tier=front"}),
-    ("{clusterapi: {labels: {team: web, example.com/on: yes}}}", {"labels": "team=web,example.com/on=yes"}),
-    ("{clusterapi: {autoDiscovery: 'clusterapi:namespace=a,team=web'}}",
-     {"autoDiscovery": "clusterapi:namespace=a,team=web"}),
-    ("{clusterapi: {autoDiscovery: ['clusterapi:', 'clusterapi:clusterName=b']}}",
-     {"autoDiscovery": "clusterapi:\nclusterapi:clusterName=b"}),
-    ("{clusterapi: {group: capi.example.com, version: v1beta2, scaleZeroDefaultArch: arm64}}",
-     {"group": "capi.example.com", "version": "v1beta2", "scaleZeroDefaultArch": "arm64"}),
-])
+@pytest.mark.parametrize(
+    ("providers", "settings"),
+    [
+        ("{clusterapi: }", {}),
+        ("{clusterapi: {labels: 'team=web, tier=front'}}", {"labels": "team=web,tier=front"}),
+        ("{clusterapi: {labels: {team: web, example.com/on: yes}}}", {"labels": "team=web,example.com/on=yes"}),
+        (
+            "{clusterapi: {autoDiscovery: 'clusterapi:namespace=a,team=web'}}",
+            {"autoDiscovery": "clusterapi:namespace=a,team=web"},
+        ),
+        (
+            "{clusterapi: {autoDiscovery: ['clusterapi:', 'clusterapi:clusterName=b']}}",
+            {"autoDiscovery": "clusterapi:\nclusterapi:clusterName=b"},
+        ),
+        (
+            "{clusterapi: {group: capi.example.com, version: v1beta2, scaleZeroDefaultArch: arm64}}",
+            {"group": "capi.example.com", "version": "v1beta2", "scaleZeroDefaultArch": "arm64"},
+        ),
+    ],
+)
 def test_cluster_api_settings_arrive_as_text(providers: str, settings: dict[str, str]) -> None:
     assert read(with_providers(providers)).providers == {"clusterapi": settings}
 
 
-@pytest.mark.parametrize(("access", "expected"), [
-    ("{kubeconfigFile: ./kubeconfig, context: a@b, allowInsecureTls: true}",
-     KubernetesAccess(kubeconfig_file="./kubeconfig", context="a@b", allow_insecure_tls=True)),
-    ("{eksCluster: prod, region: eu-central-2}", KubernetesAccess(eks_cluster="prod", region="eu-central-2")),
-    ("{kubeconfigSecret: 'arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/b-Q1w2E3'}",
-     KubernetesAccess(kubeconfig_secret="arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/b-Q1w2E3")),
-])
+@pytest.mark.parametrize(
+    ("access", "expected"),
+    [
+        (
+            "{kubeconfigFile: ./kubeconfig, context: a@b, allowInsecureTls: true}",
+            KubernetesAccess(kubeconfig_file="./kubeconfig", context="a@b", allow_insecure_tls=True),
+        ),
+        ("{eksCluster: prod, region: eu-central-2}", KubernetesAccess(eks_cluster="prod", region="eu-central-2")),
+        (
+            "{kubeconfigSecret: 'arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/b-Q1w2E3'}",
+            KubernetesAccess(kubeconfig_secret="arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/b-Q1w2E3"),
+        ),
+    ],
+)
 def test_each_way_to_the_cluster(access: str, expected: KubernetesAccess) -> None:
     assert read(with_access(access)).kubernetes == expected
 
@@ -322,12 +394,14 @@ def test_what_validates_is_what_the_provider_accepts() -> None:
     section = PROVIDERS["clusterapi"].section
     assert section is not None
     assert {field.key for field in section.fields} | set(section.refused) == KNOWN
-    settings = read(with_providers(
-        "{clusterapi: {namespace: a, clusterName: b, labels: {x: y}, scaleZeroDefaultArch: arm64, version: v1beta2, "
-        "reservedCpu: 200m, reservedMemory: 1.5Gi, reservedEphemeralStorage: 1e9, syncMachineLabels: ['^team', a|b], "
-        "kubeconfigSecret: m, context: c, cloudConfigAuthoritative: True, allowPoolShrink: true, "
-        "zoneFromFailureDomain: false, stuckAfter: 5m}}"
-    )).providers["clusterapi"]
+    settings = read(
+        with_providers(
+            "{clusterapi: {namespace: a, clusterName: b, labels: {x: y}, scaleZeroDefaultArch: arm64, version: v1beta2, "
+            "reservedCpu: 200m, reservedMemory: 1.5Gi, reservedEphemeralStorage: 1e9, syncMachineLabels: ['^team', a|b], "
+            "kubeconfigSecret: m, context: c, cloudConfigAuthoritative: True, allowPoolShrink: true, "
+            "zoneFromFailureDomain: false, stuckAfter: 5m}}"
+        )
+    ).providers["clusterapi"]
     taken = read_settings(settings)
     assert (taken.architecture, taken.version, taken.managed_labels) == ("arm64", "v1beta2", ("^team", "a|b"))
     assert (taken.management.secret, taken.management.context, taken.management.authoritative) == ("m", "c", True)
@@ -337,16 +411,19 @@ def test_what_validates_is_what_the_provider_accepts() -> None:
     assert len(read_settings(specs.providers["clusterapi"]).specs) == 2
 
 
-@pytest.mark.parametrize(("access", "providers"), [
-    ("{inClusterKubeconfigSecret: i}", "{}"),
-    ("{inClusterKubeconfigSecret: i, context: c, allowInsecureTls: true}", "{cloudConfigAuthoritative: true}"),
-    ("{inClusterKubeconfigSecret: i}", "{kubeconfigSecret: m, context: c}"),
-    ("{kubeconfigSecret: k, inClusterKubeconfigSecret: i}", "{cloudConfigAuthoritative: true}"),
-    ("{kubeconfigSecret: k}", "{kubeconfigSecret: m}"),
-    ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, cloudConfigAuthoritative: true}"),
-    ("{kubeconfigSecret: k}", "{cloudConfigAuthoritative: false}"),
-    ("{eksCluster: k, allowInsecureTls: true}", "{kubeconfigSecret: m}"),
-])
+@pytest.mark.parametrize(
+    ("access", "providers"),
+    [
+        ("{inClusterKubeconfigSecret: i}", "{}"),
+        ("{inClusterKubeconfigSecret: i, context: c, allowInsecureTls: true}", "{cloudConfigAuthoritative: true}"),
+        ("{inClusterKubeconfigSecret: i}", "{kubeconfigSecret: m, context: c}"),
+        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: i}", "{cloudConfigAuthoritative: true}"),
+        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m}"),
+        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, cloudConfigAuthoritative: true}"),
+        ("{kubeconfigSecret: k}", "{cloudConfigAuthoritative: false}"),
+        ("{eksCluster: k, allowInsecureTls: true}", "{kubeconfigSecret: m}"),
+    ],
+)
 def test_CAPI_1_the_ways_to_both_clusters_are_what_the_provider_takes(access: str, providers: str) -> None:
     policy = read(f"{HEAD}spec:\n  mode: shadow\n  kubernetes: {access}\n  providers: {{clusterapi: {providers}}}\n")
     to_management(read_settings(policy.providers["clusterapi"]).management, policy.kubernetes)

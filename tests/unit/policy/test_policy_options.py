@@ -20,8 +20,10 @@ from tests.unit.policy.policy_documents import with_options
 _NOT_FLAGS = {"and", "friends", "logging", "flags", "default"}
 # What options.md writes shortened, as in `provisioning-request-initial-backoff-time 1m, -max-backoff-time 10m`.
 _SHORTENED = {
-    "provisioning-request-max-backoff-time", "provisioning-request-max-backoff-cache-size",
-    "check-capacity-provisioning-request-max-batch-size", "check-capacity-provisioning-request-batch-timebox",
+    "provisioning-request-max-backoff-time",
+    "provisioning-request-max-backoff-cache-size",
+    "check-capacity-provisioning-request-max-batch-size",
+    "check-capacity-provisioning-request-batch-timebox",
     "check-capacity-processor-instance",
 }
 
@@ -61,8 +63,9 @@ def test_every_option_of_the_model_has_exactly_one_row_in_force() -> None:
     assert sorted(landing) == sorted(field.name for field in msgspec.structs.fields(Options))
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.status is not Status.ELSEWHERE],
-                         ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS.values() if row.status is not Status.ELSEWHERE], ids=lambda row: row.name
+)
 def test_every_option_accepts_its_own_default(row: Row) -> None:
     text = default_text(row)
     policy, _ = load(with_options(f"{row.name}: '{text}'" if text else "{}"), place="p.yaml")
@@ -71,8 +74,9 @@ def test_every_option_accepts_its_own_default(row: Row) -> None:
 
 def test_settings_override_a_policy() -> None:
     policy = Policy(name="a", options=Options(max_nodes_total=5))
-    changed = override(policy,
-                       ["scaleDownUnneededTime=5m", "startupTaint=[a, b]", "coresTotal={max: 9}", "maxNodesTotal=7"])
+    changed = override(
+        policy, ["scaleDownUnneededTime=5m", "startupTaint=[a, b]", "coresTotal={max: 9}", "maxNodesTotal=7"]
+    )
     assert changed.options == Options(
         max_nodes_total=7, scale_down_unneeded_time=300.0, startup_taint=("a", "b"), cores_total=(0, 9)
     )
@@ -95,13 +99,21 @@ def test_what_the_policy_itself_was_warned_about_is_not_told_again() -> None:
 
 
 SETTINGS: dict[str, tuple[str, object]] = {
-    "gpuTotal": ("[t4:0:8]", (("t4", 0, 8),)), "enforceNodeGroupMinSize": ("true", True), "forceDs": ("true", True),
-    "nodeInfoCacheExpireTime": ("1h", 3600.0), "namespace": ("autoscaling", "autoscaling"),
-    "pendingPodsBatchingTimeout": ("1s", 1.0), "maxNodegroupBinpackingDuration": ("2s", 2.0),
-    "maxBinpackingTime": ("3s", 3.0), "balanceSimilarNodeGroups": ("true", True),
-    "balancingIgnoreLabel": ("a,b", ("a", "b")), "balancingLabel": ("[c]", ("c",)),
-    "memoryDifferenceRatio": ("0.1", 0.1), "maxFreeDifferenceRatio": ("0.2", 0.2),
-    "maxAllocatableDifferenceRatio": ("0.3", 0.3), "expander": ("most-pods,random", ("most-pods", "random")),
+    "gpuTotal": ("[t4:0:8]", (("t4", 0, 8),)),
+    "enforceNodeGroupMinSize": ("true", True),
+    "forceDs": ("true", True),
+    "nodeInfoCacheExpireTime": ("1h", 3600.0),
+    "namespace": ("autoscaling", "autoscaling"),
+    "pendingPodsBatchingTimeout": ("1s", 1.0),
+    "maxNodegroupBinpackingDuration": ("2s", 2.0),
+    "maxBinpackingTime": ("3s", 3.0),
+    "balanceSimilarNodeGroups": ("true", True),
+    "balancingIgnoreLabel": ("a,b", ("a", "b")),
+    "balancingLabel": ("[c]", ("c",)),
+    "memoryDifferenceRatio": ("0.1", 0.1),
+    "maxFreeDifferenceRatio": ("0.2", 0.2),
+    "maxAllocatableDifferenceRatio": ("0.3", 0.3),
+    "expander": ("most-pods,random", ("most-pods", "random")),
 }
 
 
@@ -116,8 +128,11 @@ def test_options_of_scale_up_can_be_tried_from_the_command_line(name: str) -> No
 
 @pytest.mark.parametrize("chain", ["price", "[least-cost, least-waste]"])
 def test_an_expander_that_counts_money_needs_a_policy_with_prices(chain: str) -> None:
-    with pytest.raises(BadInputs, match=r"--option: expander: (price|least-cost) cannot work without prices; "
-                                        r"add spec.prices, such as prices: \{cpu"):
+    with pytest.raises(
+        BadInputs,
+        match=r"--option: expander: (price|least-cost) cannot work without prices; "
+        r"add spec.prices, such as prices: \{cpu",
+    ):
         override(Policy(name="a"), [f"expander={chain}"])
     priced = Policy(name="a", prices=Prices(cpu=1.0))
     assert override(priced, [f"expander={chain}"]).options.expander == tuple(chain.strip("[]").split(", "))
@@ -147,8 +162,10 @@ def test_wrong_settings_come_all_at_once() -> None:
         "--option: maxNodesTotal: has no value; write NAME=VALUE, such as scaleDownUnneededTime=5m",
         "--option: maxNodesTotal: 'x' is not a whole number; write a whole number of 0 or more, in digits",
         "--option: scale-down-enabled: is the command line's spelling; write scaleDownEnabled",
-        ("--option: expander: grpc asks a server of yours, which this version cannot; "
-         "available: random, most-pods, least-waste, least-nodes, price, priority, least-cost"),
+        (
+            "--option: expander: grpc asks a server of yours, which this version cannot; "
+            "available: random, most-pods, least-waste, least-nodes, price, priority, least-cost"
+        ),
     ]
 
 

@@ -14,8 +14,10 @@ ALICLOUD = "    alicloud: {credentialsSecret: a/b, region: cn-hangzhou, nodes: [
 
 
 def document(*providers: str, more: str = "") -> str:
-    return (f"{HEAD}spec:\n  mode: active\n  kubernetes: {{eksCluster: a}}\n  providers:\n{''.join(providers)}"
-            f"  options: {{expander: [price, least-waste]}}\n{more}")
+    return (
+        f"{HEAD}spec:\n  mode: active\n  kubernetes: {{eksCluster: a}}\n  providers:\n{''.join(providers)}"
+        f"  options: {{expander: [price, least-waste]}}\n{more}"
+    )
 
 
 def test_a_provider_that_names_prices_is_enough_for_price() -> None:
@@ -27,8 +29,11 @@ def test_a_provider_that_names_prices_is_enough_for_price() -> None:
 def test_groups_that_will_have_no_price_are_told_before_it_is_too_late() -> None:
     _, warnings = load(document(ALICLOUD, CHERRY), place="p.yaml")
     assert [text for text in warnings if "no price" in text] == [
-        ("p.yaml:10: spec.options.expander: the groups of alicloud have no price and are not chosen by price; "
-         "add spec.prices for them")]
+        (
+            "p.yaml:10: spec.options.expander: the groups of alicloud have no price and are not chosen by price; "
+            "add spec.prices for them"
+        )
+    ]
     assert load(document(ALICLOUD, CHERRY, more="  prices: {cpu: 0.03, memory: 0.004}\n"), place="p.yaml")[1] == ()
 
 

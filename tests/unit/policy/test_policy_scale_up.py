@@ -10,16 +10,21 @@ from tests.unit.policy.policy_documents import GOOD, with_spec
 from tests.unit.policy.test_policy_refusals import refusals
 
 
-@pytest.mark.parametrize(("given", "read"), [
-    ("{}", ScaleUp()),
-    ("{unschedulablePods: false}", ScaleUp(unschedulable_pods=False)),
-    ("{rules: false}", ScaleUp(rules=False)),
-    ("{cpuThreshold: 80, memoryThreshold: 75%}", ScaleUp(cpu_threshold=80, memory_threshold=75)),
-    ("{metricMinInterval: 90s, cronTimeZone: Asia/Shanghai}", ScaleUp(metric_min_interval=90.0,
-                                                                      cron_time_zone="Asia/Shanghai")),
-    ("{horizontalNodeAutoscalers: true}", ScaleUp(horizontal_node_autoscalers=True)),
-    ("{horizontalNodeAutoscalers: false}", ScaleUp(horizontal_node_autoscalers=False)),
-])
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("{}", ScaleUp()),
+        ("{unschedulablePods: false}", ScaleUp(unschedulable_pods=False)),
+        ("{rules: false}", ScaleUp(rules=False)),
+        ("{cpuThreshold: 80, memoryThreshold: 75%}", ScaleUp(cpu_threshold=80, memory_threshold=75)),
+        (
+            "{metricMinInterval: 90s, cronTimeZone: Asia/Shanghai}",
+            ScaleUp(metric_min_interval=90.0, cron_time_zone="Asia/Shanghai"),
+        ),
+        ("{horizontalNodeAutoscalers: true}", ScaleUp(horizontal_node_autoscalers=True)),
+        ("{horizontalNodeAutoscalers: false}", ScaleUp(horizontal_node_autoscalers=False)),
+    ],
+)
 def test_scale_up_is_what_the_document_says(given: str, read: ScaleUp) -> None:
     policy, told = load(with_spec(f"scaleUp: {given}"), place="p.yaml")
     assert (policy.scale_up, told) == (read, ())
@@ -29,15 +34,21 @@ def test_without_it_everything_is_on_and_objects_are_read_where_huaweicloud_is()
     assert load(GOOD, place="p.yaml")[0].scale_up == ScaleUp(True, True, 100, 100, 0.0, "UTC", None)
 
 
-@pytest.mark.parametrize(("given", "says"), [
-    ("true", "p.yaml:9: spec.scaleUp: is 'true'; write a mapping"),
-    ("{rules: 1}", "p.yaml:9: spec.scaleUp.rules: '1' is not true or false"),
-    ("{cpuThreshold: 0}", "p.yaml:9: spec.scaleUp.cpuThreshold: '0' is out of range"),
-    ("{memoryThreshold: 0.8}", "p.yaml:9: spec.scaleUp.memoryThreshold: '0.8' is not a whole percentage"),
-    ("{metricMinInterval: 25h}", "p.yaml:9: spec.scaleUp.metricMinInterval: '25h' is out of range"),
-    ("{cronTimeZone: shanghai}", "p.yaml:9: spec.scaleUp.cronTimeZone: 'shanghai' is not a time zone"),
-    ("{unschedulablepods: true}", "p.yaml:9: spec.scaleUp.unschedulablepods: is unknown; did you mean unschedulableP"),
-])
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("true", "p.yaml:9: spec.scaleUp: is 'true'; write a mapping"),
+        ("{rules: 1}", "p.yaml:9: spec.scaleUp.rules: '1' is not true or false"),
+        ("{cpuThreshold: 0}", "p.yaml:9: spec.scaleUp.cpuThreshold: '0' is out of range"),
+        ("{memoryThreshold: 0.8}", "p.yaml:9: spec.scaleUp.memoryThreshold: '0.8' is not a whole percentage"),
+        ("{metricMinInterval: 25h}", "p.yaml:9: spec.scaleUp.metricMinInterval: '25h' is out of range"),
+        ("{cronTimeZone: shanghai}", "p.yaml:9: spec.scaleUp.cronTimeZone: 'shanghai' is not a time zone"),
+        (
+            "{unschedulablepods: true}",
+            "p.yaml:9: spec.scaleUp.unschedulablepods: is unknown; did you mean unschedulableP",
+        ),
+    ],
+)
 def test_what_is_wrong_is_refused(given: str, says: str) -> None:
     (told,) = refusals(with_spec(f"scaleUp: {given}"))
     assert told.startswith(says)

@@ -24,13 +24,21 @@ def document(*schedules: str, further: str = "") -> str:
 NIGHT = 'name: night, groups: [w], cron: "0 20 * * 1-5", duration: 11h, timeZone: Europe/Zurich'
 
 
-@pytest.mark.parametrize(("given", "schedule"), [
-    (NIGHT + ", min: 0, max: 2, headroom: 0%",
-     Schedule("night", "0 20 * * 1-5", 39600.0, "Europe/Zurich", ("w",), 0, 2, 0)),
-    ('name: a, cron: "0 18 * * 5", duration: 62h, mode: shadow', Schedule("a", "0 18 * * 5", 223200.0, mode="shadow")),
-    ('name: a, cron: "0 18 * * 5", duration: 1m, mode: off', Schedule("a", "0 18 * * 5", 60.0, mode="off")),
-    ('name: a, cron: "0 18 * * 5", duration: 1m, headroom: 50', Schedule("a", "0 18 * * 5", 60.0, headroom=50)),
-])
+@pytest.mark.parametrize(
+    ("given", "schedule"),
+    [
+        (
+            NIGHT + ", min: 0, max: 2, headroom: 0%",
+            Schedule("night", "0 20 * * 1-5", 39600.0, "Europe/Zurich", ("w",), 0, 2, 0),
+        ),
+        (
+            'name: a, cron: "0 18 * * 5", duration: 62h, mode: shadow',
+            Schedule("a", "0 18 * * 5", 223200.0, mode="shadow"),
+        ),
+        ('name: a, cron: "0 18 * * 5", duration: 1m, mode: off', Schedule("a", "0 18 * * 5", 60.0, mode="off")),
+        ('name: a, cron: "0 18 * * 5", duration: 1m, headroom: 50', Schedule("a", "0 18 * * 5", 60.0, headroom=50)),
+    ],
+)
 def test_a_schedule_is_what_the_document_says(given: str, schedule: Schedule) -> None:
     policy, told = load(document(given), place="p.yaml")
     assert (policy.schedules, told) == ((schedule,), ())
@@ -52,13 +60,21 @@ WRONG: list[Case] = [
     (document(WHEN + ", mode: on"), f"{ENTRY}.mode", "'on' is unknown", "off, shadow or active"),
     (document(WHEN + ", mode: off, groups: [w]"), f"{ENTRY}.mode", "the whole cluster's", "take groups out"),
     (document(WHEN + ", min: 1, groups: []"), f"{ENTRY}.groups", "names no group", "take the line out"),
-    (document('name: a, cron: "0 18 * * *", duration: 25h, min: 1'), f"{ENTRY}.duration",
-     "25h is longer than the 24h until it opens again", "at most 24h"),
+    (
+        document('name: a, cron: "0 18 * * *", duration: 25h, min: 1'),
+        f"{ENTRY}.duration",
+        "25h is longer than the 24h until it opens again",
+        "at most 24h",
+    ),
     (document('name: a, cron: "0 18 * * *", duration: 33d, min: 1'), f"{ENTRY}.duration", "not a duration", "1h30m"),
     (document('name: a, cron: "0 18 * * 8", duration: 1h, min: 1'), f"{ENTRY}.cron", "is not cron", "0 22 * * 1-5"),
     (document(WHEN + ", min: 1, timeZone: CEST"), f"{ENTRY}.timeZone", "is not a time zone", "Europe/Zurich"),
-    (document(WHEN + ", min: 1, groups: [v]", WHEN + ", min: 1, groups: [w]"), "p.yaml:11: spec.schedules[1].name",
-     "a is already schedules[0]", "once"),
+    (
+        document(WHEN + ", min: 1, groups: [v]", WHEN + ", min: 1, groups: [w]"),
+        "p.yaml:11: spec.schedules[1].name",
+        "a is already schedules[0]",
+        "once",
+    ),
     (document(MIN_6, further=GROUP), f"{ENTRY}.min", "6 is above max 5 of", "write 5 or less"),
     (document(WHEN + ", min: 6", further=GROUP), f"{ENTRY}.min", "5 of MachineDeployment/a/w", "add max"),
     (document(WHEN + ", max: 0", further=GROUP), f"{ENTRY}.max", "0 is below min 1 of", "add min"),
@@ -75,8 +91,9 @@ def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, probl
     assert "\n" not in told
 
 
-@pytest.mark.parametrize("given", [MIN_6 + ", max: 6", WHEN + ", max: 1", WHEN + ", min: 0, max: 0",
-                                   MIN_6.replace("/w]", "/v]")])
+@pytest.mark.parametrize(
+    "given", [MIN_6 + ", max: 6", WHEN + ", max: 1", WHEN + ", min: 0, max: 0", MIN_6.replace("/w]", "/v]")]
+)
 def test_bounds_that_agree_with_the_groups_own_are_taken(given: str) -> None:
     assert len(load(document(given, further=GROUP), place="p.yaml")[0].schedules) == 1
 
@@ -95,21 +112,40 @@ def pair(first: str, second: str, *, further: str = "") -> list[str]:
     return []
 
 
-@pytest.mark.parametrize(("first", "second", "says"), [
-    ("0 20 * * *|11h|max: 2, groups: [w]", "0 6 * * 1|2h|max: 5, groups: [v, w]",
-     "p.yaml:11: spec.schedules[1].max: the max of w is also set by one (schedules[0]), and both are open for exa"),
-    ("0 20 * * *|11h|max: 2, groups: [w]", "0 6 * * 1|2h|max: 5, groups: [v, w]",
-     "for example at 2023-12-04 06:00 UTC; let one of them end before the other begins"),
-    ("0 20 * * *|11h|min: 2", "0 6 * * 1|2h|min: 5, groups: [v]", "the min of v is also set by one"),
-    ("0 20 * * *|11h|min: 2", "0 6 * * 1|2h|min: 5", "the min of every group is also set by one"),
-    ("0 8 * * *|10h|mode: off", "0 0 25 12 *|24h|mode: shadow", "the mode of the cluster is also set by one"),
-    ("0 8 * * *|10h|headroom: 5", "0 9 * * *|1h|headroom: 9", "the headroom of the cluster is also set"),
-    ("0 8 * * *|10h|headroom: 5, groups: [w]", "0 9 * * *|1h|headroom: 9, groups: [w]", "the headroom of w is also"),
-    ("0 8 * * *|10h|min: 5, groups: [w]", "0 9 * * *|1h|max: 4, groups: [w]",
-     "spec.schedules[1].max: 4 is below the min 5 for w of one"),
-    ("0 8 * * *|10h|max: 4", "0 9 * * *|1h|min: 5, groups: [w]",
-     "spec.schedules[1].min: 5 is above the max 4 for w of one"),
-])
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (
+            "0 20 * * *|11h|max: 2, groups: [w]",
+            "0 6 * * 1|2h|max: 5, groups: [v, w]",
+            "p.yaml:11: spec.schedules[1].max: the max of w is also set by one (schedules[0]), and both are open for exa",
+        ),
+        (
+            "0 20 * * *|11h|max: 2, groups: [w]",
+            "0 6 * * 1|2h|max: 5, groups: [v, w]",
+            "for example at 2023-12-04 06:00 UTC; let one of them end before the other begins",
+        ),
+        ("0 20 * * *|11h|min: 2", "0 6 * * 1|2h|min: 5, groups: [v]", "the min of v is also set by one"),
+        ("0 20 * * *|11h|min: 2", "0 6 * * 1|2h|min: 5", "the min of every group is also set by one"),
+        ("0 8 * * *|10h|mode: off", "0 0 25 12 *|24h|mode: shadow", "the mode of the cluster is also set by one"),
+        ("0 8 * * *|10h|headroom: 5", "0 9 * * *|1h|headroom: 9", "the headroom of the cluster is also set"),
+        (
+            "0 8 * * *|10h|headroom: 5, groups: [w]",
+            "0 9 * * *|1h|headroom: 9, groups: [w]",
+            "the headroom of w is also",
+        ),
+        (
+            "0 8 * * *|10h|min: 5, groups: [w]",
+            "0 9 * * *|1h|max: 4, groups: [w]",
+            "spec.schedules[1].max: 4 is below the min 5 for w of one",
+        ),
+        (
+            "0 8 * * *|10h|max: 4",
+            "0 9 * * *|1h|min: 5, groups: [w]",
+            "spec.schedules[1].min: 5 is above the max 4 for w of one",
+        ),
+    ],
+)
 def test_two_schedules_that_set_the_same_thing_at_once_are_refused(first: str, second: str, says: str) -> None:
     (told,) = pair(first, second)
     assert says in told
@@ -122,14 +158,17 @@ def test_headroom_of_two_groups_of_one_entry_is_the_same_thing() -> None:
     assert "the headroom of shared is also set by one" in told
 
 
-@pytest.mark.parametrize(("first", "second"), [
-    ("0 20 * * *|11h|max: 2, groups: [w]", "0 7 * * *|13h|max: 5, groups: [w]"),       # one ends as the other begins
-    ("0 20 * * *|11h|max: 2, groups: [w]", "0 20 * * *|11h|max: 5, groups: [v]"),      # other groups
-    ("0 20 * * *|11h|max: 2, groups: [w]", "0 20 * * *|11h|headroom: 5%, groups: [w]"),     # another thing
-    ("0 20 * * *|11h|headroom: 2", "0 20 * * *|11h|headroom: 5, groups: [w]"),         # entries with and without groups
-    ("0 20 * * *|11h|min: 2, groups: [w]", "0 21 * * *|1h|max: 2, groups: [w]"),       # bounds that agree
-    ("0 0 29 2 *|24h|max: 2", "0 0 28 2 *|24h|max: 5"),
-])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("0 20 * * *|11h|max: 2, groups: [w]", "0 7 * * *|13h|max: 5, groups: [w]"),  # one ends as the other begins
+        ("0 20 * * *|11h|max: 2, groups: [w]", "0 20 * * *|11h|max: 5, groups: [v]"),  # other groups
+        ("0 20 * * *|11h|max: 2, groups: [w]", "0 20 * * *|11h|headroom: 5%, groups: [w]"),  # another thing
+        ("0 20 * * *|11h|headroom: 2", "0 20 * * *|11h|headroom: 5, groups: [w]"),  # entries with and without groups
+        ("0 20 * * *|11h|min: 2, groups: [w]", "0 21 * * *|1h|max: 2, groups: [w]"),  # bounds that agree
+        ("0 0 29 2 *|24h|max: 2", "0 0 28 2 *|24h|max: 5"),
+    ],
+)
 def test_schedules_that_never_meet_are_taken(first: str, second: str) -> None:
     assert pair(first, second) == []
 
@@ -160,21 +199,39 @@ def day_and_night(*entries: str, zone: str = "Europe/Zurich") -> str:
 DAY, LONG_NIGHT = 'cron: "0 8 * * *", duration: 9h', 'cron: "0 17 * * *", duration: 15h'
 
 
-@pytest.mark.parametrize(("first", "second", "says"), [
-    (f"{DAY}, min: 5", f"{LONG_NIGHT}, min: 1",
-     "p.yaml:11: spec.schedules[1].min: the min of w is also set by s0 (schedules[0]), and both are open when the c"),
-    (f"{DAY}, min: 5", f"{LONG_NIGHT}, min: 1",
-     "when the clock is changed, for example at 2024-03-31 08:00 Europe/Zurich: this one has the word then"),
-    (f"{LONG_NIGHT}, headroom: 0", f"{DAY}, headroom: 9", "for example at 2024-03-31 08:00 Europe/Zurich: this one"),
-    (f"{DAY}, min: 5", f"{LONG_NIGHT}, max: 2", "schedules[1].max: 2 is below the min 5 for w of s0 (schedules[0])"),
-    (f"{DAY}, min: 5", f"{LONG_NIGHT}, max: 2", "for example at 2024-03-31 08:00 Europe/Zurich: max holds then"),
-])
-def test_day_and_night_that_only_a_change_of_the_clock_makes_overlap_are_warned_of(first: str, second: str,
-                                                                                   says: str) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (
+            f"{DAY}, min: 5",
+            f"{LONG_NIGHT}, min: 1",
+            "p.yaml:11: spec.schedules[1].min: the min of w is also set by s0 (schedules[0]), and both are open when the c",
+        ),
+        (
+            f"{DAY}, min: 5",
+            f"{LONG_NIGHT}, min: 1",
+            "when the clock is changed, for example at 2024-03-31 08:00 Europe/Zurich: this one has the word then",
+        ),
+        (
+            f"{LONG_NIGHT}, headroom: 0",
+            f"{DAY}, headroom: 9",
+            "for example at 2024-03-31 08:00 Europe/Zurich: this one",
+        ),
+        (
+            f"{DAY}, min: 5",
+            f"{LONG_NIGHT}, max: 2",
+            "schedules[1].max: 2 is below the min 5 for w of s0 (schedules[0])",
+        ),
+        (f"{DAY}, min: 5", f"{LONG_NIGHT}, max: 2", "for example at 2024-03-31 08:00 Europe/Zurich: max holds then"),
+    ],
+)
+def test_day_and_night_that_only_a_change_of_the_clock_makes_overlap_are_warned_of(
+    first: str, second: str, says: str
+) -> None:
     policy, (told,) = load(day_and_night(first, second), place="p.yaml")
     assert says in told
     assert len(policy.schedules) == 2
-    assert load(day_and_night(first, second, zone="UTC"), place="p.yaml")[1] == ()      # where no clock is changed
+    assert load(day_and_night(first, second, zone="UTC"), place="p.yaml")[1] == ()  # where no clock is changed
     assert load(day_and_night(first, second, zone="Asia/Tokyo"), place="p.yaml")[1] == ()
 
 

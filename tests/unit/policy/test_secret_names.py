@@ -11,23 +11,48 @@ from chalicelib.policy.secret_names import ClusterSecrets, never, problem
 SHARED = Deployment(shared_secrets=frozenset({"outscaler/shared/exoscale", "elsewhere/exoscale-ro"}))
 
 
-@pytest.mark.parametrize("name", [
-    "outscaler/prod/exoscale", "outscaler/prod/exoscale-observe", "outscaler/prod/exoscale.old",
-    "outscaler/prod/exoscale/eu/1", "outscaler/prod/exoscale-a_b+c=d@e",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "outscaler/prod/exoscale",
+        "outscaler/prod/exoscale-observe",
+        "outscaler/prod/exoscale.old",
+        "outscaler/prod/exoscale/eu/1",
+        "outscaler/prod/exoscale-a_b+c=d@e",
+    ],
+)
 def test_a_cluster_uses_the_secrets_that_are_named_after_it(name: str) -> None:
     assert problem(name, "prod", ("exoscale",), STRICT) == ""
 
 
-@pytest.mark.parametrize("name", [
-    "outscaler/other/exoscale", "outscaler/prod-eu/exoscale", "outscaler/pro/exoscale", "outscaler/prodexoscale",
-    "outscaler/prod/exoscaleother", "outscaler/prod/exoscale_x", "outscaler/prod/kubeconfig", "outscaler/prod",
-    "outscaler/prod/", "outscaler/prod//exoscale", "outscaler/prod/x/exoscale", "x/outscaler/prod/exoscale",
-    "outscaler/prod/exoscale/../../other/exoscale", "outscaler/prod/exoscale..", "Outscaler/prod/exoscale",
-    "outscaler/PROD/exoscale", "outscaler/prod/exoscale\n", "outscaler/prod/exoscale x", "", "exoscale",
-    "arn:aws:secretsmanager:eu-central-2:123456789012:secret:outscaler/prod/exoscale-Q1w2E3",
-    "outscaler/shared/exoscale-other", "outscaler/shared/exoscale/x",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "outscaler/other/exoscale",
+        "outscaler/prod-eu/exoscale",
+        "outscaler/pro/exoscale",
+        "outscaler/prodexoscale",
+        "outscaler/prod/exoscaleother",
+        "outscaler/prod/exoscale_x",
+        "outscaler/prod/kubeconfig",
+        "outscaler/prod",
+        "outscaler/prod/",
+        "outscaler/prod//exoscale",
+        "outscaler/prod/x/exoscale",
+        "x/outscaler/prod/exoscale",
+        "outscaler/prod/exoscale/../../other/exoscale",
+        "outscaler/prod/exoscale..",
+        "Outscaler/prod/exoscale",
+        "outscaler/PROD/exoscale",
+        "outscaler/prod/exoscale\n",
+        "outscaler/prod/exoscale x",
+        "",
+        "exoscale",
+        "arn:aws:secretsmanager:eu-central-2:123456789012:secret:outscaler/prod/exoscale-Q1w2E3",
+        "outscaler/shared/exoscale-other",
+        "outscaler/shared/exoscale/x",
+    ],
+)
 def test_no_other_name_is_its_own(name: str) -> None:
     assert problem(name, "prod", ("exoscale",), SHARED)
 

@@ -17,7 +17,8 @@ from infra.emulators.iam import SUFFIX, arn, roles
 RECONCILERS = {"reconcile", "reconcile_large"}
 EXECUTORS = {f"act_{vendor}" for vendor in VENDORS}
 READERS: dict[str, set[str]] = {
-    KUBECONFIG: {*RECONCILERS, *EXECUTORS}, WEBHOOK: {"api_handler"},
+    KUBECONFIG: {*RECONCILERS, *EXECUTORS},
+    WEBHOOK: {"api_handler"},
     **{vendor: {*RECONCILERS, f"act_{vendor}"} for vendor in VENDORS},
 }
 QUEUES = ("reconcile", *sorted(EXECUTORS))
@@ -35,8 +36,11 @@ def may(name: str, cluster: str, use: str, prefix: str = "outscaler/") -> bool:
 def readers(name: str, prefix: str = "outscaler/") -> set[str]:
     """The functions whose deployed roles let them read the secret."""
     resource = arn("secretsmanager", f"secret:{name}{SUFFIX}")
-    return {function for function, statements in roles(QuickServices().table, QUEUES, prefix).items()
-            if any(each.allows("secretsmanager:GetSecretValue", resource, frozenset()) for each in statements)}
+    return {
+        function
+        for function, statements in roles(QuickServices().table, QUEUES, prefix).items()
+        if any(each.allows("secretsmanager:GetSecretValue", resource, frozenset()) for each in statements)
+    }
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -46,19 +50,28 @@ def test_no_cluster_uses_a_secret_of_one_that_is_named_alike(prefix: str, use: s
         assert may(f"{prefix}{theirs}/{use}{further}", mine, use, prefix) == (mine == theirs), (mine, theirs, further)
 
 
-@pytest.mark.parametrize("name", ["a/b", "a.b", "a/", "/a", "a/exoscale", "a..b", "a-", "-a", "A", "a b", "a\n", "a*",
-                                  "?"])
+@pytest.mark.parametrize(
+    "name", ["a/b", "a.b", "a/", "/a", "a/exoscale", "a..b", "a-", "-a", "A", "a b", "a\n", "a*", "?"]
+)
 def test_a_name_with_a_boundary_in_it_is_no_cluster(name: str) -> None:
     for further in FURTHER:
         assert not may(f"outscaler/{name}/exoscale{further}", name, "exoscale")
         assert not may(f"outscaler/{name}/exoscale{further}", "a", "exoscale") or name == "a/exoscale"
 
 
-@given(st.lists(cluster_names, min_size=2, max_size=2, unique=True), st.sampled_from(PREFIXES),
-       st.sampled_from(sorted(READERS)), st.lists(st.sampled_from([*ALIKE, *READERS, "x"]), max_size=3),
-       st.lists(st.sampled_from(["-", ".", "/", "", "//"]), min_size=3, max_size=3))
+@given(
+    st.lists(cluster_names, min_size=2, max_size=2, unique=True),
+    st.sampled_from(PREFIXES),
+    st.sampled_from(sorted(READERS)),
+    st.lists(st.sampled_from([*ALIKE, *READERS, "x"]), max_size=3),
+    st.lists(st.sampled_from(["-", ".", "/", "", "//"]), min_size=3, max_size=3),
+)
 def test_a_secret_is_of_at_most_one_cluster(
-    clusters: list[str], prefix: str, use: str, words: list[str], between: list[str],
+    clusters: list[str],
+    prefix: str,
+    use: str,
+    words: list[str],
+    between: list[str],
 ) -> None:
     tail = "".join(each + word for each, word in zip(between, words, strict=False))
     first = f"{prefix}{clusters[0]}"
@@ -75,13 +88,18 @@ def test_what_a_policy_may_name_is_read_by_the_roles_of_its_use_alone(prefix: st
         assert readers(name, prefix) == READERS[use], name
 
 
-@pytest.mark.parametrize(("name", "use"), [
-    ("outscaler/a/kubeconfig/webhook", KUBECONFIG), ("outscaler/a/exoscale/webhook-x", "exoscale"),
-    ("outscaler/a/exoscale-x/kubeconfig", "exoscale"), ("outscaler/a/webhook/x/alicloud.y", WEBHOOK),
-    ("outscaler/a/kubeconfig/webhooks", KUBECONFIG),
-])
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("outscaler/a/kubeconfig/webhook", KUBECONFIG),
+        ("outscaler/a/exoscale/webhook-x", "exoscale"),
+        ("outscaler/a/exoscale-x/kubeconfig", "exoscale"),
+        ("outscaler/a/webhook/x/alicloud.y", WEBHOOK),
+        ("outscaler/a/kubeconfig/webhooks", KUBECONFIG),
+    ],
+)
 def test_a_name_that_says_two_uses_is_refused(name: str, use: str) -> None:
-    assert readers(name) > READERS[use]     # the roles of the other use could read it too
+    assert readers(name) > READERS[use]  # the roles of the other use could read it too
     assert not may(name, "a", use)
     assert problem(name, "a", (use,), Deployment(shared_secrets=frozenset({name})))
 

@@ -20,7 +20,7 @@ OPTION = "cluster.x-k8s.io/autoscaling-options-"
     [
         (None, None, None),
         (None, "0", None),
-        (None, "5", Bounds(0, 5)),        # upstream's README asks for both, its code does not
+        (None, "5", Bounds(0, 5)),  # upstream's README asks for both, its code does not
         ("0", None, None),
         ("0", "0", None),
         ("1", None, "error"),
@@ -33,13 +33,13 @@ OPTION = "cluster.x-k8s.io/autoscaling-options-"
         (" 3", "5", "error"),
         ("3", "5 ", "error"),
         ("1_0", "50", "error"),
-        ("\u0663", "50", "error"),          # a digit, but not one of ours
+        ("\u0663", "50", "error"),  # a digit, but not one of ours
         ("", "5", "error"),
         ("one", "5", "error"),
-        ("0", "9" * 5000, "error"),       # more digits than Python itself would read
+        ("0", "9" * 5000, "error"),  # more digits than Python itself would read
         ("+1", "+3", Bounds(1, 3)),
         ("3", "5", Bounds(3, 5)),
-        ("4", "4", Bounds(4, 4)),         # a group of fixed size
+        ("4", "4", Bounds(4, 4)),  # a group of fixed size
     ],
 )
 def test_CAPI_5_bounds_table(low: str | None, high: str | None, expected: Bounds | str | None) -> None:
@@ -58,7 +58,7 @@ def test_CAPI_5_bounds_table(low: str | None, high: str | None, expected: Bounds
     [
         (bounds("1", "3"), None, 8, Bounds(1, 8)),
         (bounds("1", "3"), 2, None, Bounds(2, 3)),
-        (bounds("x", "y"), 0, 4, Bounds(0, 4)),       # what the policy says is not even read
+        (bounds("x", "y"), 0, 4, Bounds(0, 4)),  # what the policy says is not even read
         ({}, 1, 4, Bounds(1, 4)),
         ({}, None, None, None),
         ({}, 0, 0, None),

@@ -42,7 +42,12 @@ class Kube:
         self.asked: list[str] = []
 
     def request(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: object | None = None,
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object | None = None,
         content_type: str = "application/json",
     ) -> bytes:
         del query, body, content_type
@@ -70,8 +75,13 @@ def world(*clusters: Json, served: frozenset[str] = EVERY_KIND, status: int = 0)
 
 
 def test_D29_clusters_whose_spec_pauses_them() -> None:
-    found, _ = world(cluster("a", paused=True), cluster("b", paused=False), cluster("c"), {"metadata": {"name": "d"}},
-                     cluster("a", namespace="other"))
+    found, _ = world(
+        cluster("a", paused=True),
+        cluster("b", paused=False),
+        cluster("c"),
+        {"metadata": {"name": "d"}},
+        cluster("a", namespace="other"),
+    )
     assert found.paused_clusters == {("default", "a")}
     assert found.gaps == ()
 
@@ -116,7 +126,8 @@ def test_replicas_in_a_topology_are_the_topologys() -> None:
     found, _ = world(
         cluster("a", **workers("machineDeployments", sized, free, {"name": "none", "replicas": 0})),
         cluster("b", **workers("machinePools", {**sized, "name": "pool"}, free)),
-        cluster("c", topology={"class": "x"}), cluster("d", topology={"workers": {}}),
+        cluster("c", topology={"class": "x"}),
+        cluster("d", topology={"workers": {}}),
     )
     assert found.topology_replicas == {("default", "a", "sized"), ("default", "a", "none"), ("default", "b", "pool")}
 
@@ -138,7 +149,8 @@ def test_D29_a_cluster_that_gives_no_answer_is_not_taken_for_awake() -> None:
 def served(*versions: str, preferred: str = "", kinds: Iterable[str] = EVERY_KIND) -> dict[str, Json | int]:
     """What the API group's discovery documents say."""
     resources = [{"name": f"{kind.lower()}s", "kind": kind} for kind in kinds] + [
-        {"name": "machinesets/scale", "kind": "Scale"}]
+        {"name": "machinesets/scale", "kind": "Scale"}
+    ]
     group = {"versions": [{"version": each} for each in versions], "preferredVersion": {"version": preferred}}
     return {"": group, **{f"/{each}": {"resources": resources} for each in versions}}
 
@@ -149,7 +161,7 @@ def served(*versions: str, preferred: str = "", kinds: Iterable[str] = EVERY_KIN
         (served("v1beta2", "v1beta1", preferred="v1beta2"), "", "v1beta2"),
         (served("v1beta2", "v1beta1", preferred="v1beta2"), "v1beta1", "v1beta1"),
         (served("v1beta1", preferred="v1beta1"), "", "v1beta1"),
-        (served("v1beta2", "v1beta1"), "", "v1beta2"),      # no preference: the first
+        (served("v1beta2", "v1beta1"), "", "v1beta2"),  # no preference: the first
     ],
 )
 def test_CAPI_2_the_version_to_speak(document: dict[str, Json | int], wanted: str, version: str) -> None:

@@ -23,11 +23,11 @@ from chalicelib.providers.clusterapi.settings import read_settings
         ("clusterapi:", Spec()),
         ("clusterapi:mylabel=", Spec(labels=(("mylabel", ""),))),
         ("clusterapi:namespace=n,color=blue,clusterName=c", Spec("n", "c", (("color", "blue"),))),
-        ("clusterapi:namespace=a,namespace=b", Spec("b")),                 # the last one wins
-        ("clusterapi:namespace=,clusterName=", Spec()),                    # empty: no restriction
-        ("clusterapi:,color=blue,", Spec(labels=(("color", "blue"),))),    # empty pairs are skipped
+        ("clusterapi:namespace=a,namespace=b", Spec("b")),  # the last one wins
+        ("clusterapi:namespace=,clusterName=", Spec()),  # empty: no restriction
+        ("clusterapi:,color=blue,", Spec(labels=(("color", "blue"),))),  # empty pairs are skipped
         ("clusterapi:example.com/team=x", Spec(labels=(("example.com/team", "x"),))),
-        ("clusterapi:clustername=c", Spec(labels=(("clustername", "c"),))),     # keys are case-sensitive
+        ("clusterapi:clustername=c", Spec(labels=(("clustername", "c"),))),  # keys are case-sensitive
     ],
 )
 def test_CAPI_4_specs_that_parse(text: str, spec: Spec) -> None:
@@ -37,9 +37,24 @@ def test_CAPI_4_specs_that_parse(text: str, spec: Spec) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "foo", "asg:tag=x", "clusterapi:invalid", "clusterapi:a=b=c", "a:b:c=d", "clusterapi:a:b", ":a=b",
-        "clusterapi: a=b", "clusterapi:a=b ", "clusterapi:/x=y", "clusterapi:-a=b", "clusterapi:a=b/c", "",
-        "clusterapi:namespace=a/b", "clusterapi:clusterName=../c", "ClusterAPI:", "clusterapi:=", "clusterapi:=a",
+        "foo",
+        "asg:tag=x",
+        "clusterapi:invalid",
+        "clusterapi:a=b=c",
+        "a:b:c=d",
+        "clusterapi:a:b",
+        ":a=b",
+        "clusterapi: a=b",
+        "clusterapi:a=b ",
+        "clusterapi:/x=y",
+        "clusterapi:-a=b",
+        "clusterapi:a=b/c",
+        "",
+        "clusterapi:namespace=a/b",
+        "clusterapi:clusterName=../c",
+        "ClusterAPI:",
+        "clusterapi:=",
+        "clusterapi:=a",
     ],
 )
 def test_CAPI_4_specs_that_do_not_parse(text: str) -> None:
@@ -60,7 +75,7 @@ def test_CAPI_4_specs_that_do_not_parse(text: str) -> None:
         (Spec("n", "c", (("a", "1"),)), "n", "c", {"a": "2"}, False),
         (Spec(labels=(("a", ""),)), "n", "c", {"a": ""}, True),
         (Spec(labels=(("a", ""),)), "n", "c", {}, False),
-        (Spec(labels=(("a", "1"), ("a", "2"))), "n", "c", {"a": "1"}, False),    # both must hold
+        (Spec(labels=(("a", "1"), ("a", "2"))), "n", "c", {"a": "1"}, False),  # both must hold
     ],
 )
 def test_all_parts_of_a_spec_must_hold(
@@ -75,7 +90,7 @@ def test_across_specs_any_may_hold_and_the_namespaces_add_up() -> None:
     assert any_matches(two, "b", "c", {"x": "y"})
     assert not any_matches(two, "b", "c", {})
     assert scope(two) == ("a", "b")
-    assert scope((*two, Spec(cluster="c"))) == ("",)     # D5: one spec without a namespace searches them all
+    assert scope((*two, Spec(cluster="c"))) == ("",)  # D5: one spec without a namespace searches them all
 
 
 def test_the_named_clusters_are_known_only_if_every_spec_names_one() -> None:
@@ -106,8 +121,15 @@ def test_settings_of_either_form() -> None:
     assert plain.specs == (Spec("n", "c", (("a", "1"), ("b", "2"))),)
     several = read_settings({"autoDiscovery": "clusterapi:namespace=a\nclusterapi:namespace=b"})
     assert several.specs == (Spec("a"), Spec("b"))
-    more = read_settings({"group": "test.k8s.io", "version": "v1beta1", "scaleZeroDefaultArch": "arm64",
-                          "reservedCpu": "100m", "reservedMemory": "1Gi"})
+    more = read_settings(
+        {
+            "group": "test.k8s.io",
+            "version": "v1beta1",
+            "scaleZeroDefaultArch": "arm64",
+            "reservedCpu": "100m",
+            "reservedMemory": "1Gi",
+        }
+    )
     assert (more.keys.group, more.version, more.architecture) == ("test.k8s.io", "v1beta1", "arm64")
     assert more.reserve == {"cpu": 100, "memory": 2**30}
 
@@ -116,8 +138,16 @@ def test_settings_of_what_is_off_and_on_by_default() -> None:
     plain = read_settings({})
     assert (plain.allow_pool_shrink, plain.zone_label, plain.stuck_after) == (False, True, 0.0)
     assert plain.management == Management()
-    other = read_settings({"allowPoolShrink": "true", "zoneFromFailureDomain": "false", "stuckAfter": "5m",
-                           "kubeconfigSecret": "m", "context": "c", "cloudConfigAuthoritative": "true"})
+    other = read_settings(
+        {
+            "allowPoolShrink": "true",
+            "zoneFromFailureDomain": "false",
+            "stuckAfter": "5m",
+            "kubeconfigSecret": "m",
+            "context": "c",
+            "cloudConfigAuthoritative": "true",
+        }
+    )
     assert (other.allow_pool_shrink, other.zone_label, other.stuck_after) == (True, False, 300.0)
     assert other.management == Management(secret="m", context="c", authoritative=True)
 

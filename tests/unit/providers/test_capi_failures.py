@@ -20,8 +20,13 @@ VERSIONS = pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 
 
 def condition(kind: str, status: str, *, reason: str = "R", message: str = "m", ago: float = 600.0) -> Json:
-    return {"type": kind, "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": format_time(NOW - ago)}
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": format_time(NOW - ago),
+    }
 
 
 def error(obj: Json, *, stuck_after: float = 300.0, nodes: tuple[Node, ...] = ()) -> InstanceError | None:
@@ -42,7 +47,8 @@ def test_CAPI_10_D25_infrastructure_that_is_not_ready_for_long_is_a_failed_creat
     sold_out = condition("InfrastructureReady", "False", reason="InsufficientInstanceCapacity", message="none left")
     assert error(waiting(version, sold_out)) == InstanceError("OutOfStock", "InsufficientInstanceCapacity", "none left")
     assert error(waiting(version, {**sold_out, "message": "quota of 64 vCPUs exceeded", "reason": "X"})) == (
-        InstanceError("QuotaExceeded", "X", "quota of 64 vCPUs exceeded"))
+        InstanceError("QuotaExceeded", "X", "quota of 64 vCPUs exceeded")
+    )
 
 
 @VERSIONS
@@ -66,12 +72,12 @@ def test_D25_a_node_that_a_health_check_gave_up_on_is_a_failed_creation(version:
 @pytest.mark.parametrize(
     ("told", "stuck_after"),
     [
-        (condition("InfrastructureReady", "False", ago=299.0), 300.0),          # not long enough
-        (condition("InfrastructureReady", "False"), 0.0),                       # the setting is off
+        (condition("InfrastructureReady", "False", ago=299.0), 300.0),  # not long enough
+        (condition("InfrastructureReady", "False"), 0.0),  # the setting is off
         (condition("InfrastructureReady", "True"), 300.0),
         (condition("InfrastructureReady", "Unknown"), 300.0),
         (condition("BootstrapConfigReady", "False"), 300.0),
-        (condition("InfrastructureReady", "False", ago=-3600.0), 300.0),        # from a clock that is ahead
+        (condition("InfrastructureReady", "False", ago=-3600.0), 300.0),  # from a clock that is ahead
         ({**condition("InfrastructureReady", "False"), "lastTransitionTime": "long ago"}, 300.0),
         ({"type": "InfrastructureReady", "status": "False"}, 300.0),
     ],
@@ -98,8 +104,14 @@ def test_D25_of_both_lists_the_newer_counts() -> None:
 
 @VERSIONS
 def test_CAPI_10_D25_a_failure_message_keeps_its_class(version: str) -> None:
-    failed = machine("m", "ms", phase="Failed", deprecated={"v1beta1": {
-        "failureMessage": "VcpuLimitExceeded: you have requested more", "failureReason": "CreateError"}})
+    failed = machine(
+        "m",
+        "ms",
+        phase="Failed",
+        deprecated={
+            "v1beta1": {"failureMessage": "VcpuLimitExceeded: you have requested more", "failureReason": "CreateError"}
+        },
+    )
     found = error(in_v1beta1(failed) if version == "v1beta1" else failed, stuck_after=0.0)
     assert found == InstanceError("QuotaExceeded", "ProvisioningFailed", "VcpuLimitExceeded: you have requested more")
 

@@ -27,7 +27,7 @@ from tests.contract.clusterapi.objects import (
 )
 
 TOPOLOGY = {"MachineDeployment": "deployment-name", "MachinePool": "pool-name"}
-OURS = node("control-plane", "c:///cp")      # says which cluster we are
+OURS = node("control-plane", "c:///cp")  # says which cluster we are
 
 
 def groups(
@@ -88,8 +88,10 @@ def test_CAPI_6_paused_is_neither_listed_nor_resolved() -> None:
 def test_CAPI_7_D7_a_label_on_the_deployment_only_is_enough() -> None:
     settings = {"labels": "owner=jim"}
     objects = [
-        deployment("md-0", labels={"owner": "jim"}), machine_set("ms", of="md-0"),
-        machine("m", "ms", provider_id="c:///1", node="n"), deployment("md-1"),
+        deployment("md-0", labels={"owner": "jim"}),
+        machine_set("ms", of="md-0"),
+        machine("m", "ms", provider_id="c:///1", node="n"),
+        deployment("md-1"),
     ]
     [group] = groups(objects, [OURS, node("n", "c:///1")], settings).groups
     assert group.id == "MachineDeployment/default/md-0"
@@ -98,11 +100,13 @@ def test_CAPI_7_D7_a_label_on_the_deployment_only_is_enough() -> None:
 
 def test_CAPI_8_machines_of_one_name_in_two_clusters_each_stay_in_their_own() -> None:
     theirs = [
-        deployment("other", cluster="c2"), machine_set("other-ms", of="other", cluster="c2"),
+        deployment("other", cluster="c2"),
+        machine_set("other-ms", of="other", cluster="c2"),
         machine("m2", "other-ms", cluster="c2", provider_id="gce://p/zone/n1", node="n1"),
     ]
     mine = [
-        deployment("md-0"), machine_set("ms", of="md-0"),
+        deployment("md-0"),
+        machine_set("ms", of="md-0"),
         machine("m1", "ms", provider_id="gce://q/zone/n1", node="n1"),
     ]
     [group] = groups([*theirs, *mine], [node("n1", "gce://q/zone/n1")]).groups
@@ -112,7 +116,9 @@ def test_CAPI_8_machines_of_one_name_in_two_clusters_each_stay_in_their_own() ->
 def test_D10_membership_follows_controllers_by_uid_not_selectors() -> None:
     adopted = {"matches": "selector"}
     objects = [
-        deployment("md-0"), machine_set("ms", of="md-0"), machine("mine", "ms"),
+        deployment("md-0"),
+        machine_set("ms", of="md-0"),
+        machine("mine", "ms"),
         machine("control-plane", "", owners=(owner("KubeadmControlPlane", "cp"),)),
         machine("alone", "", owners=()),
         machine("namesake", "", owners=({**owner("MachineSet", "ms"), "uid": "of-an-earlier-set"},)),
@@ -135,10 +141,10 @@ def test_CAPI_24_D4_of_two_clusters_only_the_nodes_own_is_seen() -> None:
     [
         # no node says whose it is, and neither do the settings
         ([Node("plain", {}, {})], {}, [], "set clusterName"),
-        ([], {"clusterName": "c1"}, [], "set namespace"),                   # two clusters of that name
+        ([], {"clusterName": "c1"}, [], "set namespace"),  # two clusters of that name
         ([], {"clusterName": "c1", "namespace": "default"}, ["md-0"], ""),
         ([], {"clusterName": "c9"}, [], "c9"),
-        ([node("a"), node("b", cluster="c2")], {}, [], "clusterName"),      # the nodes disagree
+        ([node("a"), node("b", cluster="c2")], {}, [], "clusterName"),  # the nodes disagree
         ([node("a"), node("b", cluster="c2")], {"clusterName": "c2"}, ["md-1"], "annotations of a name"),
         ([node("a")], {"clusterName": "c2"}, ["md-1"], "annotations are ignored"),  # settings beat nodes
     ],
@@ -217,11 +223,16 @@ def test_groups_whose_machines_could_not_be_read_carry_the_reason() -> None:
         ([], ""),
         ([machine_set("a", of="md", revision="1"), machine_set("b", of="md", revision="2")], "MachineSet a"),
         ([machine_set("a", of="md", revision="1", replicas=0), machine_set("b", of="md", revision="2")], ""),
-        ([machine_set("a", of="md", revision="1", replicas=0, status={"replicas": 1}),
-          machine_set("b", of="md", revision="2")], "MachineSet a"),
+        (
+            [
+                machine_set("a", of="md", revision="1", replicas=0, status={"replicas": 1}),
+                machine_set("b", of="md", revision="2"),
+            ],
+            "MachineSet a",
+        ),
         ([machine_set("a", of="md", revision="9"), machine_set("b", of="md", revision="10", replicas=0)], "Set a"),
         ([machine_set("a", of="md", revision="x")], "'x'"),
-        ([machine_set("a", of="md", revision=None), machine_set("b", of="md", revision="2")], ""),      # D15
+        ([machine_set("a", of="md", revision=None), machine_set("b", of="md", revision="2")], ""),  # D15
     ],
 )
 def test_CAPI_17_D15_a_rollout_holds_removals(sets: list[Json], held: str) -> None:
@@ -248,8 +259,10 @@ def on_delete(name: str = "md", *, version: str = "v1beta2", paused: bool = Fals
 
 def sets(**sizes: int) -> list[Json]:
     """sets(a=1, b=2): revisions 1, 2 of md, asking for so many Machines."""
-    return [machine_set(name, of="md", revision=str(at), replicas=size)
-            for at, (name, size) in enumerate(sizes.items(), start=1)]
+    return [
+        machine_set(name, of="md", revision=str(at), replicas=size)
+        for at, (name, size) in enumerate(sizes.items(), start=1)
+    ]
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
@@ -257,7 +270,7 @@ def sets(**sizes: int) -> list[Json]:
     ("found", "held"),
     [
         (sets(a=3), ""),
-        (sets(a=3, b=0), ""),                   # all of one set, though all outdated
+        (sets(a=3, b=0), ""),  # all of one set, though all outdated
         (sets(a=0, b=3), ""),
         (sets(a=2, b=1), "MachineSet a"),
         (sets(a=1, b=1, c=1), "waits for somebody to delete them"),
@@ -280,7 +293,7 @@ def test_CAPI_17_D15_of_a_mixed_on_delete_deployment_the_outdated_may_go_and_eac
     found = [*sets(a=1, b=1), machine("old", "a"), machine("new", "b")]
     [group] = groups([on_delete(paused=paused), *found]).groups
     held = {each.handle: each.held for each in group.instances}
-    if paused:                  # spec.paused: all sets become smaller, in proportion
+    if paused:  # spec.paused: all sets become smaller, in proportion
         assert "spec.paused" in group.scale_down_held
         assert held == {"default/new": "", "default/old": ""}
     else:
@@ -297,10 +310,10 @@ def test_CAPI_17_D15_of_a_mixed_on_delete_deployment_the_outdated_may_go_and_eac
         (deployment("md"), sets(a=2, b=1), None),
         (deployment("md"), [], None),
         (on_delete(), sets(a=2, b=1), "a"),
-        (on_delete(), sets(a=2, b=1, c=0), None),           # two outdated ones: whichever is older
+        (on_delete(), sets(a=2, b=1, c=0), None),  # two outdated ones: whichever is older
         (on_delete(), sets(a=2, b=1, c=1), None),
         (on_delete(), [*sets(a=2), machine_set("odd", of="md", revision="x")], None),
-        (on_delete(paused=True), sets(a=2, b=1), None),     # in proportion
+        (on_delete(paused=True), sets(a=2, b=1), None),  # in proportion
     ],
 )
 def test_D15_which_set_gives_way_is_known_or_nothing_is_removed(
@@ -338,7 +351,10 @@ def test_a_group_whose_size_the_clusters_topology_sets_is_not_touched(made: Json
 
 
 def test_machines_of_a_pool_need_no_machine_set_to_be_read() -> None:
-    world = World({"MachinePool": (as_resource(pool("mp")),), "MachineDeployment": (as_resource(deployment("md")),)},
-                  (), unread={("MachineSet", ""): "MachineSets: forbidden"})
+    world = World(
+        {"MachinePool": (as_resource(pool("mp")),), "MachineDeployment": (as_resource(deployment("md")),)},
+        (),
+        unread={("MachineSet", ""): "MachineSets: forbidden"},
+    )
     found = {group.id: group.error for group in make_groups(world, [OURS], read_settings({}), ()).groups}
     assert found == {"MachineDeployment/default/md": "MachineSets: forbidden", "MachinePool/default/mp": ""}

@@ -34,14 +34,31 @@ def _observed(objects: Iterable[Json]) -> Observed:
                 machines.append(decode(body, Machine))
             else:
                 resources.setdefault(kind, []).append(decode(body, Resource))
-        except (Transient, OverflowError):      # OverflowError: no JSON can be written of it here
+        except (Transient, OverflowError):  # OverflowError: no JSON can be written of it here
             continue
-    return make_groups(World({kind: tuple(found) for kind, found in resources.items()}, tuple(machines)), (OURS,),
-                       read_settings({}), ())
+    return make_groups(
+        World({kind: tuple(found) for kind, found in resources.items()}, tuple(machines)),
+        (OURS,),
+        read_settings({}),
+        (),
+    )
 
 
-@pytest.mark.parametrize("text", ["1e" + "9" * 5_000, "9" * 200_000, "1e-9999", "NaN", "inf", "\u0661", "0x10", "1Ki1",
-                                  "-" + "9" * 5_000, "x" * 1_000_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1e" + "9" * 5_000,
+        "9" * 200_000,
+        "1e-9999",
+        "NaN",
+        "inf",
+        "\u0661",
+        "0x10",
+        "1Ki1",
+        "-" + "9" * 5_000,
+        "x" * 1_000_000,
+    ],
+)
 @pytest.mark.parametrize("name", ["cpu", "memory", "ephemeral-disk", "gpu-count", "maxPods"])
 def test_a_capacity_of_no_size_costs_its_group_the_template_only(name: str, text: str) -> None:
     wrong = deployment("wrong", annotations={CAPACITY + "cpu": "2", CAPACITY + "memory": "4Gi", CAPACITY + name: text})

@@ -25,8 +25,12 @@ OBJECT = f"/apis/{GROUP}/v1beta1/namespaces/default/boxtemplates/t"
 
 def serving(**versions: dict[str, str]) -> Json:
     """Discovery of the group: version -> kind -> plural, in the order in which the group lists them."""
-    answers: Json = {f"/apis/{GROUP}": {"versions": [{"version": name} for name in versions],
-                                        "preferredVersion": {"version": next(iter(versions), "")}}}
+    answers: Json = {
+        f"/apis/{GROUP}": {
+            "versions": [{"version": name} for name in versions],
+            "preferredVersion": {"version": next(iter(versions), "")},
+        }
+    }
     for name, kinds in versions.items():
         served = [{"name": plural, "kind": kind} for kind, plural in kinds.items()]
         answers[f"/apis/{GROUP}/{name}"] = {"resources": [{"name": "boxes/status", "kind": "BoxTemplate"}, *served]}
@@ -135,23 +139,36 @@ def test_D9_a_missing_permission_is_remembered_for_the_kind_and_a_missing_object
 
 
 @pytest.mark.parametrize("path", [f"/apis/{GROUP}", f"/apis/{GROUP}/v1beta2", f"/apis/{GROUP}/v1beta1"])
-@pytest.mark.parametrize("answer", [
-    Forbidden("may not", status=403), Missing("gone", status=404), Unavailable("down", status=500), b"<html>", b"",
-    b"[" * 5000, b'{"resources": 5, "versions": 7}', b"\xff"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Forbidden("may not", status=403),
+        Missing("gone", status=404),
+        Unavailable("down", status=500),
+        b"<html>",
+        b"",
+        b"[" * 5000,
+        b'{"resources": 5, "versions": 7}',
+        b"\xff",
+    ],
+)
 def test_D9_discovery_that_fails_is_no_capacity(path: str, answer: Any) -> None:
     told = ask(Server({**BOTH, OBJECT: FULL, path: answer}))
     assert told.capacity == {}
     assert told.problem
 
 
-@pytest.mark.parametrize(("reference", "named"), [
-    ({"apiGroup": GROUP, "name": "t"}, "kind"),
-    ({"apiGroup": GROUP, "kind": "BoxTemplate"}, "name"),
-    ({"kind": "BoxTemplate", "name": "t"}, "apiGroup"),
-    ({"apiVersion": "v1", "kind": "BoxTemplate", "name": "t"}, "apiGroup"),
-    ({"apiGroup": GROUP, "kind": "BoxTemplate", "name": "../../secrets/x"}, "name"),
-    ({"apiGroup": f"{GROUP}/../v1", "kind": "BoxTemplate", "name": "t"}, "apiGroup"),
-])
+@pytest.mark.parametrize(
+    ("reference", "named"),
+    [
+        ({"apiGroup": GROUP, "name": "t"}, "kind"),
+        ({"apiGroup": GROUP, "kind": "BoxTemplate"}, "name"),
+        ({"kind": "BoxTemplate", "name": "t"}, "apiGroup"),
+        ({"apiVersion": "v1", "kind": "BoxTemplate", "name": "t"}, "apiGroup"),
+        ({"apiGroup": GROUP, "kind": "BoxTemplate", "name": "../../secrets/x"}, "name"),
+        ({"apiGroup": f"{GROUP}/../v1", "kind": "BoxTemplate", "name": "t"}, "apiGroup"),
+    ],
+)
 def test_a_reference_that_leads_nowhere_is_named_and_nothing_is_asked(reference: Json, named: str) -> None:
     server = Server({})
     told = ask(server, reference)
@@ -209,46 +226,66 @@ def status(**parts: Any) -> Infrastructure:
     return read_status(json.dumps({"status": parts}).encode(), "BoxTemplate default/t")
 
 
-@pytest.mark.parametrize(("given", "found"), [
-    pytest.param({"cpu": 4, "memory": "16Gi"}, {"cpu": 4000, "memory": 16 * GIB}, id="D17-cpu-as-an-integer"),
-    pytest.param({"cpu": "3920m", "nvidia.com/gpu": 2}, {"cpu": 3920, "nvidia.com/gpu": 2}, id="D17-mixed"),
-    pytest.param({"cpu": "2", "memory": ["4Gi"]}, {"cpu": 2000}, id="D17-a-list-costs-itself"),
-    pytest.param({"cpu": "2", "memory": None, "x": {}}, {"cpu": 2000}, id="D17-null-and-object"),
-    pytest.param({"cpu": 1.5, "memory": True, "pods": "58"}, {"pods": 58}, id="D17-fraction-and-flag"),
-    pytest.param({"cpu": "2", "memory": "4GB"}, {"cpu": 2000}, id="D17-no-quantity"),
-    pytest.param({"cpu": "-2", "memory": -5, "pods": "9"}, {"pods": 9}, id="D16-negative"),
-    pytest.param({"cpu": "0", "memory": 0, "pods": "9"}, {"pods": 9}, id="zero-is-nothing"),
-    pytest.param({"no name!": "1", "": "1", "a/b/c": "1", "cpu": "1"}, {"cpu": 1000}, id="names-that-are-none"),
-    pytest.param({"memory": 10**30}, {"memory": 2**63 - 1}, id="too-much"),
-])
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        pytest.param({"cpu": 4, "memory": "16Gi"}, {"cpu": 4000, "memory": 16 * GIB}, id="D17-cpu-as-an-integer"),
+        pytest.param({"cpu": "3920m", "nvidia.com/gpu": 2}, {"cpu": 3920, "nvidia.com/gpu": 2}, id="D17-mixed"),
+        pytest.param({"cpu": "2", "memory": ["4Gi"]}, {"cpu": 2000}, id="D17-a-list-costs-itself"),
+        pytest.param({"cpu": "2", "memory": None, "x": {}}, {"cpu": 2000}, id="D17-null-and-object"),
+        pytest.param({"cpu": 1.5, "memory": True, "pods": "58"}, {"pods": 58}, id="D17-fraction-and-flag"),
+        pytest.param({"cpu": "2", "memory": "4GB"}, {"cpu": 2000}, id="D17-no-quantity"),
+        pytest.param({"cpu": "-2", "memory": -5, "pods": "9"}, {"pods": 9}, id="D16-negative"),
+        pytest.param({"cpu": "0", "memory": 0, "pods": "9"}, {"pods": 9}, id="zero-is-nothing"),
+        pytest.param({"no name!": "1", "": "1", "a/b/c": "1", "cpu": "1"}, {"cpu": 1000}, id="names-that-are-none"),
+        pytest.param({"memory": 10**30}, {"memory": 2**63 - 1}, id="too-much"),
+    ],
+)
 def test_an_entry_that_makes_no_sense_costs_that_entry(given: Any, found: dict[str, int]) -> None:
     assert status(capacity=given).capacity == found
 
 
 def test_D17_entries_left_out_are_reported_and_not_all_of_them() -> None:
-    only, = status(capacity={"cpu": "1", "memory": "much"}).warnings
+    (only,) = status(capacity={"cpu": "1", "memory": "much"}).warnings
     assert only.startswith("BoxTemplate default/t: status.capacity 'memory' was left out: 'much'")
     assert len(status(capacity={f"r{at}": "x" for at in range(1000)}).warnings) == 5
 
 
-@pytest.mark.parametrize("body", [
-    b"", b"<html></html>", b"null", b"[]", b"5", b'{"status": "fine"}', b'{"status": {"capacity": [1]}}', b"{}",
-    b'{"status": null}', b"[" * 100000, b"\xff\xfe", b'{"status": {"capacity": {}}}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html></html>",
+        b"null",
+        b"[]",
+        b"5",
+        b'{"status": "fine"}',
+        b'{"status": {"capacity": [1]}}',
+        b"{}",
+        b'{"status": null}',
+        b"[" * 100000,
+        b"\xff\xfe",
+        b'{"status": {"capacity": {}}}',
+    ],
+)
 def test_an_object_that_is_none_has_no_capacity(body: bytes) -> None:
     told = read_status(body, "BoxTemplate default/t")
     assert (told.capacity, told.architecture, told.system) == ({}, "", "")
     assert "BoxTemplate default/t" in told.problem
 
 
-@pytest.mark.parametrize(("node_info", "architecture", "system"), [
-    pytest.param({"architecture": "arm64", "operatingSystem": "windows"}, "arm64", "windows", id="both"),
-    pytest.param({"architecture": "s390x"}, "s390x", "", id="one"),
-    pytest.param({"architecture": "", "operatingSystem": ""}, "", "", id="D19-empty"),
-    pytest.param({"architecture": "x86_64", "operatingSystem": "Linux!"}, "", "", id="D19-invalid"),
-    pytest.param({"architecture": 5, "operatingSystem": ["linux"]}, "", "", id="D19-of-other-types"),
-    pytest.param("arm64", "", "", id="D19-no-object"),
-    pytest.param(None, "", "", id="D19-none"),
-])
+@pytest.mark.parametrize(
+    ("node_info", "architecture", "system"),
+    [
+        pytest.param({"architecture": "arm64", "operatingSystem": "windows"}, "arm64", "windows", id="both"),
+        pytest.param({"architecture": "s390x"}, "s390x", "", id="one"),
+        pytest.param({"architecture": "", "operatingSystem": ""}, "", "", id="D19-empty"),
+        pytest.param({"architecture": "x86_64", "operatingSystem": "Linux!"}, "", "", id="D19-invalid"),
+        pytest.param({"architecture": 5, "operatingSystem": ["linux"]}, "", "", id="D19-of-other-types"),
+        pytest.param("arm64", "", "", id="D19-no-object"),
+        pytest.param(None, "", "", id="D19-none"),
+    ],
+)
 def test_CAPI_19_D19_only_what_makes_sense_is_taken(node_info: Any, architecture: str, system: str) -> None:
     told = status(capacity={"cpu": 1}, nodeInfo=node_info)
     assert (told.architecture, told.system, told.capacity) == (architecture, system, {"cpu": 1000})

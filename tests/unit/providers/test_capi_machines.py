@@ -13,8 +13,10 @@ from chalicelib.providers.clusterapi.machines import classify
 from chalicelib.providers.clusterapi.provider_ids import Nodes, handle_of, normalise
 from tests.contract.clusterapi.objects import as_machine, leaving, machine, node
 
-VMSS = ("azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool/"
-        "virtualMachines/0")
+VMSS = (
+    "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool/"
+    "virtualMachines/0"
+)
 CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
 
 
@@ -32,7 +34,7 @@ def instance(obj: dict[str, Any], *nodes: Node) -> Instance:
         ("", ""),
         ("bare", "bare"),
         ("azure:///subscriptions/s/providers/Microsoft.Compute/virtualMachines/VM-1", "vm-1"),
-        (VMSS, VMSS.lower()),              # its last segment is a bare number, so all of it stays
+        (VMSS, VMSS.lower()),  # its last segment is a bare number, so all of it stays
     ],
 )
 def test_CAPI_8_normalised_ids(provider_id: str, normal: str) -> None:
@@ -61,18 +63,32 @@ def test_placeholders_lead_back_to_their_machine(text: str, handle: str) -> None
 def test_CAPI_10_D26_five_machines() -> None:
     nodes = (node("n1", "cloud://z/i-1"), node("n3", "cloud://z/i-3"))
     expected = [
-        (machine("running", "ms", provider_id="cloud://z/i-1", node="n1"),
-         Instance("cloud://z/i-1", RUNNING, handle="default/running", node="n1")),
-        (machine("pending", "ms", provider_id="cloud://z/i-2"),
-         Instance("pending-machine-default_pending", CREATING, handle="default/pending")),
+        (
+            machine("running", "ms", provider_id="cloud://z/i-1", node="n1"),
+            Instance("cloud://z/i-1", RUNNING, handle="default/running", node="n1"),
+        ),
+        (
+            machine("pending", "ms", provider_id="cloud://z/i-2"),
+            Instance("pending-machine-default_pending", CREATING, handle="default/pending"),
+        ),
         # D26: Cluster API has not seen its Node, we have
-        (machine("joined", "ms", provider_id="cloud://z/i-3"),
-         Instance("cloud://z/i-3", RUNNING, handle="default/joined", node="n3")),
-        (leaving(machine("leaving", "ms", provider_id="cloud://z/i-4", node="n4")),
-         Instance("deleting-machine-default_leaving", DELETING, handle="default/leaving")),
-        (machine("failed", "ms", phase="Failed", failureMessage="no capacity"),
-         Instance("failed-machine-default_failed", CREATING,
-                  InstanceError("OutOfStock", "ProvisioningFailed", "no capacity"), "default/failed")),
+        (
+            machine("joined", "ms", provider_id="cloud://z/i-3"),
+            Instance("cloud://z/i-3", RUNNING, handle="default/joined", node="n3"),
+        ),
+        (
+            leaving(machine("leaving", "ms", provider_id="cloud://z/i-4", node="n4")),
+            Instance("deleting-machine-default_leaving", DELETING, handle="default/leaving"),
+        ),
+        (
+            machine("failed", "ms", phase="Failed", failureMessage="no capacity"),
+            Instance(
+                "failed-machine-default_failed",
+                CREATING,
+                InstanceError("OutOfStock", "ProvisioningFailed", "no capacity"),
+                "default/failed",
+            ),
+        ),
     ]
     for obj, wanted in expected:
         assert instance(obj, *nodes) == wanted, obj["metadata"]["name"]

@@ -29,8 +29,9 @@ def test_CAPI_22_D24_a_flag_is_true_or_false(text: str) -> None:
     assert all("true or false" in warning for warning in warnings)
 
 
-@pytest.mark.parametrize("name", ["scaledownunneededtime", "scaledownunreadytime", "maxnodeprovisiontime",
-                                  "maxnodestartuptime"])
+@pytest.mark.parametrize(
+    "name", ["scaledownunneededtime", "scaledownunreadytime", "maxnodeprovisiontime", "maxnodestartuptime"]
+)
 @pytest.mark.parametrize("text", ["-5m", "nan", "inf", "10", "5 m", "1h-5m", "9" * 400 + "h"])
 def test_CAPI_22_D16_a_time_is_finite_and_not_negative(name: str, text: str) -> None:
     options, warnings = read(**{name: text})

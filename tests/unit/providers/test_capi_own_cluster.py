@@ -31,18 +31,18 @@ PLAIN = msgspec.structs.replace(node("n"), annotations={})
 @pytest.mark.parametrize(
     ("nodes", "specs", "discovered", "ours"),
     [
-        ((of("a"),), EVERY, (), A),                                         # the Nodes know
+        ((of("a"),), EVERY, (), A),  # the Nodes know
         ((PLAIN, of("a"), of("a")), EVERY, (A, OwnCluster("default", "b")), A),
-        ((of("a", "other"),), (Spec(cluster="a"), Spec(cluster="b")), (A,), A),     # the settings know better
+        ((of("a", "other"),), (Spec(cluster="a"), Spec(cluster="b")), (A,), A),  # the settings know better
         ((of("b"), of("b")), (Spec(cluster="a"),), (A,), A),
-        ((of("a"), of("a", None)), EVERY, (), A),                           # an old Node leaves the namespace open
+        ((of("a"), of("a", None)), EVERY, (), A),  # an old Node leaves the namespace open
         ((of("a", None),), EVERY, (), OwnCluster("", "a")),
         ((of("a", None),), EVERY, (A,), A),
-        ((of("a"), of("a"), of("b"), of("a", "other")), EVERY, (), None),   # half is not most
+        ((of("a"), of("a"), of("b"), of("a", "other")), EVERY, (), None),  # half is not most
         ((of("a"), of("a"), of("b")), EVERY, (), A),
-        ((PLAIN,), (Spec(cluster="a"),), (A, OwnCluster("default", "b")), A),    # no Node knows: the settings
+        ((PLAIN,), (Spec(cluster="a"),), (A, OwnCluster("default", "b")), A),  # no Node knows: the settings
         ((), (Spec("default", "a"), Spec("other", "b")), (A,), A),
-        ((of("a"), of("b")), (Spec(cluster="a"),), (A,), A),                # Nodes of two, and the settings say which
+        ((of("a"), of("b")), (Spec(cluster="a"),), (A,), A),  # Nodes of two, and the settings say which
     ],
 )
 def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
@@ -55,7 +55,7 @@ def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
 @pytest.mark.parametrize(
     ("nodes", "specs", "discovered", "says"),
     [
-        ((PLAIN,), EVERY, (A,), "set clusterName"),                          # even where there is but one
+        ((PLAIN,), EVERY, (A,), "set clusterName"),  # even where there is but one
         ((), (Spec(cluster="a"), Spec("n")), (A,), "set clusterName"),
         ((of("a"), of("b")), EVERY, (), "none has more than half"),
         ((of("a"), of("a", "other")), EVERY, (), "none has more than half"),
@@ -84,7 +84,7 @@ def test_CAPI_3_the_annotations_follow_the_api_group() -> None:
 @pytest.mark.parametrize(
     ("specs", "clusters", "says"),
     [
-        ((Spec(cluster="a"),), {("other", "a")}, "could all be this cluster"),     # a Cluster without a group counts
+        ((Spec(cluster="a"),), {("other", "a")}, "could all be this cluster"),  # a Cluster without a group counts
         ((Spec("default", "a"),), {("other", "a")}, ""),
         ((Spec(cluster="a"),), {("other", "b")}, ""),
     ],

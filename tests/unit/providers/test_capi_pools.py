@@ -57,20 +57,27 @@ def test_CAPI_23_D11_a_pool_with_machines_is_read_like_any_group(version: str) -
 
 
 def test_D11_an_instance_whose_machine_is_not_made_yet_is_one_all_the_same() -> None:
-    group = only(pool("mp", ["c:////1", "c:///2"], replicas=2), pool_machine("a", "mp", provider_id="c:///1", node="n"),
-                 nodes=(node("n", "c:///1", of="a"), node("n2", "c:///2")))
+    group = only(
+        pool("mp", ["c:////1", "c:///2"], replicas=2),
+        pool_machine("a", "mp", provider_id="c:///1", node="n"),
+        nodes=(node("n", "c:///1", of="a"), node("n2", "c:///2")),
+    )
     assert [(each.id, each.handle) for each in group.instances] == [
-        ("c:///1", "default/a"), ("c:///2", "listed:c:///2"),
+        ("c:///1", "default/a"),
+        ("c:///2", "listed:c:///2"),
     ]
 
 
 def test_CAPI_23_D11_a_pool_without_machines_has_the_instances_it_lists() -> None:
     listed = ["aws:///eu-a/i-1", "aws:///eu-a/i-2", "", "aws:///eu-a/i-2", "aws:///eu-a/i-3"]
-    group = only(pool("mp", listed, replicas=4), nodes=(
-        pool_node("n1", "aws:///eu-a/i-1", of="mp"),
-        pool_node("n2", "aws:////i-2", of="mp"),             # spelled in another way
-        pool_node("n9", "aws:///eu-a/i-9", of="mp"),         # not listed: gone, whatever its Node says
-    ))
+    group = only(
+        pool("mp", listed, replicas=4),
+        nodes=(
+            pool_node("n1", "aws:///eu-a/i-1", of="mp"),
+            pool_node("n2", "aws:////i-2", of="mp"),  # spelled in another way
+            pool_node("n9", "aws:///eu-a/i-9", of="mp"),  # not listed: gone, whatever its Node says
+        ),
+    )
     assert group.instances == (
         Instance("aws:///eu-a/i-1", RUNNING, handle="listed:aws:///eu-a/i-1", node="n1"),
         Instance("aws:////i-2", RUNNING, handle="listed:aws:///eu-a/i-2", node="n2"),
@@ -79,8 +86,11 @@ def test_CAPI_23_D11_a_pool_without_machines_has_the_instances_it_lists() -> Non
 
 
 def test_D3_D6_a_pools_node_is_told_by_its_owner_where_ids_look_alike() -> None:
-    nodes = (pool_node("mine", "c://b/7", of="mp"), pool_node("theirs", "c://c/7", of="other"),
-             node("of-a-machine", "c://d/7", of="m"))
+    nodes = (
+        pool_node("mine", "c://b/7", of="mp"),
+        pool_node("theirs", "c://c/7", of="other"),
+        node("of-a-machine", "c://d/7", of="m"),
+    )
     assert [each.node for each in only(pool("mp", ["c://a/7"]), nodes=nodes).instances] == ["mine"]
     twins = (*nodes, pool_node("twin", "c://e/7", of="mp"))
     assert [each.node for each in only(pool("mp", ["c://a/7"]), nodes=twins).instances] == [""]
@@ -99,8 +109,9 @@ def test_CAPI_23_D11_a_pool_that_another_scaler_sizes_is_no_group(value: str | N
     observed = groups([pool("mp", managed_by=value)])
     assert ids(observed) == (["MachinePool/default/mp"] if is_group else [])
     assert [(gap.name, "managed by" in gap.detail) for gap in observed.gaps] == (
-        [] if is_group else [("default/mp", True)])
-    assert groups([pool("mp", managed_by=value, annotations={})]).gaps == ()       # nobody meant it to be one
+        [] if is_group else [("default/mp", True)]
+    )
+    assert groups([pool("mp", managed_by=value, annotations={})]).gaps == ()  # nobody meant it to be one
 
 
 @pytest.mark.parametrize(
@@ -108,9 +119,9 @@ def test_CAPI_23_D11_a_pool_that_another_scaler_sizes_is_no_group(value: str | N
     [
         (2, 2, {}, True),
         (2, 1, {}, True),
-        (1, 1, {}, False),                          # it can only become empty
+        (1, 1, {}, False),  # it can only become empty
         (2, 2, {"allowPoolShrink": "true"}, False),
-        (2, 3, {}, False),                          # an instance does not come: the size may go down to two
+        (2, 3, {}, False),  # an instance does not come: the size may go down to two
         (0, 2, {}, False),
     ],
 )
@@ -134,17 +145,22 @@ def test_a_pool_is_named_in_the_policy_and_paused_like_any_group() -> None:
     ("replicas", "status", "since", "told"),
     [
         (2, "False", "2026-01-01T00:00:00Z", "QuotaExceeded"),
-        (1, "False", "2026-01-01T00:00:00Z", ""),           # all it asks for is listed
+        (1, "False", "2026-01-01T00:00:00Z", ""),  # all it asks for is listed
         (2, "True", "2026-01-01T00:00:00Z", ""),
-        (2, "False", "2026-01-01T00:59:59Z", ""),           # not for long
+        (2, "False", "2026-01-01T00:59:59Z", ""),  # not for long
         (2, "False", "yesterday", ""),
     ],
 )
 def test_D25_why_the_instances_of_a_pool_do_not_come_is_told(
     replicas: int, status: str, since: str, told: str, version: str
 ) -> None:
-    condition = {"type": "InfrastructureReady", "status": status, "reason": "Failed", "lastTransitionTime": since,
-                 "message": "the quota of 8 vCPUs would be exceeded"}
+    condition = {
+        "type": "InfrastructureReady",
+        "status": status,
+        "reason": "Failed",
+        "lastTransitionTime": since,
+        "message": "the quota of 8 vCPUs would be exceeded",
+    }
     made = pool("mp", ["c:///1"], replicas=replicas, status={"conditions": [condition]})
     shown = in_v1beta1(made) if version == "v1beta1" else made
     settings = read_settings({"clusterName": "c1", "stuckAfter": "10m"})

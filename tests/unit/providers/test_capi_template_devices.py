@@ -18,20 +18,35 @@ def volumes(text: str) -> dict[str, int]:
     return template({**capacity(cpu="1", memory="1Gi"), CAPACITY + "csi-driver": text}).volumes
 
 
-@pytest.mark.parametrize("text", [
-    "ebs.csi.aws.com=25,,=10,x=abc,y=-5,z=25.5,efs=0",
-    " ebs.csi.aws.com = 25 , , = 10 , x = abc , y = -5 , z = 25.5 , efs = 0 ",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ebs.csi.aws.com=25,,=10,x=abc,y=-5,z=25.5,efs=0",
+        " ebs.csi.aws.com = 25 , , = 10 , x = abc , y = -5 , z = 25.5 , efs = 0 ",
+    ],
+)
 def test_CAPI_20_attach_limits_and_what_is_none(text: str) -> None:
     made = template({**capacity(cpu="1", memory="1Gi"), CAPACITY + "csi-driver": text})
     assert made.volumes == {"ebs.csi.aws.com": 25, "efs": 0}
-    assert len(made.warnings) == 4      # =10, x, y and z; the empty entry is nobody's mistake
+    assert len(made.warnings) == 4  # =10, x, y and z; the empty entry is nobody's mistake
 
 
-@pytest.mark.parametrize(("text", "found"), [
-    ("", {}), (",", {}), ("a", {}), ("a=", {}), ("a=2147483647", {"a": 2147483647}), ("a=2147483648", {}),
-    ("a=1=2", {}), ("a=1,a=2", {"a": 2}), ("a=" + "9" * 5000, {}), ("a=1e3", {}), ("a=+5", {"a": 5}),
-])
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", {}),
+        (",", {}),
+        ("a", {}),
+        ("a=", {}),
+        ("a=2147483647", {"a": 2147483647}),
+        ("a=2147483648", {}),
+        ("a=1=2", {}),
+        ("a=1,a=2", {"a": 2}),
+        ("a=" + "9" * 5000, {}),
+        ("a=1e3", {}),
+        ("a=+5", {"a": 5}),
+    ],
+)
 def test_CAPI_20_attach_limits_at_the_edges(text: str, found: dict[str, int]) -> None:
     assert volumes(text) == found
 
@@ -43,14 +58,17 @@ def test_CAPI_20_attach_limits_are_known_where_the_capacity_is_not() -> None:
     assert made.volumes == {"ebs": 25}
 
 
-@pytest.mark.parametrize(("given", "devices"), [
-    ({"dra_driver": "gpu.nvidia.com", "gpu_count": "2"}, {"gpu.nvidia.com": 2}),
-    ({"dra_driver": "gpu.nvidia.com"}, {}),
-    ({"dra_driver": "gpu.nvidia.com", "gpu_count": "0"}, {}),
-    ({"dra_driver": "gpu.nvidia.com", "gpu_count": "-2"}, {}),
-    ({"dra_driver": "", "gpu_count": "2"}, {}),
-    ({"dra_driver": "no driver!", "gpu_count": "2"}, {}),
-])
+@pytest.mark.parametrize(
+    ("given", "devices"),
+    [
+        ({"dra_driver": "gpu.nvidia.com", "gpu_count": "2"}, {"gpu.nvidia.com": 2}),
+        ({"dra_driver": "gpu.nvidia.com"}, {}),
+        ({"dra_driver": "gpu.nvidia.com", "gpu_count": "0"}, {}),
+        ({"dra_driver": "gpu.nvidia.com", "gpu_count": "-2"}, {}),
+        ({"dra_driver": "", "gpu_count": "2"}, {}),
+        ({"dra_driver": "no driver!", "gpu_count": "2"}, {}),
+    ],
+)
 def test_CAPI_21_devices_need_a_driver_and_a_count(given: dict[str, str], devices: dict[str, int]) -> None:
     made = template(capacity(cpu="1", memory="1Gi", **given))
     assert made.devices == devices
@@ -65,8 +83,9 @@ def test_CAPI_21_a_count_that_is_none_spoils_the_capacity() -> None:
 
 
 def test_CAPI_21_a_type_and_a_driver_count_twice_and_that_is_said() -> None:
-    made = template(capacity(cpu="1", memory="1Gi", dra_driver="gpu.nvidia.com", gpu_type="nvidia.com/gpu",
-                             gpu_count="2"))
+    made = template(
+        capacity(cpu="1", memory="1Gi", dra_driver="gpu.nvidia.com", gpu_type="nvidia.com/gpu", gpu_count="2")
+    )
     assert made.node is not None
     assert (made.devices, made.node.capacity["nvidia.com/gpu"]) == ({"gpu.nvidia.com": 2}, 2)
     assert len(made.warnings) == 1

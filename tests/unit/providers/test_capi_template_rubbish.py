@@ -15,23 +15,42 @@ from chalicelib.providers.clusterapi.node_template import make_template
 from chalicelib.providers.clusterapi.settings import Settings
 from tests.contract.clusterapi.objects import as_resource, deployment
 
-_NAMES = ("cpu", "memory", "ephemeral-disk", "gpu-type", "gpu-count", "maxPods", "dra-driver", "csi-driver", "labels",
-          "taints")
-_NEAR = st.from_regex(r"[ +-]?[0-9]{0,40}(\.[0-9]{0,3})?(m|k|Gi|E|e[0-9]{1,4})?([=:,][a-z0-9./ -]{0,9}){0,3}",
-                      fullmatch=True)
+_NAMES = (
+    "cpu",
+    "memory",
+    "ephemeral-disk",
+    "gpu-type",
+    "gpu-count",
+    "maxPods",
+    "dra-driver",
+    "csi-driver",
+    "labels",
+    "taints",
+)
+_NEAR = st.from_regex(
+    r"[ +-]?[0-9]{0,40}(\.[0-9]{0,3})?(m|k|Gi|E|e[0-9]{1,4})?([=:,][a-z0-9./ -]{0,9}){0,3}", fullmatch=True
+)
 _TEXTS = st.one_of(_NEAR, st.text(max_size=30))
-_JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _TEXTS,
-                     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_TEXTS, inner, max_size=2),
-                     max_leaves=4)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _TEXTS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_TEXTS, inner, max_size=2),
+    max_leaves=4,
+)
 _RESOURCES = st.sampled_from(["cpu", "memory", "pods", "nvidia.com/gpu", "x"]) | _TEXTS
-_STATUS = st.fixed_dictionaries({}, optional={"capacity": st.dictionaries(_RESOURCES, _JSON, max_size=5) | _JSON,
-                                              "nodeInfo": _JSON})
+_STATUS = st.fixed_dictionaries(
+    {}, optional={"capacity": st.dictionaries(_RESOURCES, _JSON, max_size=5) | _JSON, "nodeInfo": _JSON}
+)
 
 
 def _is_sound(node: Node) -> bool:
     amounts = [*node.capacity.values(), *node.allocatable.values()]
-    return (all(0 <= amount < 2**63 for amount in amounts) and node.capacity["cpu"] > 0 and node.capacity["memory"] > 0
-            and node.capacity["pods"] > 0 and all(node.labels[f"kubernetes.io/{key}"] for key in ("arch", "hostname")))
+    return (
+        all(0 <= amount < 2**63 for amount in amounts)
+        and node.capacity["cpu"] > 0
+        and node.capacity["memory"] > 0
+        and node.capacity["pods"] > 0
+        and all(node.labels[f"kubernetes.io/{key}"] for key in ("arch", "hostname"))
+    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -19,14 +19,18 @@ GIB = 2**30
 
 
 def template(
-    annotations: dict[str, str], settings: Settings | None = None, real: Node | None = None,
-    infra: Infrastructure | None = None, **more: Any
+    annotations: dict[str, str],
+    settings: Settings | None = None,
+    real: Node | None = None,
+    infra: Infrastructure | None = None,
+    **more: Any,
 ) -> Template:
     """infra: what the infrastructure object says, if it is asked."""
     resource = as_resource(deployment("md-0", annotations=annotations, **more))
     told = infra or Infrastructure()
-    return make_template("MachineDeployment/default/md-0", "MachineDeployment", resource, settings or Settings(), real,
-                         lambda *_: told)
+    return make_template(
+        "MachineDeployment/default/md-0", "MachineDeployment", resource, settings or Settings(), real, lambda *_: told
+    )
 
 
 def offers(annotations: dict[str, str]) -> dict[str, int]:
@@ -49,10 +53,15 @@ def taints(annotation: str = "", spec: list[dict[str, str]] | None = None) -> tu
 
 
 def test_CAPI_18_capacity_from_annotations() -> None:
-    everything = capacity(cpu="16000m", memory="128G", ephemeral_disk="100Gi", gpu_type="nvidia.com/gpu",
-                          gpu_count="2", maxPods="200")
+    everything = capacity(
+        cpu="16000m", memory="128G", ephemeral_disk="100Gi", gpu_type="nvidia.com/gpu", gpu_count="2", maxPods="200"
+    )
     assert offers(everything) == {
-        "cpu": 16000, "memory": 128 * 10**9, "ephemeral-storage": 100 * GIB, "nvidia.com/gpu": 2, "pods": 200,
+        "cpu": 16000,
+        "memory": 128 * 10**9,
+        "ephemeral-storage": 100 * GIB,
+        "nvidia.com/gpu": 2,
+        "pods": 200,
     }
     assert offers(capacity(cpu="2", memory="2048Mi")) == {"cpu": 2000, "memory": 2 * GIB, "pods": 110}
 
@@ -77,7 +86,7 @@ def test_CAPI_18_gpus_need_a_type_and_a_count(gpu: dict[str, str]) -> None:
         ({"cpu": "0", "memory": "1Gi"}, "cpu"),
         ({"cpu": "", "memory": "1Gi"}, "cpu"),
         ({"cpu": "500mb", "memory": "1Gi"}, "500mb"),
-        ({"cpu": "1", "memory": "1Gi", "ephemeral_disk": "1.5Gii"}, "1.5Gii"),     # one bad value fails them all
+        ({"cpu": "1", "memory": "1Gi", "ephemeral_disk": "1.5Gii"}, "1.5Gii"),  # one bad value fails them all
         ({"cpu": "1", "memory": "1Gi", "gpu_type": "x/y", "gpu_count": "1.5"}, "gpu-count"),
         ({"cpu": "1", "memory": "1Gi", "maxPods": "many"}, "maxPods"),
         ({"cpu": "1", "memory": "1Gi", "maxPods": "9" * 5000}, "maxPods"),
@@ -108,7 +117,8 @@ INFRA = Infrastructure({"cpu": 8000, "memory": 32 * GIB, "pods": 58, "nvidia.com
     ],
 )
 def test_CAPI_18_the_annotations_override_the_infrastructure_per_resource(
-        annotations: dict[str, str], found: dict[str, int]) -> None:
+    annotations: dict[str, str], found: dict[str, int]
+) -> None:
     made = template(capacity(**annotations), infra=INFRA).node
     assert made is not None
     assert made.capacity == found
@@ -146,7 +156,8 @@ READY, STARTING = (Condition("Ready", status, "", 1.0) for status in ("True", "F
     ],
 )
 def test_D9_the_infrastructure_is_asked_only_where_nothing_else_tells(
-        annotations: dict[str, str], conditions: Condition | None, asked: bool) -> None:
+    annotations: dict[str, str], conditions: Condition | None, asked: bool
+) -> None:
     questions: list[tuple[str, Resource]] = []
 
     def infra(kind: str, resource: Resource) -> Infrastructure:
@@ -189,8 +200,12 @@ def test_CAPI_19_labels_by_default_and_by_annotation() -> None:
 
 
 def test_CAPI_19_D21_labels_that_cluster_api_hands_down() -> None:
-    handed = {"node-restriction.kubernetes.io/x": "1", "a.node.cluster.x-k8s.io/y": "2",
-              "node-role.kubernetes.io/z": "3", "sub.node-restriction.kubernetes.io/x": "4"}
+    handed = {
+        "node-restriction.kubernetes.io/x": "1",
+        "a.node.cluster.x-k8s.io/y": "2",
+        "node-role.kubernetes.io/z": "3",
+        "sub.node-restriction.kubernetes.io/x": "4",
+    }
     kept = {"my.label/x": "1", "a.node-role.kubernetes.io/x": "2", "notnode.cluster.x-k8s.io/x": "3", "plain": "4"}
     found = labels({}, template={"labels": {**handed, **kept}})
     assert handed.items() <= found.items()
@@ -202,14 +217,22 @@ def test_CAPI_19_D21_labels_that_cluster_api_hands_down() -> None:
 
 
 def test_CAPI_19_D20_a_real_node_of_the_group_knows_best() -> None:
-    real = Node("n1", {
-        "kubernetes.io/arch": "arm64", "kubernetes.io/os": "", "node.kubernetes.io/instance-type": "m1.large",
-        "topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1", "private": "x",
-        "kubernetes.io/hostname": "n1",
-    }, {})
+    real = Node(
+        "n1",
+        {
+            "kubernetes.io/arch": "arm64",
+            "kubernetes.io/os": "",
+            "node.kubernetes.io/instance-type": "m1.large",
+            "topology.kubernetes.io/zone": "z1",
+            "topology.kubernetes.io/region": "r1",
+            "private": "x",
+            "kubernetes.io/hostname": "n1",
+        },
+        {},
+    )
     found = labels({CAPACITY + "labels": "topology.kubernetes.io/zone=z9"}, real=real)
     assert found["kubernetes.io/arch"] == "arm64"
-    assert found["kubernetes.io/os"] == "linux"                # an empty one says nothing
+    assert found["kubernetes.io/os"] == "linux"  # an empty one says nothing
     assert found["node.kubernetes.io/instance-type"] == "m1.large"
     assert found["topology.kubernetes.io/zone"] == "z1"
     assert "private" not in found
@@ -235,8 +258,13 @@ def test_CAPI_19_D19_an_infrastructure_without_node_info_leaves_the_default() ->
 ZONE = "topology.kubernetes.io/zone"
 
 
-def in_domain(kind: str = DEPLOYMENT, annotation: str = "", settings: dict[str, str] | None = None,
-              real: Node | None = None, **spec: Any) -> str | None:
+def in_domain(
+    kind: str = DEPLOYMENT,
+    annotation: str = "",
+    settings: dict[str, str] | None = None,
+    real: Node | None = None,
+    **spec: Any,
+) -> str | None:
     """The zone label of a template. spec: failureDomain of the template, failureDomains of a pool."""
     made: Json = deployment("x", annotations={**capacity(cpu="1", memory="1Gi"), CAPACITY + "labels": annotation})
     where = made["spec"] if kind == POOL else made["spec"]["template"]["spec"]
@@ -270,7 +298,7 @@ def test_D20_the_zone_gives_way_to_an_annotation_a_node_and_the_setting() -> Non
         ("k=:NoExecute", Taint("k", "NoExecute")),
         ("k:PreferNoSchedule", Taint("k", "PreferNoSchedule")),
         ("example.com/k=v:NoSchedule", Taint("example.com/k", "NoSchedule", "v")),
-        ("key1", None),                   # D22: without an effect it taints nothing
+        ("key1", None),  # D22: without an effect it taints nothing
         ("k=v", None),
         ("k:Bad", None),
         ("a:b:c", None),
@@ -285,16 +313,20 @@ def test_CAPI_20_taints_in_text(text: str, taint: Taint | None) -> None:
 
 
 def test_CAPI_20_the_annotation_replaces_same_key_and_effect_and_appends_others() -> None:
-    spec = [{"key": "a", "value": "1", "effect": "NoSchedule", "propagation": "Always"},
-            {"key": "b", "value": "1", "effect": "NoSchedule", "propagation": "Always"}]
+    spec = [
+        {"key": "a", "value": "1", "effect": "NoSchedule", "propagation": "Always"},
+        {"key": "b", "value": "1", "effect": "NoSchedule", "propagation": "Always"},
+    ]
     found, warnings = taints("a=2:NoSchedule,a=3:NoExecute,,c:NoSchedule", spec)
     assert found == ["a=2:NoSchedule", "b=1:NoSchedule", "a=3:NoExecute", "c:NoSchedule"]
     assert warnings == ()
 
 
 def test_CAPI_20_D22_start_up_taints_and_unknown_effects_are_left_out() -> None:
-    spec = [{"key": "boot", "effect": "NoSchedule", "propagation": "OnInitialization"},
-            {"key": "odd", "effect": "Sometimes", "propagation": "Always"}]
+    spec = [
+        {"key": "boot", "effect": "NoSchedule", "propagation": "OnInitialization"},
+        {"key": "odd", "effect": "Sometimes", "propagation": "Always"},
+    ]
     found, warnings = taints("key1,k:Bad", spec)
     assert found == []
     assert len(warnings) == 2

@@ -46,15 +46,15 @@ def secret_read(access: KubernetesAccess) -> str:
 @pytest.mark.parametrize(
     ("c", "k", "a", "i", "management", "workload"),
     [
-        (False, False, False, True, INSIDE, INSIDE),    # a joined cluster, in-cluster credentials
+        (False, False, False, True, INSIDE, INSIDE),  # a joined cluster, in-cluster credentials
         (False, False, True, True, INSIDE, INSIDE),
-        (True, False, False, True, "C", INSIDE),        # runs in the workload cluster
+        (True, False, False, True, "C", INSIDE),  # runs in the workload cluster
         (True, False, True, True, "C", INSIDE),
-        (False, True, True, True, INSIDE, K),           # runs in the management cluster
-        (True, True, False, False, "C", K),             # runs anywhere, two kubeconfigs
+        (False, True, True, True, INSIDE, K),  # runs in the management cluster
+        (True, True, False, False, "C", K),  # runs anywhere, two kubeconfigs
         (True, True, True, False, "C", K),
         (True, True, True, True, "C", K),
-        (False, True, False, False, K, K),              # runs anywhere, one kubeconfig for both
+        (False, True, False, False, K, K),  # runs anywhere, one kubeconfig for both
         (False, True, False, True, K, K),
     ],
 )
@@ -111,7 +111,7 @@ def test_the_management_cluster_is_opened_at_its_first_use_once_and_only_where_t
         raise OutscalerError("not now")
 
     means = Means(connect=connected)
-    with pytest.raises(AttributeError):     # asked over the connection that there is, which is no client here
+    with pytest.raises(AttributeError):  # asked over the connection that there is, which is no client here
         build(connection({}, KubernetesAccess(kubeconfig_secret=K), means)).observe(())
     provider = build(connection(APART, KubernetesAccess(kubeconfig_secret=K), means))
     assert opened == []
@@ -127,7 +127,7 @@ class Refused(OutscalerError):
 @pytest.mark.parametrize(
     ("error", "cls"),
     [
-        (SecretUnavailable("secret C: throttled"), Transient),      # comes back
+        (SecretUnavailable("secret C: throttled"), Transient),  # comes back
         (BadInput("kubeconfig secret C", "is empty", "write one"), InvalidRequest),
         (OutscalerError("another cluster cannot be reached from here"), InvalidRequest),
         (Refused("slow down"), Throttled),
@@ -145,4 +145,3 @@ def test_what_goes_wrong_on_the_way_to_the_management_cluster_has_its_class(
         provider.observe(())
     with pytest.raises(cls):
         provider.release(operation(Kind.REMOVE, 2, 1, 0))
-

@@ -41,8 +41,14 @@ class Waits:
 
 
 def client(waits: Waits | None = None, **more: Any) -> Http:
-    made: dict[str, Any] = {"vendor": "exoscale", "deployment": LOOPBACK, "sleep": waits or Waits(),
-                            "chance": lambda: 1.0, "clock": lambda: NOW, **more}
+    made: dict[str, Any] = {
+        "vendor": "exoscale",
+        "deployment": LOOPBACK,
+        "sleep": waits or Waits(),
+        "chance": lambda: 1.0,
+        "clock": lambda: NOW,
+        **more,
+    }
     return Http(**made)
 
 
@@ -136,10 +142,24 @@ def test_retry_after(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     ("status", "cls"),
     [
-        (None, "Transient"), (0, "Transient"), (302, "Unknown"), (400, "InvalidRequest"), (401, "Unauthorized"),
-        (403, "Unauthorized"), (404, "NotFound"), (408, "Transient"), (409, "Conflict"), (412, "Conflict"),
-        (418, "Unknown"), (422, "InvalidRequest"), (423, "Conflict"), (429, "Throttled"), (500, "Transient"),
-        (501, "InvalidRequest"), (502, "Transient"), (599, "Transient"),
+        (None, "Transient"),
+        (0, "Transient"),
+        (302, "Unknown"),
+        (400, "InvalidRequest"),
+        (401, "Unauthorized"),
+        (403, "Unauthorized"),
+        (404, "NotFound"),
+        (408, "Transient"),
+        (409, "Conflict"),
+        (412, "Conflict"),
+        (418, "Unknown"),
+        (422, "InvalidRequest"),
+        (423, "Conflict"),
+        (429, "Throttled"),
+        (500, "Transient"),
+        (501, "InvalidRequest"),
+        (502, "Transient"),
+        (599, "Transient"),
     ],
 )
 def test_status_table(status: int | None, cls: str) -> None:
@@ -178,8 +198,9 @@ def test_an_answer_without_end_is_cut_off() -> None:
         client(limits=Limits(bytes=1000)).send(get(server, safe=False))
 
 
-@pytest.mark.parametrize("part", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"],
-                         ids=["headers", "body"])
+@pytest.mark.parametrize(
+    "part", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"], ids=["headers", "body"]
+)
 def test_an_answer_that_drips_is_cut_off(part: bytes) -> None:
     with ByteScript(lambda: [part, *drip(b"x" * 400, 0.01)]) as server:
         with pytest.raises(errors.Transient, match=r"took longer than 0\.15 s in all"):
@@ -262,7 +283,9 @@ def test_no_error_shows_a_secret(
     assert len(raised.value.message) <= 300
 
 
-@pytest.mark.parametrize("url", ["http://api.example.com/x", "ftp://api.example.com/x", "api.example.com", "https:///x"])
+@pytest.mark.parametrize(
+    "url", ["http://api.example.com/x", "ftp://api.example.com/x", "api.example.com", "https:///x"]
+)
 def test_only_tls_leaves_this_machine(url: str) -> None:
     with pytest.raises(BadInput, match="https"):
         client().send(Call("GET", url))
@@ -304,7 +327,7 @@ def test_netrc_and_proxies_of_the_environment_are_not_obeyed(tmp_path: Path, mon
     with ByteScript(lambda: [b"no TLS"], greets=True) as server:
         with pytest.raises(errors.Transient, match=r"SSLError|ConnectionError"):
             client().send(Call("GET", f"https://{server.host}/"))
-        assert server.connections == 1      # and not the proxy
+        assert server.connections == 1  # and not the proxy
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]", "168.63.129.16"])

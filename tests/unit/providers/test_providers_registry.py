@@ -59,8 +59,9 @@ def test_settings_and_connection_are_checked_before_anything_is_asked() -> None:
         build("alicloud", connection(region="cn-hangzhou", credentialsSecret="key"))
 
 
-@pytest.mark.parametrize(("name", "settings"), [("alicloud", ALICLOUD), ("exoscale", EXOSCALE),
-                                                  ("huaweicloud", HUAWEICLOUD)])
+@pytest.mark.parametrize(
+    ("name", "settings"), [("alicloud", ALICLOUD), ("exoscale", EXOSCALE), ("huaweicloud", HUAWEICLOUD)]
+)
 def test_a_vendors_provider_is_built_without_asking_anybody(name: str, settings: dict[str, str]) -> None:
     def read_secret(name: str) -> str:
         raise AssertionError(name)
@@ -80,19 +81,27 @@ def test_a_vendors_provider_loads_no_package_of_the_vendor(name: str) -> None:
 
 
 def test_a_policys_providers_get_their_own_settings_and_groups() -> None:
-    policy = Policy("prod", providers={"clusterapi": {"namespace": "n"}}, node_groups=(
-        GroupPolicy("clusterapi", "md-0"), GroupPolicy("exoscale", "pool"),
-    ))
+    policy = Policy(
+        "prod",
+        providers={"clusterapi": {"namespace": "n"}},
+        node_groups=(
+            GroupPolicy("clusterapi", "md-0"),
+            GroupPolicy("exoscale", "pool"),
+        ),
+    )
     [made] = providers(policy, object(), lambda name: name, lambda: 0.0)
     assert made.name == "clusterapi"
 
 
-@pytest.mark.parametrize(("name", "settings", "why"), [
-    ("huaweicloud", {}, "provider huaweicloud: providers.huaweicloud.region: is missing"),
-    ("exoscale", {}, "provider exoscale: providers.exoscale.zone: is missing"),
-    ("clusterapi", {"autoDiscovery": "asg:x"}, "provider clusterapi: .*autoDiscovery"),
-    ("alicloud", {}, "provider alicloud: providers.alicloud.region: is missing"),
-])
+@pytest.mark.parametrize(
+    ("name", "settings", "why"),
+    [
+        ("huaweicloud", {}, "provider huaweicloud: providers.huaweicloud.region: is missing"),
+        ("exoscale", {}, "provider exoscale: providers.exoscale.zone: is missing"),
+        ("clusterapi", {"autoDiscovery": "asg:x"}, "provider clusterapi: .*autoDiscovery"),
+        ("alicloud", {}, "provider alicloud: providers.alicloud.region: is missing"),
+    ],
+)
 def test_one_that_cannot_be_built_stands_in_for_itself_and_says_why(
     name: str, settings: dict[str, str], why: str
 ) -> None:

@@ -94,8 +94,9 @@ class Wall:
             raise Missing(f"{name} not found")
         return msgspec.convert(self.maps[name], ConfigMap)
 
-    def change(self, namespace: str, name: str, found: ConfigMap, data: dict[str, str],
-               annotations: dict[str, str]) -> None:
+    def change(
+        self, namespace: str, name: str, found: ConfigMap, data: dict[str, str], annotations: dict[str, str]
+    ) -> None:
         self.calls.append("change")
         self._collide()
         assert found.metadata.resource_version == self.maps[name]["metadata"]["resourceVersion"]
@@ -116,22 +117,33 @@ class Scene:
     """A recorder, what it wrote, and what the last pass left. now: the clock.
     metrics: what is written for CloudWatch."""
 
-    def __init__(self, *, wall: bool = True, now: float = NOW, metrics: Metrics = Metrics.FULL,
-                 **options: Any) -> None:
+    def __init__(self, *, wall: bool = True, now: float = NOW, metrics: Metrics = Metrics.FULL, **options: Any) -> None:
         self.journal, self.wall, self.now = Pages(), Wall(), now
         self.lines: list[dict[str, Any]] = []
         self.left, self.decision, self.trouble = Left(), "", ""
         self.recorder = Recorder(
-            journal=self.journal, board=self.wall if wall else None, clock=lambda: self.now,
-            metrics=metrics, options=Options(**options), emit=lambda line: self.lines.append(json.loads(line)))
+            journal=self.journal,
+            board=self.wall if wall else None,
+            clock=lambda: self.now,
+            metrics=metrics,
+            options=Options(**options),
+            emit=lambda line: self.lines.append(json.loads(line)),
+        )
 
-    def passes(self, decided: Plan, *, marks: tuple[Mark, ...] = (), snapshot: Snapshot | None = None,
-               seconds: Mapping[str, float] | None = None) -> None:
+    def passes(
+        self,
+        decided: Plan,
+        *,
+        marks: tuple[Mark, ...] = (),
+        snapshot: Snapshot | None = None,
+        seconds: Mapping[str, float] | None = None,
+    ) -> None:
         """A pass, told; what it left is what the next finds."""
         seen = snapshot or Snapshot("c", decided.at)
         self.now = decided.at
-        told = record_plan(decided, seen, self.recorder, self.left, self.decision, marks=marks,
-                           seconds=seconds or {"main": 0.1})
+        told = record_plan(
+            decided, seen, self.recorder, self.left, self.decision, marks=marks, seconds=seconds or {"main": 0.1}
+        )
         self.left, self.decision, self.trouble = told.left, told.decision, "; ".join(told.trouble)
 
     def ends(self, operation: Operation, outcome: Done | Failed, **values: Any) -> str:
@@ -144,8 +156,11 @@ class Scene:
 
     def told(self, *kinds: str) -> list[tuple[str, str, str, str]]:
         """What was posted about objects of these kinds: name, reason, type, message."""
-        return [(event.name, event.reason, event.type, event.message) for event in self.wall.posted
-                if event.kind in (kinds or ("Pod", "Node", "ConfigMap"))]
+        return [
+            (event.name, event.reason, event.type, event.message)
+            for event in self.wall.posted
+            if event.kind in (kinds or ("Pod", "Node", "ConfigMap"))
+        ]
 
     def values(self, name: str) -> dict[str, float]:
         """What was emitted as this metric, by the labels that are not the cluster."""
@@ -171,6 +186,12 @@ def refused(*pods: str, groups: int = 2) -> PodVerdict:
 
 
 def ended(kind: Kind, state: State = State.SUCCEEDED, **parts: Any) -> Operation:
-    given: dict[str, Any] = {"id": f"{kind}-1", "cluster": "c", "provider": "clusterapi", "group": "g", "plan": "p",
-                             "created_at": NOW - 30.0}
+    given: dict[str, Any] = {
+        "id": f"{kind}-1",
+        "cluster": "c",
+        "provider": "clusterapi",
+        "group": "g",
+        "plan": "p",
+        "created_at": NOW - 30.0,
+    }
     return Operation(kind=kind, state=state, **given | parts)

@@ -16,13 +16,16 @@ from tests.unit.record.support import NOW, Scene, ended, plan
 STATUS = "cluster-autoscaler-status"
 
 
-@pytest.mark.parametrize(("health", "from_zero", "words"), [
-    (Health(healthy=False, registered=9, ready=1), True, "Cluster is unhealthy"),
-    (Health(), False, "Cluster has no nodes."),
-    (Health(registered=2), False, "Cluster has no ready nodes."),
-    (Health(), True, ""),
-    (Health(registered=2, ready=1), False, ""),
-])
+@pytest.mark.parametrize(
+    ("health", "from_zero", "words"),
+    [
+        (Health(healthy=False, registered=9, ready=1), True, "Cluster is unhealthy"),
+        (Health(), False, "Cluster has no nodes."),
+        (Health(registered=2), False, "Cluster has no ready nodes."),
+        (Health(), True, ""),
+        (Health(registered=2, ready=1), False, ""),
+    ],
+)
 def test_a_cluster_that_cannot_be_scaled_is_told_on_the_status(health: Health, *, from_zero: bool, words: str) -> None:
     scene = Scene(scale_up_from_zero=from_zero)
     scene.passes(plan(health=health))
@@ -33,21 +36,35 @@ def test_what_begins_is_told_once_its_operation_is_saved() -> None:
     scene = Scene()
     decided = plan(
         scale_ups=(ScaleUp("g", "clusterapi", 1, 3, 5), ScaleUp("h", "clusterapi", 0, 1, 2)),
-        removals=(Removal("n1", "w", "empty"), Removal("n2", "w", "drain", ("a/p", "a/q")),
-                  Removal("n3", "w", "empty")),
-        operations=(ended(Kind.GROW, from_size=1, to_size=3), ended(Kind.REMOVE, targets=(Target("n1", "i"),)),
-                    ended(Kind.REMOVE, targets=(Target("n2", "i", evict=("a/p", "a/q")),))),
+        removals=(
+            Removal("n1", "w", "empty"),
+            Removal("n2", "w", "drain", ("a/p", "a/q")),
+            Removal("n3", "w", "empty"),
+        ),
+        operations=(
+            ended(Kind.GROW, from_size=1, to_size=3),
+            ended(Kind.REMOVE, targets=(Target("n1", "i"),)),
+            ended(Kind.REMOVE, targets=(Target("n2", "i", evict=("a/p", "a/q")),)),
+        ),
     )
     room = {"cpu": 4000, "memory": 8 * 2**30}
     cls = PodClass(namespace="a", labels={}, requests={"cpu": 1000, "memory": 2**30})
-    snapshot = Snapshot("c", NOW, nodes=(Node("n2", {}, room),), classes=(cls,),
-                        pods=(Pod("a", "p", "u", 0, node="n2"), Pod("a", "q", "v", 0, node="n2")))
+    snapshot = Snapshot(
+        "c",
+        NOW,
+        nodes=(Node("n2", {}, room),),
+        classes=(cls,),
+        pods=(Pod("a", "p", "u", 0, node="n2"), Pod("a", "q", "v", 0, node="n2")),
+    )
     scene.passes(decided, snapshot=snapshot)
     assert [event[1:] for event in scene.told()] == [
         ("ScaledUpGroup", "Normal", "Scale-up: setting group g size to 3 instead of 1 (max: 5)"),
         ("ScaleDownEmpty", "Normal", 'Scale-down: removing empty node "n1"'),
-        ("ScaleDown", "Normal",
-         "Scale-down: removing node n2, utilization: {cpu 50%, memory 25%}, pods to reschedule: a/p,a/q"),
+        (
+            "ScaleDown",
+            "Normal",
+            "Scale-down: removing node n2, utilization: {cpu 50%, memory 25%}, pods to reschedule: a/p,a/q",
+        ),
     ]
 
 
@@ -59,31 +76,46 @@ def repaired(code: Code, kind: str, **params: str | float) -> Plan:
 def test_nodes_that_never_came_are_told_with_how_long_they_were_waited_for() -> None:
     scene = Scene()
     scene.passes(repaired(Code.SCALE_UP_TIMED_OUT, "shrink", nodes=2, since=NOW - 930))
-    assert scene.told() == [(STATUS, "ScaleUpTimedOut", "Warning",
-                             "Nodes added to group g failed to register within 15m30s")]
+    assert scene.told() == [
+        (STATUS, "ScaleUpTimedOut", "Warning", "Nodes added to group g failed to register within 15m30s")
+    ]
     assert scene.left.counts["failed_scale_ups_total;reason=timeout"] == 1
 
 
 def test_instances_that_could_not_be_created_are_told_with_class_and_code() -> None:
     scene = Scene()
     scene.passes(repaired(Code.CREATION_FAILED, "discard", instance="i-1", error="OutOfStock.NoHosts", detail="sorry"))
-    assert scene.told() == [(STATUS, "ScaleUpFailed", "Warning",
-                             "Failed adding 2 nodes to group g due to OutOfStock.NoHosts; source errors: sorry")]
+    assert scene.told() == [
+        (
+            STATUS,
+            "ScaleUpFailed",
+            "Warning",
+            "Failed adding 2 nodes to group g due to OutOfStock.NoHosts; source errors: sorry",
+        )
+    ]
     assert scene.left.counts["failed_node_creations_total;reason=OutOfStock"] == 2
 
 
 def test_a_taint_that_was_taken_off_is_told_on_the_node() -> None:
     scene = Scene()
     scene.passes(plan(), marks=(Mark("n1", "cleanup"), Mark("n2", "soften"), Mark("n3", "unsoften")))
-    assert scene.told() == [("n1", "ClusterAutoscalerCleanup", "Normal",
-                             "removed ToBeDeletedByClusterAutoscaler taint from node n1")]
+    assert scene.told() == [
+        ("n1", "ClusterAutoscalerCleanup", "Normal", "removed ToBeDeletedByClusterAutoscaler taint from node n1")
+    ]
 
 
 def test_what_is_wrong_with_the_priorities_is_told_on_their_config_map() -> None:
     scene = Scene()
-    scene.passes(plan(notes=(Reason.of(Code.PRIORITY_NOT_MATCHED, group="g"),
-                             Reason.of(Code.PRIORITY_NOT_MATCHED, group="h"), Reason.of(Code.PRIORITY_NO_MATCH),
-                             Reason.of(Code.PRIORITY_CONFIG_INVALID, detail="not YAML"))))
+    scene.passes(
+        plan(
+            notes=(
+                Reason.of(Code.PRIORITY_NOT_MATCHED, group="g"),
+                Reason.of(Code.PRIORITY_NOT_MATCHED, group="h"),
+                Reason.of(Code.PRIORITY_NO_MATCH),
+                Reason.of(Code.PRIORITY_CONFIG_INVALID, detail="not YAML"),
+            )
+        )
+    )
     told = scene.told()
     assert {name for name, *_ in told} == {"cluster-autoscaler-priority-expander"}
     assert [(reason, words) for _, reason, _, words in told] == [
@@ -99,8 +131,11 @@ def unhealthy(at: float) -> Plan:
 
 
 def growing(at: float, size: int) -> Plan:
-    return plan(at, scale_ups=(ScaleUp("g", "clusterapi", 1, size, 9),),
-                operations=(ended(Kind.GROW, from_size=1, to_size=size),))
+    return plan(
+        at,
+        scale_ups=(ScaleUp("g", "clusterapi", 1, size, 9),),
+        operations=(ended(Kind.GROW, from_size=1, to_size=size),),
+    )
 
 
 def test_on_the_status_of_the_default_name_the_message_is_what_counts() -> None:

@@ -34,15 +34,33 @@ def crowded() -> Plan:
     """A pass in which there is something of everything."""
     full = Reason.of(Code.RESOURCE_LIMIT, resources="cpu, memory")
     return plan(
-        health=Health(registered=9, ready=5, unready=1, not_started=1, suspended=1, unregistered=2,
-                      long_unregistered=3, removing=2, cpu=36500, memory=2**36),
-        groups=(GroupVerdict("g", "clusterapi", 1, 9, 4, backoff=BACKOFF),
-                GroupVerdict("h", "clusterapi", 0, 5, 0, skipped=full, healthy=False)),
-        unschedulable=(refused("a/p", "a/q"),), scale_ups=(ScaleUp("g", "clusterapi", 4, 5, 9, ("a/r",)),),
-        fits_existing=("a/s",), ignored=(Ignored(("a/t",), Reason.of(Code.NOT_YET_SEEN)),), unneeded=("n1",),
-        unremovable=(NodeVerdict("n2", Reason.of(Code.NOT_UNDERUTILIZED)),
-                     NodeVerdict("n3", Reason.of(Code.MINIMAL_RESOURCE_LIMIT, resources="memory"))),
-        paused=Reason.of(Code.IN_COOLDOWN, which="x", until=NOW), gaps=(Gap("provider/clusterapi", "down"),),
+        health=Health(
+            registered=9,
+            ready=5,
+            unready=1,
+            not_started=1,
+            suspended=1,
+            unregistered=2,
+            long_unregistered=3,
+            removing=2,
+            cpu=36500,
+            memory=2**36,
+        ),
+        groups=(
+            GroupVerdict("g", "clusterapi", 1, 9, 4, backoff=BACKOFF),
+            GroupVerdict("h", "clusterapi", 0, 5, 0, skipped=full, healthy=False),
+        ),
+        unschedulable=(refused("a/p", "a/q"),),
+        scale_ups=(ScaleUp("g", "clusterapi", 4, 5, 9, ("a/r",)),),
+        fits_existing=("a/s",),
+        ignored=(Ignored(("a/t",), Reason.of(Code.NOT_YET_SEEN)),),
+        unneeded=("n1",),
+        unremovable=(
+            NodeVerdict("n2", Reason.of(Code.NOT_UNDERUTILIZED)),
+            NodeVerdict("n3", Reason.of(Code.MINIMAL_RESOURCE_LIMIT, resources="memory")),
+        ),
+        paused=Reason.of(Code.IN_COOLDOWN, which="x", until=NOW),
+        gaps=(Gap("provider/clusterapi", "down"),),
     )
 
 
@@ -52,8 +70,14 @@ def test_gauges_have_upstreams_names_and_labels() -> None:
     shown = {metric: scene.values(metric) for metric in BY_NAME if scene.values(metric)}
     assert shown == {
         "cluster_safe_to_autoscale": {"": 1},
-        "nodes_count": {"ready": 5, "unready": 1, "notStarted": 1, "suspended": 1, "unregistered": 2,
-                        "longUnregistered": 3},
+        "nodes_count": {
+            "ready": 5,
+            "unready": 1,
+            "notStarted": 1,
+            "suspended": 1,
+            "unregistered": 2,
+            "longUnregistered": 3,
+        },
         "node_groups_count": {"autoscaled": 2},
         "unschedulable_pods_count": {"unschedulable": 4, "scheduler_unprocessed": 1},
         "max_nodes_count": {"": 12},
@@ -68,8 +92,11 @@ def test_gauges_have_upstreams_names_and_labels() -> None:
         "pending_node_deletions": {"": 2},
         "function_duration_seconds": {"main": 2.0, "autoscaling": 0.3},
         "errors_total": {"cloudProviderError": 1},
-        "skipped_scale_events_count": {"up,CpuResourceLimit": 1, "up,MemoryResourceLimit": 1,
-                                       "down,MemoryResourceLimit": 1},
+        "skipped_scale_events_count": {
+            "up,CpuResourceLimit": 1,
+            "up,MemoryResourceLimit": 1,
+            "down,MemoryResourceLimit": 1,
+        },
     }
 
 
@@ -77,8 +104,10 @@ def test_groups_are_measured_where_the_option_asks_for_it() -> None:
     assert not [series for series in of_pass(crowded(), Options(), {}) if "node_group=" in series]
     gauges = of_pass(crowded(), Options(emit_per_nodegroup_metrics=True), {})
     assert {series: value for series, value in gauges.items() if "node_group=g" in series} == {
-        "node_group_min_count;node_group=g": 1, "node_group_max_count;node_group=g": 9,
-        "node_group_target_count;node_group=g": 4, "node_group_healthiness;node_group=g": 1,
+        "node_group_min_count;node_group=g": 1,
+        "node_group_max_count;node_group=g": 9,
+        "node_group_target_count;node_group=g": 4,
+        "node_group_healthiness;node_group=g": 1,
         "node_group_backoff_status;node_group=g;reason=OutOfStock": 1,
     }
     assert gauges["node_group_healthiness;node_group=h"] == 0
@@ -90,7 +119,10 @@ def test_the_last_scaling_is_remembered_through_passes_that_decide_none() -> Non
     scene.passes(plan(NOW + 10, removals=(Removal("n1", "g", "empty"),)))
     scene.passes(plan(NOW + 20))
     assert [scene.left.gauges[f"last_activity;activity={name}"] - NOW for name in ("main", "scaleUp", "scaleDown")] == [
-        20, 0, 10]
+        20,
+        0,
+        10,
+    ]
 
 
 def test_counters_only_grow_and_survive_what_is_left_being_read_by_another_process() -> None:
@@ -107,11 +139,16 @@ def test_counters_only_grow_and_survive_what_is_left_being_read_by_another_proce
     assert "function_duration_seconds_bucket;function=main;le=0.05" not in before
 
 
-@pytest.mark.parametrize(("error", "kind"), [
-    (Forbidden("nodes is forbidden"), "apiCallError"), (OutOfStock("none"), "cloudProviderError"),
-    (BadInput("p", "q", "r"), "configurationError"), (StoreUnavailable("down"), "transientError"),
-    (ZeroDivisionError(), "internalError"),
-])
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Forbidden("nodes is forbidden"), "apiCallError"),
+        (OutOfStock("none"), "cloudProviderError"),
+        (BadInput("p", "q", "r"), "configurationError"),
+        (StoreUnavailable("down"), "transientError"),
+        (ZeroDivisionError(), "internalError"),
+    ],
+)
 def test_a_pass_that_fails_is_an_error_of_its_type(error: Exception, kind: str) -> None:
     scene = Scene()
     after = record_failure("c", error, scene.recorder, Left(counts={f"errors_total;type={kind}": 2.0}), {"main": 3.0})
@@ -144,7 +181,7 @@ def test_a_line_is_what_powertools_own_front_makes_of_it(capsys: Any) -> None:
     front.add_metadata("plan", "p")
     front.add_metric("cluster_autoscaler_nodes_count", "Count", 5.0)
     theirs, ours = dict(front.serialize_metric_set()), json.loads(line)
-    assert ours.pop("_aws") | {"Timestamp": 0} == dict(theirs.pop("_aws")) | {"Timestamp": 0}     # type: ignore[call-overload]
+    assert ours.pop("_aws") | {"Timestamp": 0} == dict(theirs.pop("_aws")) | {"Timestamp": 0}  # type: ignore[call-overload]
     assert theirs.pop("cluster_autoscaler_nodes_count") == [ours.pop("cluster_autoscaler_nodes_count")]
     assert {name: text for name, text in theirs.items() if name != "service"} == ours
     assert capsys.readouterr().out == ""
@@ -154,9 +191,16 @@ def test_the_environments_service_is_no_dimension(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "outscaler")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Other")
     [line] = map(json.loads, lines("c", {"max_nodes_count": 1.0}, NOW))
-    assert line["_aws"] == {"Timestamp": int(NOW * 1000), "CloudWatchMetrics": [
-        {"Namespace": "Outscaler", "Dimensions": [["cluster"]],
-         "Metrics": [{"Name": "cluster_autoscaler_max_nodes_count", "Unit": "Count"}]}]}
+    assert line["_aws"] == {
+        "Timestamp": int(NOW * 1000),
+        "CloudWatchMetrics": [
+            {
+                "Namespace": "Outscaler",
+                "Dimensions": [["cluster"]],
+                "Metrics": [{"Name": "cluster_autoscaler_max_nodes_count", "Unit": "Count"}],
+            }
+        ],
+    }
 
 
 def test_no_line_holds_more_metrics_than_cloudwatch_reads() -> None:
@@ -165,7 +209,7 @@ def test_no_line_holds_more_metrics_than_cloudwatch_reads() -> None:
     assert sizes == [100, 100, 50]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])     # busy machines
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
 @given(st.text(min_size=1), st.text())
 def test_any_label_survives_being_a_key(one: str, other: str) -> None:
     assert parts(key("m", node_group=one, reason=other)) == ("m", {"node_group": one, "reason": other})
@@ -195,8 +239,9 @@ def test_every_series_that_is_kept_is_a_row_of_the_table_with_its_labels() -> No
     scene.passes(crowded(), seconds={"main": 2.0})
     for series in (*scene.left.gauges, *scene.left.counts):
         name, labels = parts(series)
-        base = next(name.removesuffix(end) for end in ("_bucket", "_sum", "_count", "")
-                    if name.removesuffix(end) in BY_NAME)
+        base = next(
+            name.removesuffix(end) for end in ("_bucket", "_sum", "_count", "") if name.removesuffix(end) in BY_NAME
+        )
         assert tuple(label for label in labels if label != "le") == BY_NAME[base].labels, series
 
 

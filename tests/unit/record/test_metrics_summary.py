@@ -53,8 +53,14 @@ def series(scene: Scene) -> dict[tuple[str, ...], list[float]]:
 def test_a_quiet_cluster_writes_no_series_in_summary() -> None:
     scene = Scene(metrics=Metrics.SUMMARY)
     for minute in range(5):
-        scene.passes(plan(NOW + 60 * minute, health=Health(registered=100, ready=100, cpu=400_000, memory=2**38),
-                          groups=(GroupVerdict("g", "clusterapi", 1, 200, 100),), unneeded=("n1",)))
+        scene.passes(
+            plan(
+                NOW + 60 * minute,
+                health=Health(registered=100, ready=100, cpu=400_000, memory=2**38),
+                groups=(GroupVerdict("g", "clusterapi", 1, 200, 100),),
+                unneeded=("n1",),
+            )
+        )
     assert scene.lines == []
     assert scene.left.gauges["nodes_count;state=ready"] == 100, "GET /metrics has all of them"
 
@@ -102,10 +108,15 @@ def test_pods_that_the_scheduler_has_not_seen_are_not_in_the_summary() -> None:
     assert scene.values("unschedulable_pods_count") == {"": 1}
 
 
-@pytest.mark.parametrize(("written", "meant"), [
-    ("", Metrics.SUMMARY), ("  metrics: off\n", Metrics.OFF), ("  metrics: summary\n", Metrics.SUMMARY),
-    ("  metrics: full\n", Metrics.FULL),
-])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("", Metrics.SUMMARY),
+        ("  metrics: off\n", Metrics.OFF),
+        ("  metrics: summary\n", Metrics.SUMMARY),
+        ("  metrics: full\n", Metrics.FULL),
+    ],
+)
 def test_a_policy_says_one_of_three_words_and_without_one_means_summary(written: str, meant: Metrics) -> None:
     assert load(POLICY + written, place="p")[0].metrics is meant
 

@@ -23,7 +23,8 @@ def test_a_growth_is_told_to_its_pods_and_on_the_status_as_upstream_does() -> No
     words = "pod triggered scale-up: [{g 1->3 (max: 5)}]"
     assert scene.told("Pod") == [("p", "TriggeredScaleUp", "Normal", words), ("q", "TriggeredScaleUp", "Normal", words)]
     assert scene.told("ConfigMap") == [
-        (STATUS, "ScaledUpGroup", "Normal", "Scale-up: group g size set to 3 instead of 1 (max: 5)")]
+        (STATUS, "ScaledUpGroup", "Normal", "Scale-up: group g size set to 3 instead of 1 (max: 5)")
+    ]
     assert scene.values("scaled_up_nodes_total") == {"": 2}
     assert scene.journal.book.counts == {"scaled_up_nodes_total": 2}
 
@@ -38,10 +39,17 @@ def test_CA_8817_a_failed_growth_is_told_to_the_pods_that_wanted_it_with_the_ven
     scene.ends(ended(Kind.GROW, State.FAILED, pods=("a/p",)), failed)
     facts = scene.journal.entries[0].facts
     assert (facts["state"], facts["class"], facts["code"], facts["message"], facts["seconds"]) == (
-        "failed", "OutOfStock", "STOCK", "none left", 30.0)
+        "failed",
+        "OutOfStock",
+        "STOCK",
+        "none left",
+        30.0,
+    )
     words = "Scale-up failed for group g: OutOfStock.STOCK: none left"
-    assert scene.told() == [(STATUS, "FailedToScaleUpGroup", "Warning", words),
-                            ("p", "FailedToScaleUpGroup", "Warning", words)]
+    assert scene.told() == [
+        (STATUS, "FailedToScaleUpGroup", "Warning", words),
+        ("p", "FailedToScaleUpGroup", "Warning", words),
+    ]
     assert scene.values("failed_scale_ups_total") == {"OutOfStock": 1}
     assert (scene.lines[0]["code"], scene.lines[0]["node_group"]) == ("STOCK", "g")
 
@@ -51,7 +59,9 @@ def test_a_class_that_nobody_knows_is_counted_as_other_and_makes_no_series_of_it
     for code in range(20):
         scene.ends(ended(Kind.GROW, State.FAILED), Failed(f"Odd{code}", "x", code=f"c{code}"))
     assert scene.journal.book.counts == {
-        "failed_operations_total;kind=grow": 20, "failed_scale_ups_total;reason=Other": 20}
+        "failed_operations_total;kind=grow": 20,
+        "failed_scale_ups_total;reason=Other": 20,
+    }
 
 
 def test_what_we_called_off_ourselves_counts_as_no_failure() -> None:
@@ -104,16 +114,24 @@ def test_an_empty_node_and_an_unready_one_are_counted_as_such(unready: tuple[str
 def test_instances_that_never_became_nodes_are_told_by_name() -> None:
     scene = Scene()
     scene.ends(ended(Kind.DISCARD, targets=(Target("", "i-1"), Target("", "i-2"))), Done())
-    assert scene.told() == [(STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-1"),
-                            (STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-2")]
+    assert scene.told() == [
+        (STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-1"),
+        (STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-2"),
+    ]
     assert scene.journal.book.counts == {"old_unregistered_nodes_removed_count": 2}
 
 
-@pytest.mark.parametrize(("kind", "reason", "words"), [
-    (Kind.DISCARD, "DeleteUnregisteredFailed", "Failed to remove node i-1: Transient: no answer"),
-    (Kind.SHRINK, "FailedToRevertScaleUp",
-     "Failed to decrease target size for group g after scale-up timeout: Transient: no answer"),
-])
+@pytest.mark.parametrize(
+    ("kind", "reason", "words"),
+    [
+        (Kind.DISCARD, "DeleteUnregisteredFailed", "Failed to remove node i-1: Transient: no answer"),
+        (
+            Kind.SHRINK,
+            "FailedToRevertScaleUp",
+            "Failed to decrease target size for group g after scale-up timeout: Transient: no answer",
+        ),
+    ],
+)
 def test_repairs_that_fail_are_warnings_on_the_status(kind: Kind, reason: str, words: str) -> None:
     scene = Scene()
     scene.ends(ended(kind, State.FAILED, targets=(Target("", "i-1"),)), Failed("Transient", "no answer"))
@@ -138,22 +156,29 @@ def test_a_marked_node_is_told_and_its_end_is_another_fact() -> None:
     scene.steps(removal("taint"), Pending(5.0, "recheck"))
     scene.ends(removal("confirm"), Done({"removed": 2}))
     assert [words for name, _, _, words in scene.told("Node") if name == "n1"] == [
-        "marked the node as toBeDeleted/unschedulable", "nodes removed by cluster autoscaler"]
+        "marked the node as toBeDeleted/unschedulable",
+        "nodes removed by cluster autoscaler",
+    ]
 
 
 def test_a_node_that_could_not_be_marked_is_a_warning_that_says_why() -> None:
     scene = Scene()
     scene.steps(removal("taint"), Pending(0.0, "undo"), "Forbidden: nodes is forbidden")
     assert scene.told("Node")[0] == (
-        "n1", "ScaleDownFailed", "Warning",
-        "failed to mark the node as toBeDeleted/unschedulable: Forbidden: nodes is forbidden")
+        "n1",
+        "ScaleDownFailed",
+        "Warning",
+        "failed to mark the node as toBeDeleted/unschedulable: Forbidden: nodes is forbidden",
+    )
 
 
 def test_evicted_pods_are_told_and_counted() -> None:
     scene = Scene()
     scene.steps(removal("evict"), Pending(5.0, "evict", evicted=("a/p", "a/q"), refused=("a/r",)))
-    assert scene.told() == [("p", "ScaleDown", "Normal", "deleting pod for node scale down"),
-                            ("q", "ScaleDown", "Normal", "deleting pod for node scale down")]
+    assert scene.told() == [
+        ("p", "ScaleDown", "Normal", "deleting pod for node scale down"),
+        ("q", "ScaleDown", "Normal", "deleting pod for node scale down"),
+    ]
     assert scene.journal.book.counts == {"evicted_pods_total;eviction_result=succeeded": 2}
 
 
@@ -192,7 +217,7 @@ def test_executors_that_write_at_the_same_time_lose_no_count_and_no_event() -> N
 def test_a_ledger_that_fails_costs_counts_but_no_event() -> None:
     scene = Scene()
     entries = scene.journal.entries
-    scene.journal.append = lambda cluster, entry: entries.append(entry)     # type: ignore[method-assign]
+    scene.journal.append = lambda cluster, entry: entries.append(entry)  # type: ignore[method-assign]
     scene.journal.error = StoreUnavailable("down")
     answer = scene.ends(ended(Kind.GROW, from_size=1, to_size=3, pods=("a/p",)), Done())
     assert answer == "ledger: StoreUnavailable: down"

@@ -28,7 +28,7 @@ def test_a_decision_is_one_entry_however_often_it_is_taken() -> None:
 def test_a_pass_that_dies_before_it_gives_the_lease_back_writes_its_entry_once_more_and_not_more_often() -> None:
     scene = Scene()
     scene.passes(waiting(NOW, since=NOW))
-    scene.decision = ""                         # what the dead pass would have left
+    scene.decision = ""  # what the dead pass would have left
     for second in (10, 20, 30):
         scene.passes(waiting(NOW + second, since=NOW))
     assert len(scene.journal.entries) == 2
@@ -92,8 +92,9 @@ def test_a_full_cluster_is_told_in_upstreams_one_sentence_and_on_the_status() ->
     full: dict[str, tuple[Reason, ...]] = {group: (Reason.of(Code.MAX_NODES_TOTAL, max=9),) for group in ("g", "h")}
     scene.passes(plan(unschedulable=(PodVerdict(("a/p",), full),)))
     assert scene.told("Pod") == [("p", "NotTriggerScaleUp", "Normal", "max total nodes in cluster reached")]
-    assert scene.told("ConfigMap") == [("cluster-autoscaler-status", "MaxNodesTotalReached", "Warning",
-                                        "Max total nodes in cluster reached: 9")]
+    assert scene.told("ConfigMap") == [
+        ("cluster-autoscaler-status", "MaxNodesTotalReached", "Warning", "Max total nodes in cluster reached: 9")
+    ]
 
 
 def test_the_same_about_the_same_pod_is_told_once_in_five_minutes_whatever_the_words() -> None:
@@ -125,7 +126,7 @@ def test_CA_4575_a_storm_of_pods_is_fifty_events_and_no_row_of_its_own() -> None
     for at in (0, 10, 20):
         scene.passes(plan(NOW + at, unschedulable=many))
     assert len(scene.told("Pod")) == PODS_TOLD
-    assert (scene.journal.reads, scene.journal.writes) == (0, 1)     # the decision's own entry
+    assert (scene.journal.reads, scene.journal.writes) == (0, 1)  # the decision's own entry
     assert len(scene.left.told) == 10 * PODS_TOLD
 
 
@@ -160,7 +161,7 @@ def test_a_cluster_that_is_slow_gets_few_events_and_the_pass_its_end() -> None:
 
     def slow(event: object, now: float) -> None:
         scene.now += 4.0
-        post(event, now)    # type: ignore[arg-type]
+        post(event, now)  # type: ignore[arg-type]
 
     scene.wall.post = slow  # type: ignore[method-assign]
     scene.passes(plan(unschedulable=(refused(*(f"a/p{n}" for n in range(9))),)))

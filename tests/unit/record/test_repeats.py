@@ -38,7 +38,7 @@ def test_a_storm_keeps_the_newest_and_the_row_small() -> None:
     assert A not in known(told, NOW + 1)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])     # busy machines
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
 @given(st.binary(max_size=200), st.lists(st.binary(min_size=6, max_size=6), max_size=20), st.floats(0, 4e9))
 def test_rubbish_in_the_row_is_nothing_told(rubbish: bytes, keys: list[bytes], now: float) -> None:
     new, told = fresh(rubbish, keys, now)

@@ -33,8 +33,11 @@ def told(scene: Scene) -> list[tuple[str, str, str, str]]:
 def growing(rule: RuleVerdict) -> dict[str, Any]:
     """The parts of a plan in which a rule adds nodes, and the operation is saved."""
     key = f"{rule.source}/{rule.rule}" if rule.source else rule.rule
-    return {"rules": (rule,), "scale_ups": (ScaleUp("g", "p", 1, 3, 9, rules=(key,)),),
-            "operations": (ended(Kind.GROW),)}
+    return {
+        "rules": (rule,),
+        "scale_ups": (ScaleUp("g", "p", 1, 3, 9, rules=(key,)),),
+        "operations": (ended(Kind.GROW),),
+    }
 
 
 def test_CCE_A2_a_refused_object_is_told_on_the_object_with_every_mistake() -> None:
@@ -43,8 +46,9 @@ def test_CCE_A2_a_refused_object_is_told_on_the_object_with_every_mistake() -> N
     scene.passes(plan(), snapshot=seen(bad))
     [(*head, words)] = told(scene)
     assert head == ["night", "HorizontalNodeAutoscalerInvalid", "Warning"]
-    assert words == ("refused as a whole (a good version before it stays in force): spec.a: is wrong; mend it; "
-                     "spec.b: too")
+    assert words == (
+        "refused as a whole (a good version before it stays in force): spec.a: is wrong; mend it; spec.b: too"
+    )
     [event] = scene.wall.posted
     assert (event.kind, event.namespace, event.uid) == (KIND, "kube-system", "uid-night")
     assert event.api_version == "autoscaling.cce.io/v1alpha1"
@@ -71,7 +75,8 @@ def test_what_is_passed_over_in_an_object_is_told_once_a_day() -> None:
     for at in (0.0, APART + 1, LASTING - 1, LASTING + 1):
         scene.passes(plan(NOW + at), snapshot=seen(msgspec.structs.replace(OBJECT, warnings=("spec.x: no field",))))
     assert [(reason, words) for _, reason, _, words in told(scene)] == [
-        ("HorizontalNodeAutoscalerWarning", "spec.x: no field")] * 2
+        ("HorizontalNodeAutoscalerWarning", "spec.x: no field")
+    ] * 2
 
 
 def test_a_rule_that_adds_nodes_is_told_on_its_object_once_it_is_saved() -> None:
@@ -82,15 +87,19 @@ def test_a_rule_that_adds_nodes_is_told_on_its_object_once_it_is_saved() -> None
     assert told(scene) == []
     scene.passes(plan(**growing(rule)), snapshot=seen())
     assert [each for each in told(scene) if each[1] == "RuleScaledUp"] == [
-        ("night", "RuleScaledUp", "Normal",
-         "Rule evening: adding 2 nodes to pool pool, due at 2026-11-21T07:20:00Z")]
+        ("night", "RuleScaledUp", "Normal", "Rule evening: adding 2 nodes to pool pool, due at 2026-11-21T07:20:00Z")
+    ]
 
 
 def test_a_rule_of_the_policy_is_told_on_the_status() -> None:
     scene = Scene()
     scene.passes(plan(**growing(RuleVerdict("busy", "pool", nodes=1, rate=66.32))))
-    assert ("cluster-autoscaler-status", "RuleScaledUp", "Normal",
-            "Rule busy: adding 1 node to pool pool, its rate is 66.3%") in told(scene)
+    assert (
+        "cluster-autoscaler-status",
+        "RuleScaledUp",
+        "Normal",
+        "Rule busy: adding 1 node to pool pool, its rate is 66.3%",
+    ) in told(scene)
 
 
 def test_a_rule_whose_object_is_gone_is_told_on_the_status() -> None:
@@ -101,28 +110,41 @@ def test_a_rule_whose_object_is_gone_is_told_on_the_status() -> None:
 
 def test_CCE_A4_a_dropped_occurrence_and_rules_that_cannot_work_are_warned_of() -> None:
     scene = Scene()
-    scene.passes(plan(rules=(
-        RuleVerdict("late", "p", KEY, due=1.0, reason=Reason.of(Code.RULE_EXPIRED, due=1795245600.0)),
-        RuleVerdict("low", "p", KEY, reason=Reason.of(Code.RULE_INVALID, rule="low", detail="40% is too low")),
-        RuleVerdict("lost", "q", KEY, reason=Reason.of(Code.RULE_NO_GROUP, rule="lost", group="q")),
-        RuleVerdict("quiet", "p", KEY, reason=Reason.of(Code.RULE_NOT_DUE, until=NOW)),
-    )), snapshot=seen())
+    scene.passes(
+        plan(
+            rules=(
+                RuleVerdict("late", "p", KEY, due=1.0, reason=Reason.of(Code.RULE_EXPIRED, due=1795245600.0)),
+                RuleVerdict("low", "p", KEY, reason=Reason.of(Code.RULE_INVALID, rule="low", detail="40% is too low")),
+                RuleVerdict("lost", "q", KEY, reason=Reason.of(Code.RULE_NO_GROUP, rule="lost", group="q")),
+                RuleVerdict("quiet", "p", KEY, reason=Reason.of(Code.RULE_NOT_DUE, until=NOW)),
+            )
+        ),
+        snapshot=seen(),
+    )
     assert [(reason, type_) for _, reason, type_, _ in told(scene)] == [
-        ("RuleExpired", "Warning"), ("RuleInvalid", "Warning"), ("RuleGroupUnknown", "Warning")]
-    assert told(scene)[0][3] == ("Rule late, pool p: its time is over by more than half an hour; dropped (was due at "
-                                 "2026-11-21T07:20:00Z)")
+        ("RuleExpired", "Warning"),
+        ("RuleInvalid", "Warning"),
+        ("RuleGroupUnknown", "Warning"),
+    ]
+    assert told(scene)[0][3] == (
+        "Rule late, pool p: its time is over by more than half an hour; dropped (was due at 2026-11-21T07:20:00Z)"
+    )
 
 
 def test_CCE_A10_the_taint_and_the_annotation_are_warned_of_once_for_each() -> None:
-    notes = (*(Reason.of(Code.AVOID_TAINT, node=name, taint="x") for name in ("n1", "n2")),
-             Reason.of(Code.AVOID_ANNOTATION, pod="kube-system/agent-1"))
+    notes = (
+        *(Reason.of(Code.AVOID_TAINT, node=name, taint="x") for name in ("n1", "n2")),
+        Reason.of(Code.AVOID_ANNOTATION, pod="kube-system/agent-1"),
+    )
     pods = (Pod("kube-system", "agent-1", "uid-agent", 0, node="n1"),)
     scene = Scene()
     for at in range(0, 3600, 240):
         scene.passes(plan(NOW + at, notes=notes), snapshot=Snapshot("c", NOW + at, pods=pods))
     assert [(name, reason, type_) for name, reason, type_, _ in told(scene)] == [
-        ("n1", "IgnoreTaintPrefixUsed", "Warning"), ("n2", "IgnoreTaintPrefixUsed", "Warning"),
-        ("agent-1", "DaemonSetEvictionAnnotationUsed", "Warning")]
+        ("n1", "IgnoreTaintPrefixUsed", "Warning"),
+        ("n2", "IgnoreTaintPrefixUsed", "Warning"),
+        ("agent-1", "DaemonSetEvictionAnnotationUsed", "Warning"),
+    ]
     assert scene.wall.posted[-1].uid == "uid-agent"
     scene.passes(plan(NOW + LASTING + 1, notes=notes[:1]), snapshot=Snapshot("c", NOW, pods=pods))
     assert len(told(scene)) == 4, "a day later once more"
@@ -138,8 +160,9 @@ def test_the_journal_names_the_rules_of_a_pass_and_of_a_growth() -> None:
 
 def test_a_rule_that_says_something_else_is_another_decision() -> None:
     verdict = RuleVerdict("busy", "p", reason=Reason.of(Code.RULE_BELOW, metric="cpu", rate=30.0, above=40))
-    other = msgspec.structs.replace(verdict, rate=31.0, reason=Reason.of(
-        Code.RULE_BELOW, metric="cpu", rate=31.0, above=40))
+    other = msgspec.structs.replace(
+        verdict, rate=31.0, reason=Reason.of(Code.RULE_BELOW, metric="cpu", rate=31.0, above=40)
+    )
     scaling = msgspec.structs.replace(verdict, reason=Reason.of(Code.RULE_SCALING, pool="p", detail="x"))
     entries = [of_plan(plan(rules=(each,))).facts["decision"] for each in (verdict, other, scaling)]
     assert entries[0] == entries[1] != entries[2]

@@ -20,13 +20,32 @@ COUNTS = {"ready": 3, "unready": 1, "notStarted": 1, "suspended": 0, "beingDelet
 
 
 def group(name: str = "g", **parts: Any) -> GroupVerdict:
-    return GroupVerdict(**{"group": name, "provider": "clusterapi", "min": 1, "max": 9, "target": 7,
-                           "counts": COUNTS, "unregistered": 1, "long_unregistered": 2, **parts})
+    return GroupVerdict(
+        **{
+            "group": name,
+            "provider": "clusterapi",
+            "min": 1,
+            "max": 9,
+            "target": 7,
+            "counts": COUNTS,
+            "unregistered": 1,
+            "long_unregistered": 2,
+            **parts,
+        }
+    )
 
 
 def decided(at: float = NOW, **parts: Any) -> Plan:
-    health = Health(registered=7, ready=3, unready=1, not_started=1, being_deleted=2, unregistered=1,
-                    long_unregistered=2, resource_unready=1)
+    health = Health(
+        registered=7,
+        ready=3,
+        unready=1,
+        not_started=1,
+        being_deleted=2,
+        unregistered=1,
+        long_unregistered=2,
+        resource_unready=1,
+    )
     return plan(at, **{"health": health, "groups": (group(),), "unneeded": ("n1", "n2"), **parts})
 
 
@@ -38,9 +57,18 @@ def test_the_whole_document_is_as_upstream_has_it() -> None:
     scene = Scene()
     scene.passes(decided(groups=(group(candidates=2, backoff=BACKOFF),)))
     probe = {"lastProbeTime": "2026-11-21T07:20:54Z", "lastTransitionTime": "2026-11-21T07:20:54Z"}
-    counts = {"registered": {"total": "7", "ready": "3", "notStarted": "1", "suspended": "0", "beingDeleted": "2",
-                             "unready": {"total": "1", "resourceUnready": "0"}},
-              "longUnregistered": "2", "unregistered": "1"}
+    counts = {
+        "registered": {
+            "total": "7",
+            "ready": "3",
+            "notStarted": "1",
+            "suspended": "0",
+            "beingDeleted": "2",
+            "unready": {"total": "1", "resourceUnready": "0"},
+        },
+        "longUnregistered": "2",
+        "unregistered": "1",
+    }
     everywhere = counts | {"registered": counts["registered"] | {"unready": {"total": "1", "resourceUnready": "1"}}}  # type: ignore[operator]
     assert stored(scene) == {
         "time": "2026-11-21 07:20:54.000000000 +0000 UTC",
@@ -50,14 +78,25 @@ def test_the_whole_document_is_as_upstream_has_it() -> None:
             "scaleUp": {"status": "NoActivity", **probe},
             "scaleDown": {"status": "CandidatesPresent", "candidates": "2", **probe},
         },
-        "nodeGroups": [{
-            "name": "g",
-            "health": {"status": "Healthy", "nodeCounts": counts, "cloudProviderTarget": "7", "minSize": "1",
-                       "maxSize": "9", **probe},
-            "scaleUp": {"status": "Backoff",
-                        "backoffInfo": {"errorCode": "NoStock", "errorMessage": "no machines left"}, **probe},
-            "scaleDown": {"status": "CandidatesPresent", "candidates": "2", **probe},
-        }],
+        "nodeGroups": [
+            {
+                "name": "g",
+                "health": {
+                    "status": "Healthy",
+                    "nodeCounts": counts,
+                    "cloudProviderTarget": "7",
+                    "minSize": "1",
+                    "maxSize": "9",
+                    **probe,
+                },
+                "scaleUp": {
+                    "status": "Backoff",
+                    "backoffInfo": {"errorCode": "NoStock", "errorMessage": "no machines left"},
+                    **probe,
+                },
+                "scaleDown": {"status": "CandidatesPresent", "candidates": "2", **probe},
+            }
+        ],
     }
     assert scene.wall.maps[NAME]["metadata"]["annotations"] == {ANNOTATION: "2026-11-21 07:20:54.000000000 +0000 UTC"}
 
@@ -71,12 +110,15 @@ def test_keys_come_in_upstreams_order_and_what_is_nothing_is_left_out() -> None:
     assert yaml.safe_load(text)["clusterWide"]["health"]["nodeCounts"]["registered"]["total"] == 0
 
 
-@pytest.mark.parametrize(("parts", "status"), [
-    ({"in_progress": True, "healthy": False, "backoff": BACKOFF}, "InProgress"),
-    ({"healthy": False, "backoff": BACKOFF}, "Unhealthy"),
-    ({"backoff": BACKOFF}, "Backoff"),
-    ({}, "NoActivity"),
-])
+@pytest.mark.parametrize(
+    ("parts", "status"),
+    [
+        ({"in_progress": True, "healthy": False, "backoff": BACKOFF}, "InProgress"),
+        ({"healthy": False, "backoff": BACKOFF}, "Unhealthy"),
+        ({"backoff": BACKOFF}, "Backoff"),
+        ({}, "NoActivity"),
+    ],
+)
 def test_what_a_group_is_doing_has_an_order(parts: dict[str, Any], status: str) -> None:
     found = document(decided(groups=(group(**parts), group("h"))), {})
     assert found["nodeGroups"][0]["scaleUp"]["status"] == status
@@ -96,7 +138,10 @@ def test_a_transition_is_the_instant_at_which_the_status_changed() -> None:
         scene.passes(decided(NOW + at, groups=(group(healthy=well),)))
     found = stored(scene)["nodeGroups"][0]["health"]
     assert (found["status"], found["lastProbeTime"], found["lastTransitionTime"]) == (
-        "Unhealthy", "2026-11-21T07:25:54Z", "2026-11-21T07:24:14Z")
+        "Unhealthy",
+        "2026-11-21T07:25:54Z",
+        "2026-11-21T07:24:14Z",
+    )
     assert stored(scene)["clusterWide"]["health"]["lastTransitionTime"] == "2026-11-21T07:20:54Z"
 
 
@@ -129,14 +174,25 @@ def test_a_clock_that_goes_back_does_not_silence_the_status() -> None:
     assert scene.wall.calls.count("change") == 2
 
 
-@pytest.mark.parametrize("rubbish", [
-    "Cluster-autoscaler status at 2019: healthy", "{", "- a\n- b", "", "clusterWide: 5\nnodeGroups: x",
-    "clusterWide: {health: [1]}\nnodeGroups: [1, {name: g, health: no}]", "a: &a [*a]", "[" * 3000,
-])
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        "Cluster-autoscaler status at 2019: healthy",
+        "{",
+        "- a\n- b",
+        "",
+        "clusterWide: 5\nnodeGroups: x",
+        "clusterWide: {health: [1]}\nnodeGroups: [1, {name: g, health: no}]",
+        "a: &a [*a]",
+        "[" * 3000,
+    ],
+)
 def test_a_foreign_config_map_of_that_name_loses_our_key_only(rubbish: str) -> None:
     scene = Scene()
-    scene.wall.maps[NAME] = {"metadata": {"uid": "u", "resourceVersion": "7"},
-                             "data": {"status": rubbish, "theirs": "kept"}}
+    scene.wall.maps[NAME] = {
+        "metadata": {"uid": "u", "resourceVersion": "7"},
+        "data": {"status": rubbish, "theirs": "kept"},
+    }
     scene.passes(decided())
     assert scene.trouble == ""
     assert scene.wall.maps[NAME]["data"]["theirs"] == "kept"
@@ -177,9 +233,11 @@ def test_a_config_map_that_is_missing_is_told_once_and_filled_when_it_is_there()
     for minute in range(4):
         scene.passes(decided(NOW + minute * EVERY))
         said.append(scene.trouble)
-    told = ("status: ConfigMap scaling/cluster-autoscaler-status is not there, so no status is written: apply "
-            "infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: false in "
-            "the policy")
+    told = (
+        "status: ConfigMap scaling/cluster-autoscaler-status is not there, so no status is written: apply "
+        "infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: false in "
+        "the policy"
+    )
     assert said == [told, "", "", ""]
     assert {call for call in scene.wall.calls if not call.startswith("uid")} == {"find"}
     assert len(scene.journal.entries) == 1

@@ -17,14 +17,22 @@ from tests.reference_data import SHARED, needs_shared
 
 def _node(name: str = "a-0", group: str = "a", **status: Any) -> dict[str, Any]:
     offers = {"cpu": "2", "memory": "4Gi", "pods": "110"}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"x": "y"}},
-            "spec": {"providerID": f"example://{group}/{name}"},
-            "status": {"allocatable": offers, "capacity": offers, **status}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"x": "y"}},
+        "spec": {"providerID": f"example://{group}/{name}"},
+        "status": {"allocatable": offers, "capacity": offers, **status},
+    }
 
 
 def _pod(name: str = "p", **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns"},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], **spec}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], **spec},
+    }
 
 
 def _group(**fields: Any) -> dict[str, Any]:
@@ -33,7 +41,7 @@ def _group(**fields: Any) -> dict[str, Any]:
 
 def _write(folder: Path, items: list[Any], groups: list[Any] | None = None) -> Path:
     (folder / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
-    for kind in ("pods", "workloads", "pdbs"):    # saved, and there are none
+    for kind in ("pods", "workloads", "pdbs"):  # saved, and there are none
         (folder / f"{kind}.json").write_text('{"kind": "List", "items": []}')
     (folder / "manifest.json").write_text(json.dumps({"nodeGroups": groups if groups is not None else [_group()]}))
     return folder
@@ -53,20 +61,26 @@ def test_a_manifest_may_say_what_a_groups_nodes_cost(tmp_path: Path) -> None:
 def test_lists_single_objects_and_gzip_are_all_read(tmp_path: Path) -> None:
     _write(tmp_path, [_node(), _pod()])
     (tmp_path / "one.json").write_text(json.dumps(_pod("q")))
-    (tmp_path / "more.json.gz").write_bytes(gzip.compress(json.dumps({"kind": "PodList", "items": [
-        {k: v for k, v in _pod("r").items() if k != "kind"}]}).encode()))
+    (tmp_path / "more.json.gz").write_bytes(
+        gzip.compress(
+            json.dumps({"kind": "PodList", "items": [{k: v for k, v in _pod("r").items() if k != "kind"}]}).encode()
+        )
+    )
     snapshot = _read(tmp_path)
     assert [pod.name for pod in snapshot.pods] == ["p", "q", "r"]
     assert len(snapshot.classes) == 1, "alike to the scheduler, so one class"
     assert [i.node for i in snapshot.groups[0].instances] == ["a-0"]
 
 
-@pytest.mark.parametrize(("given", "kept"), [
-    ({}, {"cpu": 2000, "memory": 4 * 2**30, "pods": 110}),
-    ({"allocatable": {"cpu": "1"}}, {"cpu": 1000}),
-    ({"allocatable": None}, {}),
-    ({"allocatable": {}}, {}),
-])
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({}, {"cpu": 2000, "memory": 4 * 2**30, "pods": 110}),
+        ({"allocatable": {"cpu": "1"}}, {"cpu": 1000}),
+        ({"allocatable": None}, {}),
+        ({"allocatable": {}}, {}),
+    ],
+)
 def test_a_template_of_which_only_the_capacity_is_known_says_so(tmp_path: Path, given: Any, kept: Any) -> None:
     template = _read(_write(tmp_path, [_node()], [_group(template=_node("t", **given))])).groups[0].template
     assert template is not None
@@ -76,8 +90,9 @@ def test_a_template_of_which_only_the_capacity_is_known_says_so(tmp_path: Path, 
 
 def test_siblings_on_different_nodes_are_one_class(tmp_path: Path) -> None:
     token = {"name": "kube-api-access-{}", "projected": {"sources": []}}
-    pods = [_pod(f"p{at}", nodeName=f"n{at}", volumes=[{**token, "name": f"kube-api-access-abc{at}x"}])
-            for at in range(5)]
+    pods = [
+        _pod(f"p{at}", nodeName=f"n{at}", volumes=[{**token, "name": f"kube-api-access-abc{at}x"}]) for at in range(5)
+    ]
     snapshot = _read(_write(tmp_path, [_node(), *pods]))
     assert {pod.cls for pod in snapshot.pods} == {0}
     assert [pod.node for pod in snapshot.pods] == ["n0", "n1", "n2", "n3", "n4"]
@@ -87,8 +102,11 @@ def _daemon(name: str, node: str, *others: str) -> dict[str, Any]:
     """A pod of a DaemonSet, pinned to its node as its controller does it. others: nodes named in another term."""
     fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     terms = [fields, *({"matchExpressions": [{"key": "x", "operator": "In", "values": [other]}]} for other in others)]
-    pod = _pod(name, nodeName=node, affinity={"nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
+    pod = _pod(
+        name,
+        nodeName=node,
+        affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}},
+    )
     pod["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]
     return pod
 
@@ -105,14 +123,21 @@ def test_a_daemon_on_the_node_that_all_of_them_name_is_not_like_the_others(tmp_p
     assert one.cls == two.cls == four.cls != three.cls
 
 
-@pytest.mark.parametrize("named", [
-    {"nodeSelector": {"kubernetes.io/hostname": "NODE"}}, {"hostname": "NODE"}, {"containers": [{"name": "NODE"}]},
-    {"containers": [{"name": "c", "env": [{"name": "nodeName", "value": "NODE"}]}]},
-])
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"nodeSelector": {"kubernetes.io/hostname": "NODE"}},
+        {"hostname": "NODE"},
+        {"containers": [{"name": "NODE"}]},
+        {"containers": [{"name": "c", "env": [{"name": "nodeName", "value": "NODE"}]}]},
+    ],
+)
 def test_where_a_spec_names_its_node_elsewhere_too_it_is_read_for_itself(tmp_path: Path, named: dict[str, Any]) -> None:
     """Siblings are told by their text, and what is read of each is still what it says."""
-    pods = [json.loads(json.dumps(_pod(f"p-{node}", **named, nodeName=node)).replace("NODE", node))
-            for node in ("n1", "n2", "n1", "n2", "n3")]
+    pods = [
+        json.loads(json.dumps(_pod(f"p-{node}", **named, nodeName=node)).replace("NODE", node))
+        for node in ("n1", "n2", "n1", "n2", "n3")
+    ]
     snapshot = _read(_write(tmp_path, [_node(), *pods]))
     assert {pod.name: pod.node for pod in snapshot.pods} == {"p-n1": "n1", "p-n2": "n2", "p-n3": "n3"}
     for pod in snapshot.pods:
@@ -127,7 +152,8 @@ def test_siblings_that_differ_in_anything_that_counts_are_not_one_class(tmp_path
         pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}]
     odd = pods[2]
     odd["metadata"] |= {
-        "labels": {"labels": {"a": "b"}}, "namespace": {"namespace": "other"},
+        "labels": {"labels": {"a": "b"}},
+        "namespace": {"namespace": "other"},
         "annotations": {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}},
         "owner": {"ownerReferences": [{"kind": "ReplicaSet", "name": "s", "uid": "v", "controller": True}]},
     }.get(change, {})
@@ -137,14 +163,21 @@ def test_siblings_that_differ_in_anything_that_counts_are_not_one_class(tmp_path
     assert classes["p0"] == classes["p1"] == classes["p3"] != classes["p2"]
 
 
-@pytest.mark.parametrize("document", [
-    {"kind": "PodList", "items": [_pod("p"), _pod("q")]},
-    {"items": [_pod("p"), _pod("q")], "kind": "PodList"},
-    {"kind": "List", "items": [_pod("p"), _node("b-0", "b"), _pod("q")]},
-    {"kind": "List", "metadata": {"note": {"kind": "Node"}}, "items": [_pod("p"), _pod("q")]},
-    {"metadata": {"note": {"kind": "Node"}}, "items": [{k: v for k, v in _pod(name).items() if k != "kind"}
-                                                       for name in ("p", "q")], "kind": "PodList"},
-], ids=["of-pods", "kind-last", "of-all-kinds", "misleading", "misleading-and-kind-last"])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"kind": "PodList", "items": [_pod("p"), _pod("q")]},
+        {"items": [_pod("p"), _pod("q")], "kind": "PodList"},
+        {"kind": "List", "items": [_pod("p"), _node("b-0", "b"), _pod("q")]},
+        {"kind": "List", "metadata": {"note": {"kind": "Node"}}, "items": [_pod("p"), _pod("q")]},
+        {
+            "metadata": {"note": {"kind": "Node"}},
+            "items": [{k: v for k, v in _pod(name).items() if k != "kind"} for name in ("p", "q")],
+            "kind": "PodList",
+        },
+    ],
+    ids=["of-pods", "kind-last", "of-all-kinds", "misleading", "misleading-and-kind-last"],
+)
 def test_a_list_is_read_whatever_its_beginning_seems_to_say(tmp_path: Path, document: Any) -> None:
     _write(tmp_path, [_node()])
     (tmp_path / "pods.json").write_text(json.dumps(document))
@@ -163,19 +196,40 @@ def test_finished_pods_are_left_out(tmp_path: Path) -> None:
     assert [p.name for p in _read(_write(tmp_path, [_node(), _pod(), done])).pods] == ["p"]
 
 
-@pytest.mark.parametrize(("bad", "kind", "place", "detail"), [
-    pytest.param({**_node("b-0"), "status": None}, "Node", "items[1]", "status", id="node-without-status"),
-    pytest.param(_pod("bad", containers=[{"resources": {"requests": {"memory": "1.5Gii"}}}]), "Pod", "items[1]",
-                 "memory: '1.5Gii'", id="quantity"),
-    pytest.param(_pod("bad", containers=[{"resources": {"requests": {"memory": "-5Gi"}}}]), "Pod", "items[1]",
-                 "negative", id="negative-quantity"),
-    pytest.param(_pod("bad", containers="none"), "Pod", "items[1]", "containers", id="wrong-type"),
-    pytest.param({"kind": "Pod", "spec": {}}, "Pod", "items[1]", "metadata", id="no-metadata"),
-    pytest.param({"kind": "Node", "metadata": {"name": "b", "creationTimestamp": "soon"},
-                  "status": {"allocatable": {"cpu": "1"}}}, "Node", "items[1]", "soon", id="time"),
-])
-def test_one_malformed_object_among_many_is_a_gap(
-        tmp_path: Path, bad: Any, kind: str, place: str, detail: str) -> None:
+@pytest.mark.parametrize(
+    ("bad", "kind", "place", "detail"),
+    [
+        pytest.param({**_node("b-0"), "status": None}, "Node", "items[1]", "status", id="node-without-status"),
+        pytest.param(
+            _pod("bad", containers=[{"resources": {"requests": {"memory": "1.5Gii"}}}]),
+            "Pod",
+            "items[1]",
+            "memory: '1.5Gii'",
+            id="quantity",
+        ),
+        pytest.param(
+            _pod("bad", containers=[{"resources": {"requests": {"memory": "-5Gi"}}}]),
+            "Pod",
+            "items[1]",
+            "negative",
+            id="negative-quantity",
+        ),
+        pytest.param(_pod("bad", containers="none"), "Pod", "items[1]", "containers", id="wrong-type"),
+        pytest.param({"kind": "Pod", "spec": {}}, "Pod", "items[1]", "metadata", id="no-metadata"),
+        pytest.param(
+            {
+                "kind": "Node",
+                "metadata": {"name": "b", "creationTimestamp": "soon"},
+                "status": {"allocatable": {"cpu": "1"}},
+            },
+            "Node",
+            "items[1]",
+            "soon",
+            id="time",
+        ),
+    ],
+)
+def test_one_malformed_object_among_many_is_a_gap(tmp_path: Path, bad: Any, kind: str, place: str, detail: str) -> None:
     snapshot = _read(_write(tmp_path, [_node(), bad, _pod()]))
     assert ([n.name for n in snapshot.nodes if n.allocatable], [p.name for p in snapshot.pods]) == (["a-0"], ["p"])
     assert len(snapshot.gaps) == 1
@@ -196,15 +250,19 @@ def test_a_malformed_pod_on_a_node_names_the_node(tmp_path: Path, others: list[A
     items = [*others, {**_pod("bad", nodeName="a-0", containers=MANY), "status": status}]
     (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
     assert [(gap.name, gap.node, gap.place) for gap in _read(tmp_path).gaps] == [
-        ("ns/bad", "a-0", "pods.json: items[1]")]
+        ("ns/bad", "a-0", "pods.json: items[1]")
+    ]
 
 
 def test_every_malformed_pod_of_a_list_names_its_own_node(tmp_path: Path) -> None:
     _write(tmp_path, [_node()])
-    pods = [_pod("p1", nodeName="n1", containers=MANY), _pod("p2", nodeName="n2"),
-            _pod("p3", nodeName="n3", containers=MANY)]
+    pods = [
+        _pod("p1", nodeName="n1", containers=MANY),
+        _pod("p2", nodeName="n2"),
+        _pod("p3", nodeName="n3", containers=MANY),
+    ]
     for pod in pods:
-        del pod["kind"]      # as the API's own lists have it
+        del pod["kind"]  # as the API's own lists have it
     (tmp_path / "pods.json").write_text(json.dumps({"kind": "PodList", "items": pods}))
     snapshot = _read(tmp_path)
     assert [pod.name for pod in snapshot.pods] == ["p2"]
@@ -254,19 +312,27 @@ def test_what_was_not_saved_is_a_gap_or_for_nodes_and_pods_an_error(tmp_path: Pa
         _read(folder)
 
 
-@pytest.mark.parametrize(("groups", "place", "words"), [
-    pytest.param([_group(provider="aws")], "nodeGroups[0].provider", "no provider", id="unknown-provider"),
-    pytest.param([_group(mni=4)], "nodeGroups[0]", "mni", id="unknown-field"),
-    pytest.param([_group(), _group()], "nodeGroups[1].id", "twice", id="id-twice"),
-    pytest.param([_group(min=4)], "nodeGroups[0].max", "below min 4", id="min-above-max"),
-    pytest.param([_group(id="genral")], "nodeGroups[0].id", "no node's providerID names it", id="no-node-names-it"),
-    pytest.param([_group(max="3")], "nodeGroups[0]", "Expected `int`", id="wrong-type"),
-    pytest.param([{"min": 1}], "nodeGroups[0]", "id", id="no-id"),
-    pytest.param([_group(template={**_node(), "status": {"allocatable": {"cpu": "1.5Gii"}}})],
-                 "nodeGroups[0].template.status.allocatable.cpu", "1.5Gii", id="template-quantity"),
-    pytest.param([_group(template={"metadata": {"name": "t"}})], "nodeGroups[0].template", "status",
-                 id="template-status"),
-])
+@pytest.mark.parametrize(
+    ("groups", "place", "words"),
+    [
+        pytest.param([_group(provider="aws")], "nodeGroups[0].provider", "no provider", id="unknown-provider"),
+        pytest.param([_group(mni=4)], "nodeGroups[0]", "mni", id="unknown-field"),
+        pytest.param([_group(), _group()], "nodeGroups[1].id", "twice", id="id-twice"),
+        pytest.param([_group(min=4)], "nodeGroups[0].max", "below min 4", id="min-above-max"),
+        pytest.param([_group(id="genral")], "nodeGroups[0].id", "no node's providerID names it", id="no-node-names-it"),
+        pytest.param([_group(max="3")], "nodeGroups[0]", "Expected `int`", id="wrong-type"),
+        pytest.param([{"min": 1}], "nodeGroups[0]", "id", id="no-id"),
+        pytest.param(
+            [_group(template={**_node(), "status": {"allocatable": {"cpu": "1.5Gii"}}})],
+            "nodeGroups[0].template.status.allocatable.cpu",
+            "1.5Gii",
+            id="template-quantity",
+        ),
+        pytest.param(
+            [_group(template={"metadata": {"name": "t"}})], "nodeGroups[0].template", "status", id="template-status"
+        ),
+    ],
+)
 def test_a_bad_manifest_names_its_place(tmp_path: Path, groups: list[Any], place: str, words: str) -> None:
     with pytest.raises(BadInput) as caught:
         _read(_write(tmp_path, [_node()], groups))
@@ -313,26 +379,45 @@ def test_captures_from_a_real_control_plane_have_no_gaps(name: str, pods: int) -
     snapshot = _read(SHARED / "data" / "captures" / name)
     assert (len(snapshot.nodes), len(snapshot.pods), snapshot.gaps) == (11, pods, ())
     assert {g.id: g.target for g in snapshot.groups} == {
-        "general-a": 3, "general-b": 3, "general-c": 3, "batch": 2, "gpu": 0, "arm": 0}
+        "general-a": 3,
+        "general-b": 3,
+        "general-c": 3,
+        "batch": 2,
+        "gpu": 0,
+        "arm": 0,
+    }
 
 
-_ENV = {"containers": [{"name": "c", "env": [{"name": "nodeName", "value": "x"}],
-                        "resources": {"requests": {"cpu": "1"}}}]}
+_ENV = {
+    "containers": [{"name": "c", "env": [{"name": "nodeName", "value": "x"}], "resources": {"requests": {"cpu": "1"}}}]
+}
 
 
-@pytest.mark.parametrize("spec", [
-    pytest.param(_ENV, id="a-variable-called-nodeName"),
-    pytest.param({"nodeSelector": {"nodeName": "a-0"}}, id="a-label-called-nodeName"),
-    pytest.param({"nodeName": None}, id="null"),
-])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(_ENV, id="a-variable-called-nodeName"),
+        pytest.param({"nodeSelector": {"nodeName": "a-0"}}, id="a-label-called-nodeName"),
+        pytest.param({"nodeName": None}, id="null"),
+    ],
+)
 def test_only_spec_nodeName_says_where_a_pod_runs(tmp_path: Path, spec: dict[str, Any]) -> None:
-    pods = [_pod("runs", **{**spec, "nodeName": "a-0"}), _pod("waits", **spec),
-            _pod("runs-too", **{**spec, "nodeName": "a-1"}), _pod("waits-too", **spec)]
+    pods = [
+        _pod("runs", **{**spec, "nodeName": "a-0"}),
+        _pod("waits", **spec),
+        _pod("runs-too", **{**spec, "nodeName": "a-1"}),
+        _pod("waits-too", **spec),
+    ]
     snapshot = _read(_write(tmp_path, [_node(), *pods]))
     assert {pod.name: pod.node for pod in snapshot.pods} == {
-        "waits": "", "waits-too": "", "runs": "a-0", "runs-too": "a-1"}
+        "waits": "",
+        "waits-too": "",
+        "runs": "a-0",
+        "runs-too": "a-1",
+    }
     assert {snapshot.cls(pod).node_selector.get("nodeName") for pod in snapshot.pods} == {
-        spec.get("nodeSelector", {}).get("nodeName")}
+        spec.get("nodeSelector", {}).get("nodeName")
+    }
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -340,8 +425,15 @@ def test_a_node_may_have_any_name_without_changing_what_its_daemons_ask_for(tmp_
     owner = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]
     pods = []
     for name in ("cpu", "a-1"):
-        pinned = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}]}}}
+        pinned = {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+                    ]
+                }
+            }
+        }
         pods.append(_pod(f"d-{name}", nodeName=name, affinity=pinned))
         pods[-1]["metadata"]["ownerReferences"] = owner
     _write(tmp_path, [_node("cpu"), _node("a-1")])
@@ -359,7 +451,11 @@ def test_a_label_beside_spec_nodeName_never_passes_for_it(tmp_path: Path) -> Non
     pods = [bound("p", "a-0", "a-0"), bound("q", "a-0", "a-0"), bound("r", "a-1", "a-0"), bound("s", "a-0", "a-1")]
     snapshot = _read(_write(tmp_path, [_node(), *pods]))
     assert {pod.name: (snapshot.cls(pod).node_selector["nodeName"], pod.node) for pod in snapshot.pods} == {
-        "p": ("a-0", "a-0"), "q": ("a-0", "a-0"), "r": ("a-1", "a-0"), "s": ("a-0", "a-1")}
+        "p": ("a-0", "a-0"),
+        "q": ("a-0", "a-0"),
+        "r": ("a-1", "a-0"),
+        "s": ("a-0", "a-1"),
+    }
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])

@@ -11,8 +11,10 @@ import pytest
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.snapshot.saved_cluster import read
 
-_TEMPLATE = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "resources": {
-    "requests": {"cpu": "500m"}}}]}}
+_TEMPLATE = {
+    "metadata": {"labels": {"app": "x"}},
+    "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]},
+}
 
 
 def _object(kind: str, version: str, name: str, **fields: Any) -> dict[str, Any]:
@@ -24,8 +26,13 @@ def _controller(kind: str, version: str, name: str) -> dict[str, Any]:
 
 
 def _node(name: str) -> dict[str, Any]:
-    return _object("Node", "v1", name, spec={"providerID": f"example://a/{name}"},
-                   status={"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "110"}})
+    return _object(
+        "Node",
+        "v1",
+        name,
+        spec={"providerID": f"example://a/{name}"},
+        status={"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "110"}},
+    )
 
 
 def _read(folder: Path, *documents: Any) -> Snapshot:
@@ -42,15 +49,24 @@ def _listed(kind: str, items: list[dict[str, Any]], version: str) -> dict[str, A
 
 
 @pytest.mark.parametrize("form", ["list", "mixed list", "typed list", "one object"])
-@pytest.mark.parametrize(("kind", "version"), [
-    ("DaemonSet", "apps.kruise.io/v1alpha1"), ("StatefulSet", "apps.kruise.io/v1beta1"),
-    ("Job", "batch.volcano.sh/v1alpha1")])
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        ("DaemonSet", "apps.kruise.io/v1alpha1"),
+        ("StatefulSet", "apps.kruise.io/v1beta1"),
+        ("Job", "batch.volcano.sh/v1alpha1"),
+    ],
+)
 def test_controllers_of_another_group_are_not_taken_for_built_in_ones(
-        tmp_path: Path, kind: str, version: str, form: str) -> None:
+    tmp_path: Path, kind: str, version: str, form: str
+) -> None:
     foreign = _controller(kind, version, "theirs")
-    document = {"list": {"kind": "List", "apiVersion": "v1", "items": [foreign]},
-                "mixed list": {"kind": "List", "apiVersion": "v1", "items": [foreign, _node("a-1")]},
-                "typed list": _listed(kind, [foreign], version), "one object": foreign}[form]
+    document = {
+        "list": {"kind": "List", "apiVersion": "v1", "items": [foreign]},
+        "mixed list": {"kind": "List", "apiVersion": "v1", "items": [foreign, _node("a-1")]},
+        "typed list": _listed(kind, [foreign], version),
+        "one object": foreign,
+    }[form]
     found = _read(tmp_path, document)
     assert not found.controllers
     assert not found.daemonsets
@@ -68,8 +84,12 @@ def test_both_groups_in_one_list_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_storage_systems_nodes_are_no_nodes_of_the_cluster(tmp_path: Path) -> None:
     longhorn = _object("Node", "longhorn.io/v1beta2", "a-0", spec={"disks": {}}, status={"conditions": []})
-    found = _read(tmp_path, {"kind": "List", "items": [longhorn, _node("a-1")]}, longhorn,
-                  _listed("Node", [longhorn], "longhorn.io/v1beta2"))
+    found = _read(
+        tmp_path,
+        {"kind": "List", "items": [longhorn, _node("a-1")]},
+        longhorn,
+        _listed("Node", [longhorn], "longhorn.io/v1beta2"),
+    )
     assert [node.name for node in found.nodes] == ["a-0", "a-1"]
     assert all(node.allocatable for node in found.nodes)
     assert "Node" not in {gap.kind for gap in found.gaps}

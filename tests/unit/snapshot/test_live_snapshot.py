@@ -23,16 +23,22 @@ OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r
 
 
 def node(name: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": {},
-            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+    }
 
 
 def pod(name: str, node_name: str = "") -> dict[str, Any]:
     spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": f"{len(name)}00m"}}}]}
     if node_name:
         spec["nodeName"] = node_name
-    return {"metadata": {"name": name, "namespace": "shop", "uid": name, "ownerReferences": [OWNER]}, "spec": spec,
-            "status": {"phase": "Running" if node_name else "Pending"}}
+    return {
+        "metadata": {"name": name, "namespace": "shop", "uid": name, "ownerReferences": [OWNER]},
+        "spec": spec,
+        "status": {"phase": "Running" if node_name else "Pending"},
+    }
 
 
 def plain(name: str, **spec: Any) -> dict[str, Any]:
@@ -54,11 +60,18 @@ OBJECTS: dict[str, list[dict[str, Any]]] = {
     "PersistentVolumeClaim": [plain("data", volumeName="pv1", storageClassName="fast")],
     "PersistentVolume": [plain("pv1", capacity={"storage": "1Gi"})],
     "StorageClass": [{"metadata": {"name": "fast"}, "provisioner": "csi.example"}],
-    "CSINode": [{"metadata": {"name": "n1"},
-                 "spec": {"drivers": [{"name": "csi.example", "allocatable": {"count": 3}}]}}],
+    "CSINode": [
+        {"metadata": {"name": "n1"}, "spec": {"drivers": [{"name": "csi.example", "allocatable": {"count": 3}}]}}
+    ],
     "CSIDriver": [{"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}}],
-    "CSIStorageCapacity": [{"metadata": {"name": "x", "namespace": "csi"}, "storageClassName": "fast",
-                            "nodeTopology": {}, "capacity": "5Gi"}],
+    "CSIStorageCapacity": [
+        {
+            "metadata": {"name": "x", "namespace": "csi"},
+            "storageClassName": "fast",
+            "nodeTopology": {},
+            "capacity": "5Gi",
+        }
+    ],
 }
 PRIORITIES_AT = PRIORITY_CONFIG.format("kube-system")
 NO_CONFIG_MAP = Reply(404, status(404, "NotFound", "configmaps is not there"))
@@ -140,15 +153,33 @@ def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: Resource, co
     assert len(taken.pods) == 3
 
 
-@pytest.mark.parametrize(("answer", "expected"), [
-    pytest.param(NO_CONFIG_MAP, None, id="absent"),
-    pytest.param(Reply(body={"kind": "ConfigMap", "metadata": {"name": "cluster-autoscaler-priority-expander",
-                                                               "namespace": "kube-system"}}),
-                 priority_configmap.read(None), id="without-its-key"),
-    pytest.param(Reply(body={"kind": "ConfigMap", "data": {"priorities": "10: [a]", "other": "x"}, "metadata": {
-        "name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"}}),
-        PriorityConfig("10: [a]", ((10, ("a",)),)), id="there"),
-])
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(NO_CONFIG_MAP, None, id="absent"),
+        pytest.param(
+            Reply(
+                body={
+                    "kind": "ConfigMap",
+                    "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"},
+                }
+            ),
+            priority_configmap.read(None),
+            id="without-its-key",
+        ),
+        pytest.param(
+            Reply(
+                body={
+                    "kind": "ConfigMap",
+                    "data": {"priorities": "10: [a]", "other": "x"},
+                    "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"},
+                }
+            ),
+            PriorityConfig("10: [a]", ((10, ("a",)),)),
+            id="there",
+        ),
+    ],
+)
 def test_the_priority_expanders_config_map(answer: Reply, expected: PriorityConfig | None) -> None:
     taken, _ = snapshot(Api(ConfigMap=[answer]))
     assert taken.priorities == expected
@@ -159,14 +190,20 @@ def test_a_config_map_that_may_not_be_read_is_a_gap_and_stops_nothing() -> None:
     taken, _ = snapshot(Api(ConfigMap=[Reply(403, status(403, "Forbidden", "no config maps for you"))]))
     assert taken.priorities is None
     gap = taken.gaps[0]
-    assert (gap.kind, gap.name, gap.place) == ("ConfigMap", "kube-system/cluster-autoscaler-priority-expander",
-                                               PRIORITIES_AT)
+    assert (gap.kind, gap.name, gap.place) == (
+        "ConfigMap",
+        "kube-system/cluster-autoscaler-priority-expander",
+        PRIORITIES_AT,
+    )
     assert gap.weakens
 
 
 def test_the_config_map_is_looked_for_where_the_options_say() -> None:
-    body = {"kind": "ConfigMap", "data": {"priorities": "1: [b]"}, "metadata": {
-        "name": "cluster-autoscaler-priority-expander", "namespace": "scaling"}}
+    body = {
+        "kind": "ConfigMap",
+        "data": {"priorities": "1: [b]"},
+        "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": "scaling"},
+    }
     with HttpScript(Api(ConfigMap=[Reply(body=body)])) as server:
         taken = take("prod", client(server), observe, NOW, namespace="scaling")
         paths = {seen.path for seen in server.requests}

@@ -20,8 +20,12 @@ CALLS = {
     ("", "pods", "get"): "pods.get_pod",
     ("", "pods/eviction", "create"): "pods.evict",
     ("", "events", "create"): "events.post_event",
-    **{(group, f"{kind.lower()}s", "get"): "handlers.rechecking" for kind, group in (
-        (kind, path.split("/")[2] if path.startswith("/apis/") else "") for kind, path in CONTROLLERS.items())},
+    **{
+        (group, f"{kind.lower()}s", "get"): "handlers.rechecking"
+        for kind, group in (
+            (kind, path.split("/")[2] if path.startswith("/apis/") else "") for kind, path in CONTROLLERS.items()
+        )
+    },
 }
 
 
@@ -53,14 +57,19 @@ def test_the_role_allows_two_config_maps_by_name_and_to_make_none() -> None:
 def test_the_status_config_map_is_shipped_without_data() -> None:
     """With data in the file, applying it again would put the status back to what the file says."""
     [shipped] = (doc for doc in documents("rbac-workload.yaml") if doc["kind"] == "ConfigMap")
-    assert shipped == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
-        "name": Options().status_config_map_name, "namespace": Options().namespace}}
+    assert shipped == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": Options().status_config_map_name, "namespace": Options().namespace},
+    }
 
 
 def test_nothing_is_created_but_evictions_and_events() -> None:
     rules = granted("ClusterRole") | granted("Role")
     assert {(resource, verb) for _, resource, verb in rules if verb not in {"get", "list", "patch"}} == {
-        ("pods/eviction", "create"), ("events", "create")}
+        ("pods/eviction", "create"),
+        ("events", "create"),
+    }
 
 
 def test_nothing_is_granted_by_wildcard() -> None:

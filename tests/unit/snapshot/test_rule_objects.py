@@ -19,10 +19,16 @@ from tests.unit.snapshot.test_live_snapshot import NOW, Api, observe
 
 def rule_object(name: str, **spec: Any) -> dict[str, Any]:
     """One that adds two nodes above 40 %, as an item of a list: without kind."""
-    rule = {"ruleName": "busy", "type": "Metric", "action": {"type": "ScaleUp", "unit": "Node", "value": 2},
-            "metricTrigger": {"metricName": "Cpu", "metricOperation": ">", "metricValue": "40", "unit": "%"}}
-    return {"metadata": {"name": name, "namespace": "kube-system", "uid": f"uid-{name}"},
-            "spec": {"targetNodepoolIds": ["pool-1"], "rules": [rule], **spec}}
+    rule = {
+        "ruleName": "busy",
+        "type": "Metric",
+        "action": {"type": "ScaleUp", "unit": "Node", "value": 2},
+        "metricTrigger": {"metricName": "Cpu", "metricOperation": ">", "metricValue": "40", "unit": "%"},
+    }
+    return {
+        "metadata": {"name": name, "namespace": "kube-system", "uid": f"uid-{name}"},
+        "spec": {"targetNodepoolIds": ["pool-1"], "rules": [rule], **spec},
+    }
 
 
 def taken(*replies: Reply, rules: bool = True) -> tuple[Snapshot, list[Seen]]:
@@ -49,7 +55,9 @@ def gaps(snapshot: Snapshot) -> list[Gap]:
 def test_CCE_A2_objects_are_read_with_everything_else_in_pages() -> None:
     snapshot, requests = taken(page(rule_object("b"), more="2"), page(rule_object("a", disable=True)))
     assert [(each.key, each.uid, each.disabled) for each in found(snapshot)] == [
-        ("kube-system/a", "uid-a", True), ("kube-system/b", "uid-b", False)]
+        ("kube-system/a", "uid-a", True),
+        ("kube-system/b", "uid-b", False),
+    ]
     [rule] = found(snapshot)[1].rules
     assert (rule.metric, rule.above, rule.add, rule.groups) == (Metric.CPU, 40, 2, ("pool-1",))
     assert len([seen for seen in requests if seen.path == RULE_OBJECTS.path]) == 2
@@ -77,11 +85,15 @@ def test_a_cluster_that_does_not_know_the_kind_has_none_and_nothing_is_said() ->
     assert gaps(snapshot) == []
 
 
-@pytest.mark.parametrize("reply", [
-    Reply(403, status(403, "Forbidden", "not for you")),
-    Reply(400, status(400, "BadRequest", "conversion webhook failed")),
-    Reply(body={"kind": "Status", "items": 3}),
-], ids=["forbidden", "broken", "no list"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(403, status(403, "Forbidden", "not for you")),
+        Reply(400, status(400, "BadRequest", "conversion webhook failed")),
+        Reply(body={"kind": "Status", "items": 3}),
+    ],
+    ids=["forbidden", "broken", "no list"],
+)
 def test_CCE_A2_objects_that_cannot_be_read_are_a_gap_and_count_as_not_read(reply: Reply) -> None:
     snapshot, _ = taken(reply)
     assert snapshot.rule_objects is None, "so that the last good ones stay in force"
@@ -104,8 +116,11 @@ def test_an_object_without_a_name_is_a_gap_and_the_others_count() -> None:
 @pytest.mark.parametrize("kind", ["HorizontalNodeAutoscaler", "horizontalnodeautoscaler"])
 def test_CCE_A2_saved_objects_are_picked_up_whatever_their_kinds_spelling(tmp_path: Path, kind: str) -> None:
     _write(tmp_path, [_node()])
-    (tmp_path / "rules.json").write_text(json.dumps(
-        {"kind": "List", "items": [{"kind": kind, "apiVersion": "autoscaling.cce.io/v1alpha1", **rule_object("a")}]}))
+    (tmp_path / "rules.json").write_text(
+        json.dumps(
+            {"kind": "List", "items": [{"kind": kind, "apiVersion": "autoscaling.cce.io/v1alpha1", **rule_object("a")}]}
+        )
+    )
     assert [each.key for each in found(_read(tmp_path))] == ["kube-system/a"]
 
 

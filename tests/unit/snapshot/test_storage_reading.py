@@ -44,6 +44,7 @@ def saved(tmp_path: Path) -> Any:
             (tmp_path / f"{name}.json").write_text('{"kind": "List", "items": []}')
         (tmp_path / "manifest.json").write_text('{"nodeGroups": []}')
         return read(tmp_path, node_groups=None, cluster="c", taken_at=0.0, namespace=namespace)
+
     return take
 
 
@@ -55,41 +56,99 @@ def only(snapshot: Snapshot) -> PodClass:
 BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
 
 
-@pytest.mark.parametrize(("raw", "expected"), [
-    pytest.param(claim(storageClassName="fast", accessModes=["ReadWriteOnce"], volumeMode="Block",
-                       resources={"requests": {"storage": "10Gi"}}, selector={"matchLabels": {"a": "b"}}),
-                 Claim("ns", "data", "fast", "", ("ReadWriteOnce",), 10 * GI, "Block",
-                       Selector((Requirement("a", "In", ("b",)),))), id="waiting"),
-    pytest.param(claim(metadata=BOUND, volumeName="v"), Claim("ns", "data", volume="v"), id="bound"),
-    pytest.param(claim(status={"phase": "Bound"}, volumeName="v"), Claim("ns", "data", volume="v"), id="by-phase"),
-    pytest.param(claim(volumeName="v"), Claim("ns", "data", volume="v"), id="written-by-hand"),
-    pytest.param(claim(status={"phase": "Pending"}, volumeName="v"), Claim("ns", "data", volume="v", unsettled=True),
-                 id="prebound"),
-    pytest.param(claim(metadata={"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}},
-                       storageClassName="new"), Claim("ns", "data", "old"), id="class-by-annotation"),
-    pytest.param(claim(metadata={"annotations": {"volume.kubernetes.io/selected-node": "n7"}}),
-                 Claim("ns", "data", selected_node="n7"), id="promised"),
-    pytest.param(claim(metadata={"deletionTimestamp": "2026-11-21T07:20:54Z"}), Claim("ns", "data", deleted=True),
-                 id="going"),
-])
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        pytest.param(
+            claim(
+                storageClassName="fast",
+                accessModes=["ReadWriteOnce"],
+                volumeMode="Block",
+                resources={"requests": {"storage": "10Gi"}},
+                selector={"matchLabels": {"a": "b"}},
+            ),
+            Claim(
+                "ns",
+                "data",
+                "fast",
+                "",
+                ("ReadWriteOnce",),
+                10 * GI,
+                "Block",
+                Selector((Requirement("a", "In", ("b",)),)),
+            ),
+            id="waiting",
+        ),
+        pytest.param(claim(metadata=BOUND, volumeName="v"), Claim("ns", "data", volume="v"), id="bound"),
+        pytest.param(claim(status={"phase": "Bound"}, volumeName="v"), Claim("ns", "data", volume="v"), id="by-phase"),
+        pytest.param(claim(volumeName="v"), Claim("ns", "data", volume="v"), id="written-by-hand"),
+        pytest.param(
+            claim(status={"phase": "Pending"}, volumeName="v"),
+            Claim("ns", "data", volume="v", unsettled=True),
+            id="prebound",
+        ),
+        pytest.param(
+            claim(metadata={"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}}, storageClassName="new"),
+            Claim("ns", "data", "old"),
+            id="class-by-annotation",
+        ),
+        pytest.param(
+            claim(metadata={"annotations": {"volume.kubernetes.io/selected-node": "n7"}}),
+            Claim("ns", "data", selected_node="n7"),
+            id="promised",
+        ),
+        pytest.param(
+            claim(metadata={"deletionTimestamp": "2026-11-21T07:20:54Z"}), Claim("ns", "data", deleted=True), id="going"
+        ),
+    ],
+)
 def test_a_claim(saved: Any, raw: dict[str, Any], expected: Claim) -> None:
     assert saved(raw).storage.claims == (expected,)
 
 
-@pytest.mark.parametrize(("spec", "expected"), [
-    pytest.param({"csi": {"driver": "d", "volumeHandle": "h"}, "capacity": {"storage": "1Gi"}, "storageClassName": "s",
-                  "accessModes": ["ReadWriteMany", "ReadOnlyMany"]},
-                 {"driver": "d", "handle": "h", "capacity": GI, "storage_class": "s",
-                  "access_modes": ("ReadOnlyMany", "ReadWriteMany")}, id="csi"),
-    pytest.param({"awsElasticBlockStore": {"volumeID": "vol-1"}}, {"driver": "ebs.csi.aws.com", "handle": "vol-1"},
-                 id="in-tree"),
-    pytest.param({"nfs": {"server": "s"}, "claimRef": {"namespace": "ns", "name": "data"}}, {"claim": "ns/data"},
-                 id="claimed-and-never-attached"),
-    pytest.param({"nodeAffinity": {"required": {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]}}},
-        {"node_terms": (NodeTerm((Requirement(ZONE, "In", ("a",)),)),)}, id="affinity"),
-    pytest.param({"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}, {"node_terms": ()}, id="nowhere"),
-])
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param(
+            {
+                "csi": {"driver": "d", "volumeHandle": "h"},
+                "capacity": {"storage": "1Gi"},
+                "storageClassName": "s",
+                "accessModes": ["ReadWriteMany", "ReadOnlyMany"],
+            },
+            {
+                "driver": "d",
+                "handle": "h",
+                "capacity": GI,
+                "storage_class": "s",
+                "access_modes": ("ReadOnlyMany", "ReadWriteMany"),
+            },
+            id="csi",
+        ),
+        pytest.param(
+            {"awsElasticBlockStore": {"volumeID": "vol-1"}},
+            {"driver": "ebs.csi.aws.com", "handle": "vol-1"},
+            id="in-tree",
+        ),
+        pytest.param(
+            {"nfs": {"server": "s"}, "claimRef": {"namespace": "ns", "name": "data"}},
+            {"claim": "ns/data"},
+            id="claimed-and-never-attached",
+        ),
+        pytest.param(
+            {
+                "nodeAffinity": {
+                    "required": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]
+                    }
+                }
+            },
+            {"node_terms": (NodeTerm((Requirement(ZONE, "In", ("a",)),)),)},
+            id="affinity",
+        ),
+        pytest.param({"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}, {"node_terms": ()}, id="nowhere"),
+    ],
+)
 def test_a_volume(saved: Any, spec: dict[str, Any], expected: dict[str, Any]) -> None:
     raw = thing("PersistentVolume", "v", metadata={"labels": {ZONE: "a"}}, spec=spec, status={"phase": "Available"})
     assert saved(raw).storage.volumes == (PersistentVolume("v", {ZONE: "a"}, phase="Available", **expected),)
@@ -97,45 +156,91 @@ def test_a_volume(saved: Any, spec: dict[str, Any], expected: dict[str, Any]) ->
 
 def test_a_storage_class_and_what_is_left_of_it(saved: Any) -> None:
     stored = saved(
-        thing("StorageClass", "fast", provisioner="csi.example", volumeBindingMode="WaitForFirstConsumer",
-              metadata={"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-              allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]}]),
+        thing(
+            "StorageClass",
+            "fast",
+            provisioner="csi.example",
+            volumeBindingMode="WaitForFirstConsumer",
+            metadata={"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+            allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]}],
+        ),
         thing("StorageClass", "ebs", provisioner="kubernetes.io/aws-ebs", volumeBindingMode="Immediate"),
         thing("CSIDriver", "csi.example", spec={"storageCapacity": True}),
         thing("CSIDriver", "silent", spec={}),
-        thing("CSIStorageCapacity", "c1", "csi", storageClassName="fast", capacity="7Gi", maximumVolumeSize="5Gi",
-              nodeTopology={"matchLabels": {ZONE: "a"}}),
-        thing("CSINode", "n1", spec={"drivers": [{"name": "csi.example", "allocatable": {"count": 25}},
-                                                 {"name": "unlimited"}]})).storage
+        thing(
+            "CSIStorageCapacity",
+            "c1",
+            "csi",
+            storageClassName="fast",
+            capacity="7Gi",
+            maximumVolumeSize="5Gi",
+            nodeTopology={"matchLabels": {ZONE: "a"}},
+        ),
+        thing(
+            "CSINode",
+            "n1",
+            spec={"drivers": [{"name": "csi.example", "allocatable": {"count": 25}}, {"name": "unlimited"}]},
+        ),
+    ).storage
     assert stored.classes == (
         StorageClass("ebs", "ebs.csi.aws.com"),
-        StorageClass("fast", "csi.example", waits=True, is_default=True,
-                     topologies=(NodeTerm((Requirement(ZONE, "In", ("a", "b")),)),)))
+        StorageClass(
+            "fast",
+            "csi.example",
+            waits=True,
+            is_default=True,
+            topologies=(NodeTerm((Requirement(ZONE, "In", ("a", "b")),)),),
+        ),
+    )
     assert stored.publishing == ("csi.example",)
-    assert stored.capacities == (
-        StorageCapacity("fast", Selector((Requirement(ZONE, "In", ("a",)),)), 7 * GI, 5 * GI),)
+    assert stored.capacities == (StorageCapacity("fast", Selector((Requirement(ZONE, "In", ("a",)),)), 7 * GI, 5 * GI),)
     assert {n.name: n.limits for n in stored.csi_nodes} == {"n1": {"csi.example": 25}}
 
 
-@pytest.mark.parametrize(("raw", "expected"), [
-    pytest.param({"persistentVolumeClaim": {"claimName": "data"}}, Volume("v", "persistentVolumeClaim", "data"),
-                 id="claim"),
-    pytest.param({"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
-                 Volume("v", "gcePersistentDisk", disk="d", read_only=True, driver="pd.csi.storage.gke.io"), id="gce"),
-    pytest.param({"awsElasticBlockStore": {"volumeID": "d"}},
-                 Volume("v", "awsElasticBlockStore", disk="d", driver="ebs.csi.aws.com"), id="ebs"),
-    pytest.param({"iscsi": {"targetPortal": "t", "iqn": "iqn.a", "lun": 2}}, Volume("v", "iscsi", disk="iqn.a"),
-                 id="iscsi"),
-    pytest.param({"rbd": {"monitors": ["b", "a"], "image": "i"}},
-                 Volume("v", "rbd", disk="rbd/i", monitors=("a", "b")), id="rbd-with-its-default-pool"),
-    pytest.param({"csi": {"driver": "d"}}, Volume("v", "csi", driver="d"), id="inline-csi"),
-    pytest.param({"emptyDir": {"medium": "Memory"}}, Volume("v", "emptyDirMemory"), id="memory"),
-    pytest.param({"ephemeral": {"volumeClaimTemplate": {"spec": {
-        "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}}}},
-        Volume("v", "ephemeral", template=Claim("", "", "fast", request=GI)), id="ephemeral"),
-    pytest.param({"ephemeral": {}}, Volume("v", "ephemeral", template=Claim("", "", any_class=True)),
-                 id="ephemeral-of-the-default-class"),
-])
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        pytest.param(
+            {"persistentVolumeClaim": {"claimName": "data"}}, Volume("v", "persistentVolumeClaim", "data"), id="claim"
+        ),
+        pytest.param(
+            {"gcePersistentDisk": {"pdName": "d", "readOnly": True}},
+            Volume("v", "gcePersistentDisk", disk="d", read_only=True, driver="pd.csi.storage.gke.io"),
+            id="gce",
+        ),
+        pytest.param(
+            {"awsElasticBlockStore": {"volumeID": "d"}},
+            Volume("v", "awsElasticBlockStore", disk="d", driver="ebs.csi.aws.com"),
+            id="ebs",
+        ),
+        pytest.param(
+            {"iscsi": {"targetPortal": "t", "iqn": "iqn.a", "lun": 2}}, Volume("v", "iscsi", disk="iqn.a"), id="iscsi"
+        ),
+        pytest.param(
+            {"rbd": {"monitors": ["b", "a"], "image": "i"}},
+            Volume("v", "rbd", disk="rbd/i", monitors=("a", "b")),
+            id="rbd-with-its-default-pool",
+        ),
+        pytest.param({"csi": {"driver": "d"}}, Volume("v", "csi", driver="d"), id="inline-csi"),
+        pytest.param({"emptyDir": {"medium": "Memory"}}, Volume("v", "emptyDirMemory"), id="memory"),
+        pytest.param(
+            {
+                "ephemeral": {
+                    "volumeClaimTemplate": {
+                        "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}
+                    }
+                }
+            },
+            Volume("v", "ephemeral", template=Claim("", "", "fast", request=GI)),
+            id="ephemeral",
+        ),
+        pytest.param(
+            {"ephemeral": {}},
+            Volume("v", "ephemeral", template=Claim("", "", any_class=True)),
+            id="ephemeral-of-the-default-class",
+        ),
+    ],
+)
 def test_a_volume_of_a_pod(saved: Any, raw: dict[str, Any], expected: Volume) -> None:
     assert only(saved(pod(volumes=[{"name": "v", **raw}]))).volumes == (expected,)
 
@@ -144,9 +249,13 @@ def test_ephemeral_volumes_are_of_one_class_until_a_claim_is_special(saved: Any)
     asks = [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}]
     pods = [pod(f"p{at}", volumes=asks) for at in range(5)]
     pods.append(pod("runs", volumes=asks, nodeName="n1"))
-    taken = saved(*pods, claim("p0-tmp", storageClassName="fast"), claim("p1-tmp", storageClassName="fast"),
-                  claim("p2-tmp", BOUND, storageClassName="fast", volumeName="v"),
-                  claim("p3-tmp", {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}))
+    taken = saved(
+        *pods,
+        claim("p0-tmp", storageClassName="fast"),
+        claim("p1-tmp", storageClassName="fast"),
+        claim("p2-tmp", BOUND, storageClassName="fast", volumeName="v"),
+        claim("p3-tmp", {"annotations": {"volume.kubernetes.io/selected-node": "n1"}}),
+    )
     named = {p.name: taken.cls(p).volumes[0].claim for p in taken.pods}
     assert named == {"p0": "", "p1": "", "p2": "p2-tmp", "p3": "p3-tmp", "p4": "p4-tmp", "runs": ""}
     assert len({p.cls for p in taken.pods if p.name in {"p0", "p1", "runs"}}) == 1
@@ -158,51 +267,82 @@ def test_a_malformed_claim_template_is_a_malformed_pod(saved: Any) -> None:
     assert ([p.name for p in taken.pods], [g.name for g in taken.gaps]) == (["good"], ["ns/bad"])
 
 
-@pytest.mark.parametrize(("volume", "kinds"), [
-    pytest.param({"emptyDir": {}}, [], id="nobody-asks"),
-    pytest.param({"persistentVolumeClaim": {"claimName": "data"}}, ["PersistentVolumeClaim"], id="a-claim"),
-    pytest.param({"ephemeral": {}}, ["PersistentVolumeClaim"], id="ephemeral"),
-])
+@pytest.mark.parametrize(
+    ("volume", "kinds"),
+    [
+        pytest.param({"emptyDir": {}}, [], id="nobody-asks"),
+        pytest.param({"persistentVolumeClaim": {"claimName": "data"}}, ["PersistentVolumeClaim"], id="a-claim"),
+        pytest.param({"ephemeral": {}}, ["PersistentVolumeClaim"], id="ephemeral"),
+    ],
+)
 def test_storage_that_was_not_saved_is_one_gap_and_only_where_it_matters(saved: Any, volume: Any, kinds: Any) -> None:
     taken = saved(pod(volumes=[{"name": "v", **volume}]))
     assert [gap.kind for gap in taken.gaps] == kinds
     assert all(gap.weakens for gap in taken.gaps)
 
 
-@pytest.mark.parametrize(("namespace", "data", "expected"), [
-    ("kube-system", {"priorities": "10: [a]"}, PriorityConfig("10: [a]", ((10, ("a",)),))),
-    ("kube-system", {"priorities": "ten: [a]"}, priority_configmap.read({"priorities": "ten: [a]"})),
-    ("kube-system", {}, priority_configmap.read({})),
-    ("kube-system", None, priority_configmap.read(None)),
-    ("elsewhere", {"priorities": "10: [a]"}, None),
-])
+@pytest.mark.parametrize(
+    ("namespace", "data", "expected"),
+    [
+        ("kube-system", {"priorities": "10: [a]"}, PriorityConfig("10: [a]", ((10, ("a",)),))),
+        ("kube-system", {"priorities": "ten: [a]"}, priority_configmap.read({"priorities": "ten: [a]"})),
+        ("kube-system", {}, priority_configmap.read({})),
+        ("kube-system", None, priority_configmap.read(None)),
+        ("elsewhere", {"priorities": "10: [a]"}, None),
+    ],
+)
 def test_the_priority_config_map_of_a_saved_cluster(saved: Any, namespace: str, data: Any, expected: Any) -> None:
     others = thing("ConfigMap", "other", "kube-system", data={"priorities": "1: [b]"}, binaryData={"x": "AA=="})
-    assert saved(thing("ConfigMap", "cluster-autoscaler-priority-expander", namespace, data=data),
-                 others).priorities == expected
+    assert (
+        saved(thing("ConfigMap", "cluster-autoscaler-priority-expander", namespace, data=data), others).priorities
+        == expected
+    )
 
 
 def test_soft_preferences_are_read_beside_the_hard_ones(saved: Any) -> None:
     wanted = {"key": "disk", "operator": "In", "values": ["ssd"]}
-    spread: list[dict[str, Any]] = [{"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": when, "labelSelector": {}}
-              for when in ("ScheduleAnyway", "DoNotSchedule")]
-    cls = only(saved(pod(topologySpreadConstraints=spread, affinity={"nodeAffinity": {
-        "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": 30, "preference": {"matchExpressions": [wanted]}}]}})))
+    spread: list[dict[str, Any]] = [
+        {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": when, "labelSelector": {}}
+        for when in ("ScheduleAnyway", "DoNotSchedule")
+    ]
+    cls = only(
+        saved(
+            pod(
+                topologySpreadConstraints=spread,
+                affinity={
+                    "nodeAffinity": {
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {"weight": 30, "preference": {"matchExpressions": [wanted]}}
+                        ]
+                    }
+                },
+            )
+        )
+    )
     assert [(p.weight, p.term) for p in cls.preferred_nodes] == [(30, NodeTerm((Requirement("disk", "In", ("ssd",)),)))]
     assert cls.required_affinity is None
     assert (len(cls.spread), len(cls.preferred_spread)) == (1, 1)
 
 
-@pytest.mark.parametrize(("condition", "status", "cpu"), [
-    pytest.param("PodResizeInProgress", {"allocatedResources": {"cpu": "3"}}, 3100, id="shrinking"),
-    pytest.param("PodResizeInProgress", {"resources": {"requests": {"cpu": "4"}}}, 4100, id="still-in-force"),
-    pytest.param("PodResizePending", {"allocatedResources": {"cpu": "500m"}}, 2100, id="growing"),
-    pytest.param("Ready", {"allocatedResources": {"cpu": "3"}}, 2100, id="no-resize"),
-])
+@pytest.mark.parametrize(
+    ("condition", "status", "cpu"),
+    [
+        pytest.param("PodResizeInProgress", {"allocatedResources": {"cpu": "3"}}, 3100, id="shrinking"),
+        pytest.param("PodResizeInProgress", {"resources": {"requests": {"cpu": "4"}}}, 4100, id="still-in-force"),
+        pytest.param("PodResizePending", {"allocatedResources": {"cpu": "500m"}}, 2100, id="growing"),
+        pytest.param("Ready", {"allocatedResources": {"cpu": "3"}}, 2100, id="no-resize"),
+    ],
+)
 def test_a_pod_being_resized_counts_the_larger(saved: Any, condition: str, status: Any, cpu: int) -> None:
-    resized = pod("r", nodeName="n1", overhead={"cpu": "100m"},
-                  containers=[{"name": "c", "resources": {"requests": {"cpu": "2"}}}])
-    resized["status"] = {"phase": "Running", "conditions": [{"type": condition, "status": "True"}],
-                         "containerStatuses": [{"name": "c", **status}]}
+    resized = pod(
+        "r",
+        nodeName="n1",
+        overhead={"cpu": "100m"},
+        containers=[{"name": "c", "resources": {"requests": {"cpu": "2"}}}],
+    )
+    resized["status"] = {
+        "phase": "Running",
+        "conditions": [{"type": condition, "status": "True"}],
+        "containerStatuses": [{"name": "c", **status}],
+    }
     assert only(saved(resized)).requests["cpu"] == cpu

@@ -17,23 +17,42 @@ from tests.property import hostile_tenants
 LAST = f"n{hostile_tenants.NODES - 1}"
 
 
-@pytest.mark.parametrize("status", [None, {}, {"allocatable": {"cpu": "soon"}}, {"capacity": []}, 5,
-                                    {"allocatable": {f"r{at}": "1" for at in range(600)}}])
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        {},
+        {"allocatable": {"cpu": "soon"}},
+        {"capacity": []},
+        5,
+        {"allocatable": {f"r{at}": "1" for at in range(600)}},
+    ],
+)
 def test_a_node_that_cannot_be_read_has_joined_and_is_held(status: Any) -> None:
     """Without its Node its machine would count as one that never joined, and would be discarded."""
     plan = hostile_tenants.planned([{**hostile_tenants.node(hostile_tenants.NODES - 1), "status": status}])
     [gap] = plan.gaps
     assert (gap.kind, gap.node) == ("Node", LAST)
     assert {each.node: each.reason.code.value for each in plan.unremovable}[LAST] in {
-        "UnexpectedError", "NodeNotStarted", "ScaleDownUnreadyDisabled"}
+        "UnexpectedError",
+        "NodeNotStarted",
+        "ScaleDownUnreadyDisabled",
+    }
     assert LAST not in {each.node for each in plan.promises} | {each.node for each in plan.removals}
     assert sum(group.unregistered + group.long_unregistered for group in plan.groups) == 0
     assert hostile_tenants.served(plan) == hostile_tenants.VICTIMS
 
 
-@pytest.mark.parametrize("spec", [
-    {"containers": "none"}, {"containers": [{"resources": {"requests": {"cpu": "1e" + "9" * 5_000}}}]},
-    {"priority": 2**40}, {"containers": [{"ports": [{"hostPort": 10**30}]}]}, {"tolerations": {}}])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": "none"},
+        {"containers": [{"resources": {"requests": {"cpu": "1e" + "9" * 5_000}}}]},
+        {"priority": 2**40},
+        {"containers": [{"ports": [{"hostPort": 10**30}]}]},
+        {"tolerations": {}},
+    ],
+)
 def test_a_pod_that_cannot_be_read_holds_its_node(spec: Any) -> None:
     plan = hostile_tenants.planned([hostile_tenants.pod("odd", node=LAST, **spec)])
     [gap] = plan.gaps
@@ -41,10 +60,19 @@ def test_a_pod_that_cannot_be_read_holds_its_node(spec: Any) -> None:
     assert LAST not in {each.node for each in plan.promises} | {each.node for each in plan.removals}
 
 
-@pytest.mark.parametrize(("raw", "node"), [
-    (b'{"spec": {"nodeName": "n1"}}', "n1"), (b'{"spec": {"nodeName": "n1"}, "x": "\xed\xa0\x80"}', "n1"),
-    (b'{"spec": {"nodeName": "n1"}, "x": "\\ud800"}', "n1"), (b'{"spec": {"nodeName": 5}}', "5"), (b"[", ""),
-    (b'{"spec": {"nodeName": []}}', ""), (b'{"spec": null}', ""), (b'{"nodeName": "n1"' + b"[" * 5_000, "n1")])
+@pytest.mark.parametrize(
+    ("raw", "node"),
+    [
+        (b'{"spec": {"nodeName": "n1"}}', "n1"),
+        (b'{"spec": {"nodeName": "n1"}, "x": "\xed\xa0\x80"}', "n1"),
+        (b'{"spec": {"nodeName": "n1"}, "x": "\\ud800"}', "n1"),
+        (b'{"spec": {"nodeName": 5}}', "5"),
+        (b"[", ""),
+        (b'{"spec": {"nodeName": []}}', ""),
+        (b'{"spec": null}', ""),
+        (b'{"nodeName": "n1"' + b"[" * 5_000, "n1"),
+    ],
+)
 def test_the_node_of_a_wreck_is_found_as_long_as_it_is_written(raw: bytes, node: str) -> None:
     assert unreadable_objects.of(raw).node == node
 
@@ -66,8 +94,17 @@ class _Working:
         return msgspec.defstruct("Seen", [("groups", tuple), ("gaps", tuple)])((NodeGroup("g", "fine"),), ())
 
 
-@pytest.mark.parametrize("error", [ValueError("x" * 10_000), OverflowError(), KeyError("k"), RecursionError(),
-                                   msgspec.ValidationError("v"), AttributeError("a")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("x" * 10_000),
+        OverflowError(),
+        KeyError("k"),
+        RecursionError(),
+        msgspec.ValidationError("v"),
+        AttributeError("a"),
+    ],
+)
 def test_a_provider_that_meets_what_nobody_foresaw_costs_its_own_groups_only(error: Exception) -> None:
     groups, gaps = observe((_Failing(error), _Working()), ())  # type: ignore[arg-type]
     assert isinstance(error, MALFORMED)

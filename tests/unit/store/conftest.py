@@ -20,7 +20,7 @@ from infra.emulators.dynamodb_local import VARIABLE
 from infra.emulators.in_process_botocore import DirectWay
 from tests.unit.store.support import START, Bench
 
-NOWHERE = "http://127.0.0.1:9"         # the table in memory has no address
+NOWHERE = "http://127.0.0.1:9"  # the table in memory has no address
 KINDS = (os.environ[VARIABLE],) if VARIABLE in os.environ else ("moto", "memory")
 
 
@@ -30,7 +30,7 @@ def connected(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "memory":
         yield MemoryClient(Tables(), checked=True)
     elif request.param == "moto":
-        with LocalAws() as aws:     # and no socket on the way to it, which takes longer than moto (test_local_aws.py)
+        with LocalAws() as aws:  # and no socket on the way to it, which takes longer than moto (test_local_aws.py)
             yield DirectWay().take(client("dynamodb", aws.endpoint))
     else:
         yield client("dynamodb", request.param)

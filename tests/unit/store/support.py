@@ -42,8 +42,14 @@ class Bench:
 
     def fresh(self, *, faults: Faults | None = None) -> Store:
         """A store with nothing remembered in the process. It waits by noting how long."""
-        return Store(self.table, clock=self.clock, sleep=self.waits.append, chance=lambda: 0.5,
-                     client=self.client, wrap=(faults or self.faults).wrap)
+        return Store(
+            self.table,
+            clock=self.clock,
+            sleep=self.waits.append,
+            chance=lambda: 0.5,
+            client=self.client,
+            wrap=(faults or self.faults).wrap,
+        )
 
     def lease(self, owner: str = "reconcile-1") -> Lease:
         """The cluster's lease, for a minute."""
@@ -62,8 +68,15 @@ class Bench:
     def operation(self, name: str, **values: Any) -> Operation:
         """A planned growth of group `workers`."""
         given: dict[str, Any] = {
-            "id": f"grow-{name}", "cluster": self.cluster, "provider": "clusterapi", "group": "workers",
-            "kind": Kind.GROW, "plan": "plan-1", "created_at": START, "from_size": 1, "to_size": 2,
+            "id": f"grow-{name}",
+            "cluster": self.cluster,
+            "provider": "clusterapi",
+            "group": "workers",
+            "kind": Kind.GROW,
+            "plan": "plan-1",
+            "created_at": START,
+            "from_size": 1,
+            "to_size": 2,
         }
         return Operation(**given | values)
 
@@ -81,7 +94,8 @@ class Counter:
         self.items_read = 0
         self._events = bench.client.meta.events
         self._hooks: dict[str, Callable[..., None]] = {
-            "provide-client-params.dynamodb.*": self._sent, "after-call.dynamodb.*": self._answered,
+            "provide-client-params.dynamodb.*": self._sent,
+            "after-call.dynamodb.*": self._answered,
         }
 
     def __enter__(self) -> Counter:
@@ -103,7 +117,7 @@ class Counter:
 
     def _answered(self, parsed: dict[str, Any], model: Any, **_: Any) -> None:
         if model.name == "GetItem":
-            self.items_read += 1      # also one that is not there is paid for
+            self.items_read += 1  # also one that is not there is paid for
         elif model.name in READS:
             self.items_read += len(parsed.get("Items", [])) + sum(map(len, parsed.get("Responses", {}).values()))
 
@@ -131,15 +145,27 @@ def all_at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
 
 def full_memory(operations: tuple[Operation, ...] = ()) -> Memory:
     """One with every field used, whole seconds and fractions."""
-    node = Node(name="template-workers", labels={"b": "2", "a": "1"}, allocatable={"cpu": 3900, "pods": 110},
-                taints=(Taint("dedicated", "NoSchedule", "gpu"),), created=START)
+    node = Node(
+        name="template-workers",
+        labels={"b": "2", "a": "1"},
+        allocatable={"cpu": 3900, "pods": 110},
+        taints=(Taint("dedicated", "NoSchedule", "gpu"),),
+        created=START,
+    )
     return Memory(
         groups={
             "workers": GroupMemory(
-                target=4, request=ScaleUpRequest(2, START, START + 900), last_add=START - 0.1, last_delete=5,
+                target=4,
+                request=ScaleUpRequest(2, START, START + 900),
+                last_add=START - 0.1,
+                last_delete=5,
                 backoff=Backoff(300, START + 300, START, cls="OutOfStock", code="stock", message="none", attempt=2),
-                last_failure=START, size_wrong_since=START, size_wrong=(3, 4), erred=("i-1", "i-2"),
-                repair_failures=2, repair_after=START,
+                last_failure=START,
+                size_wrong_since=START,
+                size_wrong=(3, 4),
+                erred=("i-1", "i-2"),
+                repair_failures=2,
+                repair_after=START,
             ),
             "zone/a#pool": GroupMemory(),
         },
@@ -147,6 +173,9 @@ def full_memory(operations: tuple[Operation, ...] = ()) -> Memory:
         unregistered={"clusterapi://m-1": START},
         templates={"workers": LearntTemplate(node, START)},
         operations=operations,
-        last_scale_up=START, last_scale_down=START - 60, last_scale_down_failure=START - 120, first_seen=START - 3600,
+        last_scale_up=START,
+        last_scale_down=START - 60,
+        last_scale_down_failure=START - 120,
+        first_seen=START - 3600,
         brake=Brake(((START - 60, 3, 40), (START, 1, 0)), pulled=START, wanted=12),
     )

@@ -9,11 +9,14 @@ from chalicelib.store.tables import BRAKE, GROUPS, NODES, BlobRow, MemoryRow
 from tests.unit.store.support import Bench
 
 
-@pytest.mark.parametrize("row", [
-    lambda cluster: MemoryRow(cluster, f"{GROUPS}g", text='{"size_wrong":[1]}', version="v"),
-    lambda cluster: MemoryRow(cluster, BRAKE, text="{", version="v"),
-    lambda cluster: BlobRow(cluster, f"{NODES}000", blob=b"rubbish", version="v", parts=1),
-])
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda cluster: MemoryRow(cluster, f"{GROUPS}g", text='{"size_wrong":[1]}', version="v"),
+        lambda cluster: MemoryRow(cluster, BRAKE, text="{", version="v"),
+        lambda cluster: BlobRow(cluster, f"{NODES}000", blob=b"rubbish", version="v", parts=1),
+    ],
+)
 def test_memory_that_cannot_be_read_says_so(bench: Bench, row: object) -> None:
     assert callable(row)
     bench.store.table.write(bench.store.table.put(row(bench.cluster)))

@@ -26,9 +26,16 @@ def inside(bench: Bench) -> bytes | None:
     return row.left
 
 
-@pytest.mark.parametrize("order", [
-    (SMALL, LARGE), (LARGE, SMALL), (LARGE, LARGER, LARGE), (SMALL, LARGE, SMALL, LARGER, SMALL),
-], ids=["grows", "shrinks", "stays large", "to and fro"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        (SMALL, LARGE),
+        (LARGE, SMALL),
+        (LARGE, LARGER, LARGE),
+        (SMALL, LARGE, SMALL, LARGER, SMALL),
+    ],
+    ids=["grows", "shrinks", "stays large", "to and fro"],
+)
 def test_whatever_its_size_the_next_pass_and_those_who_look_find_what_was_left(
     bench: Bench, order: tuple[bytes, ...]
 ) -> None:
@@ -70,8 +77,9 @@ def test_a_process_that_dies_between_the_two_rows_leaves_the_older_value(bench: 
 def test_the_leases_row_stays_within_a_unit_where_what_is_left_grows(bench: Bench) -> None:
     leave(bench, LARGER, "x")
     with pytest.raises(Refused) as refused:
-        bench.store.table.write(bench.store.table.update(
-            bench.cluster, LEASE, [LeaseRow.until.remove()], LeaseRow.token == -1))
+        bench.store.table.write(
+            bench.store.table.update(bench.cluster, LEASE, [LeaseRow.until.remove()], LeaseRow.token == -1)
+        )
     assert len(str(refused.value.old)) < 1000
 
 
@@ -85,10 +93,15 @@ def test_of_a_joined_value_only_the_part_that_changed_is_written(bench: Bench) -
     assert bench.store.schedule.passed_by([bench.cluster]) == {bench.cluster: Passed(START, joined(b"o2", LARGE))}
 
 
-@pytest.mark.parametrize("order", [
-    (SMALL, joined(b"o", b"s"), SMALL), (LARGE, joined(b"o", LARGER), LARGE), (joined(b"", b""), joined(b"o", b"")),
-    (joined(b"o", LARGE), LARGER, joined(b"o", LARGE)),
-])
+@pytest.mark.parametrize(
+    "order",
+    [
+        (SMALL, joined(b"o", b"s"), SMALL),
+        (LARGE, joined(b"o", LARGER), LARGE),
+        (joined(b"", b""), joined(b"o", b"")),
+        (joined(b"o", LARGE), LARGER, joined(b"o", LARGE)),
+    ],
+)
 def test_joined_values_and_others_may_follow_each_other(bench: Bench, order: tuple[bytes, ...]) -> None:
     for number, left in enumerate(order):
         leave(bench, left, f"pass-{number}")

@@ -54,8 +54,9 @@ def test_who_hangs_up_in_the_middle_of_a_request_is_no_error_of_the_emulation(
         host, _, port = local.endpoint.removeprefix("http://").partition(":")
         before = set(threading.enumerate())
         with socket.create_connection((host, int(port)), timeout=5) as cut:
-            cut.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\n"
-                        b"Content-Length: 400\r\n\r\n{")
+            cut.sendall(
+                b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\nContent-Length: 400\r\n\r\n{"
+            )
             cut.shutdown(socket.SHUT_WR)
             assert b"400" in cut.recv(100)
         for thread in set(threading.enumerate()) - before:
@@ -69,14 +70,19 @@ def test_concurrent_transactions_lose_no_update(aws: LocalAws) -> None:
     aws.create_table("counted")
     key = {"cluster": {"S": "c"}, "item": {"S": "counter"}}
     dynamodb.put_item(TableName="counted", Item=key | {"v": {"N": "0"}})
-    up = {"TableName": "counted", "Key": key, "UpdateExpression": "SET v = v + :one",
-          "ExpressionAttributeValues": {":one": {"N": "1"}}}
+    up = {
+        "TableName": "counted",
+        "Key": key,
+        "UpdateExpression": "SET v = v + :one",
+        "ExpressionAttributeValues": {":one": {"N": "1"}},
+    }
 
     def count(worker: int) -> None:
         for turn in range(10):
             row = {"cluster": {"S": "c"}, "item": {"S": f"{worker}-{turn}"}}
-            dynamodb.transact_write_items(TransactItems=[
-                {"Update": up}, {"Put": {"TableName": "counted", "Item": row}}])
+            dynamodb.transact_write_items(
+                TransactItems=[{"Update": up}, {"Put": {"TableName": "counted", "Item": row}}]
+            )
 
     results = all_at_once([partial(count, worker) for worker in range(8)])
     assert results == [None] * 8
@@ -87,9 +93,14 @@ def test_concurrent_transactions_lose_no_update(aws: LocalAws) -> None:
 def test_a_cancelled_transaction_drops_nobody_elses_rows(aws: LocalAws) -> None:
     dynamodb = aws.client("dynamodb")
     aws.create_table("cancelled")
-    impossible = {"ConditionCheck": {"TableName": "cancelled", "Key": {"cluster": {"S": "c"}, "item": {"S": "x"}},
-                                     "ConditionExpression": "attribute_exists(#item)",
-                                     "ExpressionAttributeNames": {"#item": "item"}}}
+    impossible = {
+        "ConditionCheck": {
+            "TableName": "cancelled",
+            "Key": {"cluster": {"S": "c"}, "item": {"S": "x"}},
+            "ConditionExpression": "attribute_exists(#item)",
+            "ExpressionAttributeNames": {"#item": "item"},
+        }
+    }
 
     # Looked up once: botocore makes these classes on first use, and two threads would make two of each.
     cancelled = dynamodb.exceptions.TransactionCanceledException
@@ -127,10 +138,13 @@ def test_a_secret_can_be_put_and_changed(aws: LocalAws) -> None:
 
 def test_another_process_finds_it_through_the_environment_alone(aws: LocalAws) -> None:
     aws.create_table("found")
-    program = ("import time; from chalicelib.store import Store; "
-               "print(Store('found', clock=time.time).leases.acquire('c', 'me', 60).token)")
-    ran = subprocess.run([sys.executable, "-c", program], env=os.environ | aws.env, capture_output=True, text=True,
-                         check=True)
+    program = (
+        "import time; from chalicelib.store import Store; "
+        "print(Store('found', clock=time.time).leases.acquire('c', 'me', 60).token)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | aws.env, capture_output=True, text=True, check=True
+    )
     assert ran.stdout.strip() == "1"
     assert os.environ.get("AWS_ENDPOINT_URL") != aws.endpoint
 

@@ -132,7 +132,7 @@ def test_a_row_that_no_honest_clock_wrote_stops_nobody(bench: Bench) -> None:
     ahead.store.paces.take(pace, 1)
     ahead.store.paces.hold(pace, 600.0)
     pacer = bench.store.paces
-    assert pacer.take(pace, 1) == pytest.approx(0.5)        # thrown away, and an empty bucket in its place
+    assert pacer.take(pace, 1) == pytest.approx(0.5)  # thrown away, and an empty bucket in its place
     bench.clock.advance(0.5)
     assert pacer.take(pace, 1) == 0.0
     assert pacer.take(pace, 1) > 0.0
@@ -145,7 +145,7 @@ def test_a_table_that_does_not_answer_is_no_limit(bench: Bench) -> None:
     bench.faults.instead("update_item", lost_answer(), lost_answer(), busy("ResourceNotFoundException"))
     bench.store.paces.hold(pace, 60.0)
     assert [bench.store.paces.take(pace, 10), bench.store.paces.take(pace, 10)] == [0.0, 0.0]
-    assert bench.store.paces.take(pace, 10) == 0.0          # and nothing had been booked
+    assert bench.store.paces.take(pace, 10) == 0.0  # and nothing had been booked
 
 
 def test_a_booking_whose_answer_got_lost_counts(bench: Bench) -> None:
@@ -210,9 +210,9 @@ class _Callers:
         def interleaved(method: str, call: object, arguments: dict[str, object]) -> object:
             if self.depth < 3 and self.random.random() < 0.3:
                 self.take()
-            return play(method, call, arguments)    # type: ignore[arg-type]
+            return play(method, call, arguments)  # type: ignore[arg-type]
 
-        faults.play = interleaved   # type: ignore[method-assign]
+        faults.play = interleaved  # type: ignore[method-assign]
         return store.paces
 
     def take(self) -> None:

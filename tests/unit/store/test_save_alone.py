@@ -34,10 +34,15 @@ def test_confirmed_timers_are_one_write_and_no_transaction(bench: Bench) -> None
     assert bench.load() == timers(START + 60)
 
 
-@pytest.mark.parametrize("after", [
-    Memory(), replace(timers(START + 60), groups={"g": GroupMemory(target=2)}),
-    replace(timers(START + 60), last_scale_up=START),
-], ids=["no timer is left", "a group too", "an instant too"])
+@pytest.mark.parametrize(
+    "after",
+    [
+        Memory(),
+        replace(timers(START + 60), groups={"g": GroupMemory(target=2)}),
+        replace(timers(START + 60), last_scale_up=START),
+    ],
+    ids=["no timer is left", "a group too", "an instant too"],
+)
 def test_whatever_else_changes_is_saved_in_a_transaction(bench: Bench, after: Memory) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
@@ -51,15 +56,19 @@ def test_a_lease_that_ends_soon_is_checked_in_the_transaction(bench: Bench) -> N
     assert saved(bench, Memory(), timers(START), lease) == ["TransactWriteItems"]
 
 
-@pytest.mark.parametrize("overtake", [
-    lambda bench, lease: bench.store.leases.acquire(bench.cluster, "newer", 150.0),
-    lambda bench, lease: bench.store.leases.release(lease),
-], ids=["overtaken", "given back"])
+@pytest.mark.parametrize(
+    "overtake",
+    [
+        lambda bench, lease: bench.store.leases.acquire(bench.cluster, "newer", 150.0),
+        lambda bench, lease: bench.store.leases.release(lease),
+    ],
+    ids=["overtaken", "given back"],
+)
 def test_a_pass_without_its_lease_writes_no_timers(bench: Bench, overtake: Callable[[Bench, Lease], object]) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     bench.clock.advance(151.0)
     overtake(bench, lease)
-    longer = replace(lease, until=bench.clock() + 150.0)    # even where its clock is wrong
+    longer = replace(lease, until=bench.clock() + 150.0)  # even where its clock is wrong
     with pytest.raises(Fenced):
         bench.store.memory.save(bench.cluster, Memory(), timers(START), (), longer)
     assert bench.load() == Memory()
@@ -80,5 +89,5 @@ def test_a_save_whose_answer_was_lost_is_no_stale_one(bench: Bench) -> None:
     saved(bench, Memory(), timers(START), lease)
     before = bench.load()
     saved(bench, before, timers(START + 60), lease)
-    bench.store.memory.save(bench.cluster, before, timers(START + 60), (), lease)    # the same once more
+    bench.store.memory.save(bench.cluster, before, timers(START + 60), (), lease)  # the same once more
     assert bench.load() == timers(START + 60)

@@ -26,8 +26,15 @@ class Place:
     def __init__(self) -> None:
         self.services, self.clock, self.faults = QuickServices(), ManualClock(1_795_245_660.0), Faults()
         self.services.create()
-        self.store = Store(self.services.table, clock=self.clock, client=self.services.dynamodb, region="us-east-1",
-                           sleep=self.clock.advance, chance=lambda: 0.5, wrap=self.faults.wrap)
+        self.store = Store(
+            self.services.table,
+            clock=self.clock,
+            client=self.services.dynamodb,
+            region="us-east-1",
+            sleep=self.clock.advance,
+            chance=lambda: 0.5,
+            wrap=self.faults.wrap,
+        )
 
     def release(self, schema: int, name: str = "") -> Schemas:
         """A process of a release that knows this schema."""
@@ -66,8 +73,10 @@ def test_an_older_release_refuses_with_one_line_that_names_the_newer_one(place: 
     for work in (place.release(1).check, place.release(1).raise_to_own):
         with pytest.raises(NewerSchema) as refused:
             work()
-        assert str(refused.value) == ("the table was written by a newer release (schema 2, release 0.4.0); this code "
-                                      "knows schema 1; deploy that release again")
+        assert str(refused.value) == (
+            "the table was written by a newer release (schema 2, release 0.4.0); this code "
+            "knows schema 1; deploy that release again"
+        )
     assert place.row()["schema"] == {"N": "2"}
 
 
@@ -113,7 +122,7 @@ def test_a_process_that_refused_works_again_when_the_row_is_right(place: Place) 
 def test_two_releases_at_once_leave_the_newer_schema(place: Place) -> None:
     old, new = place.release(1), place.release(2)
     old.check()
-    new.check()             # both have read that there is no row
+    new.check()  # both have read that there is no row
     new.raise_to_own()
     with pytest.raises(NewerSchema):
         old.raise_to_own()
@@ -141,10 +150,16 @@ def test_while_the_table_gives_no_answer_the_last_one_holds(place: Place) -> Non
         cold.check()
 
 
-@pytest.mark.parametrize("attributes", [
-    {}, {"schema": {"S": "2"}}, {"schema": {"N": "2.5"}}, {"schema": {"NULL": True}},
-    {"schema": {"N": "1"}, "release": {"N": "1"}},
-])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"schema": {"S": "2"}},
+        {"schema": {"N": "2.5"}},
+        {"schema": {"NULL": True}},
+        {"schema": {"N": "1"}, "release": {"N": "1"}},
+    ],
+)
 def test_a_row_that_cannot_be_read_is_refused_as_well(place: Place, attributes: dict[str, Any]) -> None:
     place.write(**attributes)
     with pytest.raises(StoreError):
@@ -163,8 +178,11 @@ def test_what_the_row_says_is_shown_short_and_on_one_line(place: Place) -> None:
 def test_no_cluster_can_have_the_rows_key() -> None:
     assert not cluster_name_ok(SCHEMA_PARTITION)
     with pytest.raises(BadInput):
-        load(f"apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {{name: '{SCHEMA_PARTITION}'}}\n"
-             "spec: {kubernetes: {kubeconfigSecret: outscaler/x/kubeconfig}}\n", place="policy")
+        load(
+            f"apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {{name: '{SCHEMA_PARTITION}'}}\n"
+            "spec: {kubernetes: {kubeconfigSecret: outscaler/x/kubeconfig}}\n",
+            place="policy",
+        )
 
 
 def test_this_release_knows_the_first_schema() -> None:

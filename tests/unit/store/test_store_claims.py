@@ -76,9 +76,16 @@ def _pair(bench: Bench, *, policy: bool = True) -> tuple[str, str, tuple[str, st
     return old, new, (GROUP[0], f"{bench.cluster}#pool")
 
 
-@pytest.mark.parametrize(("policy", "silent", "taken"), [
-    (True, 0.0, False), (True, 6.9 * DAY, False), (True, 7.1 * DAY, True),
-    (False, 1800.0, False), (False, 3700.0, True)])
+@pytest.mark.parametrize(
+    ("policy", "silent", "taken"),
+    [
+        (True, 0.0, False),
+        (True, 6.9 * DAY, False),
+        (True, 7.1 * DAY, True),
+        (False, 1800.0, False),
+        (False, 3700.0, True),
+    ],
+)
 def test_a_claim_ends_when_its_cluster_is_gone(bench: Bench, policy: bool, silent: float, taken: bool) -> None:
     claims, (old, new, group) = bench.store.claims, _pair(bench, policy=policy)
     claims.claim_groups(old, [group])
@@ -139,8 +146,9 @@ def test_no_claim_changes_hands_while_its_cluster_is_at_work(bench: Bench, busy:
     lease = bench.store.leases.acquire(thief, "pass", 150.0)
     if busy != "a pass":
         name = "pool" if busy == "an operation" else "pool-2"
-        operation = Operation("grow-1", thief, "exoscale", name, Kind.GROW, "plan", bench.clock(),
-                              deadline=bench.clock() + 900.0)
+        operation = Operation(
+            "grow-1", thief, "exoscale", name, Kind.GROW, "plan", bench.clock(), deadline=bench.clock() + 900.0
+        )
         bench.store.memory.save(thief, Memory(), Memory(), (operation,), lease)
         bench.store.leases.release(lease)
     free = busy == "an operation of another group"

@@ -28,7 +28,8 @@ def test_the_same_entry_twice_is_one_and_two_at_one_instant_are_two(bench: Bench
     for entry in (once, once, other):
         bench.store.journal.append(bench.cluster, entry)
     assert {msgspec.json.encode(entry) for entry in bench.store.journal.recent(bench.cluster)} == {
-        msgspec.json.encode(once), msgspec.json.encode(other)
+        msgspec.json.encode(once),
+        msgspec.json.encode(other),
     }
 
 
@@ -54,7 +55,7 @@ def test_what_happened_before_an_instant_is_read_from_there_on(bench: Bench) -> 
     entries = [JournalEntry(START + n / 8, "plan", plan=f"plan-{n}") for n in range(30)]
     for entry in entries:
         bench.store.journal.append(bench.cluster, entry)
-    bench.store.journal.append(bench.cluster, JournalEntry(START + 2, "wake"))      # at one instant with entries[16]
+    bench.store.journal.append(bench.cluster, JournalEntry(START + 2, "wake"))  # at one instant with entries[16]
     recent = bench.store.journal.recent
     with Counter(bench) as counter:
         assert recent(bench.cluster, 3, before=START + 2) == (entries[15], entries[14], entries[13])

@@ -57,8 +57,15 @@ def test_restarts_between_all_steps_make_no_difference(bench: Bench) -> None:
 def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: Bench, count: int) -> None:
     nodes = {f"ip-10-0-{n // 256}-{n % 256}": NodeMemory(START - n, START) for n in range(count)}
     groups = {f"g{n}": GroupMemory(target=n) for n in range(8)}
-    model = Node("n1", {"a": "b"}, {"cpu": 7800}, {"cpu": 8000}, provider_id="p://n1", created=START - 900,
-                 conditions=(Condition("Ready", "True", changed=START - 900),))
+    model = Node(
+        "n1",
+        {"a": "b"},
+        {"cpu": 7800},
+        {"cpu": 8000},
+        provider_id="p://n1",
+        created=START - 900,
+        conditions=(Condition("Ready", "True", changed=START - 900),),
+    )
     learnt = learn([model], None, START, Options())
     assert learnt is not None
     templates = dict.fromkeys(groups, learnt)
@@ -75,7 +82,7 @@ def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: Benc
         bench.store.memory.save(bench.cluster, before, after, (), lease)
         bench.store.leases.release(lease, passed_at=bench.clock())
 
-    assert counter.items_written <= 4      # which leaves one for a journal entry
+    assert counter.items_written <= 4  # which leaves one for a journal entry
     assert counter.items_read <= 25
     assert bench.load().nodes == confirmed
 
@@ -147,7 +154,7 @@ def test_an_overtaken_pass_leaves_no_operations_behind(bench: Bench) -> None:
 
 def test_very_many_nodes_are_kept_in_several_pieces_and_fewer_again_in_one(bench: Bench) -> None:
     def nodes(count: int) -> dict[str, NodeMemory]:
-        names = (hashlib.sha256(str(n).encode()).hexdigest() for n in range(count))    # as good as incompressible
+        names = (hashlib.sha256(str(n).encode()).hexdigest() for n in range(count))  # as good as incompressible
         return {name: NodeMemory(START + at * 1.37, START) for at, name in enumerate(names)}
 
     many, few = Memory(nodes=nodes(12_000)), Memory(nodes=nodes(10))

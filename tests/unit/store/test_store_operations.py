@@ -38,7 +38,11 @@ def test_a_claim_is_a_step_of_its_own(bench: Bench) -> None:
     bench.clock.advance(5)
     operation = claimed(bench)
     assert operation == replace(
-        bench.operation("a"), state=State.RUNNING, attempt=1, claimed_by="act-1", claimed_until=START + 35,
+        bench.operation("a"),
+        state=State.RUNNING,
+        attempt=1,
+        claimed_by="act-1",
+        claimed_until=START + 35,
         updated_at=START + 5,
     )
 
@@ -117,7 +121,9 @@ def test_what_is_over_is_tidied_away_some_day(bench: Bench) -> None:
 
 
 ILLEGAL = [
-    (before, after) for before in State for after in State
+    (before, after)
+    for before in State
+    for after in State
     if before is not State.RUNNING or after in (State.PLANNED, State.RUNNING)
 ]
 
@@ -198,7 +204,7 @@ def test_listing_what_is_open_does_not_read_what_is_over(bench: Bench) -> None:
     with Counter(bench) as counter:
         assert [each.id for each in bench.store.operations.list_open(bench.cluster)] == ["grow-d"]
     assert [name for name, _ in counter.requests].count("Query") == 1
-    assert counter.items_read == 3      # the operation, and the gate before and after
+    assert counter.items_read == 3  # the operation, and the gate before and after
 
 
 @pytest.mark.parametrize("after", [State.WAITING, State.SUCCEEDED])

@@ -66,8 +66,9 @@ def test_a_group_that_memory_does_not_know_yet_can_be_patched(bench: Bench) -> N
 def test_a_patch_that_changes_nothing_writes_nothing(bench: Bench) -> None:
     operation = growing(bench)
     before = bench.load()
-    bench.store.operations.advance(operation, replace(operation, state=State.WAITING), "act-a", lambda group: group,
-                                   lambda memory: memory)
+    bench.store.operations.advance(
+        operation, replace(operation, state=State.WAITING), "act-a", lambda group: group, lambda memory: memory
+    )
     after = bench.load()
     assert replace(after, operations=()) == replace(before, operations=())
 

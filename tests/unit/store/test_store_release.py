@@ -70,8 +70,10 @@ def test_a_lost_answer_can_be_repeated(bench: Bench) -> None:
 
 
 def test_a_row_of_another_release_can_be_read(bench: Bench) -> None:
-    bench.client.put_item(TableName=bench.table, Item={
-        "cluster": {"S": bench.cluster}, "item": {"S": RELEASE}, "until": {"N": "12.5"}, "by": {"S": "somebody"}})
+    bench.client.put_item(
+        TableName=bench.table,
+        Item={"cluster": {"S": bench.cluster}, "item": {"S": RELEASE}, "until": {"N": "12.5"}, "by": {"S": "somebody"}},
+    )
     assert bench.load().released_until == 12.5
 
 

@@ -14,9 +14,12 @@ from tests.unit.store.support import Bench
 AFTER = Memory(groups={"g": GroupMemory(target=3)})
 
 BUSY = [
-    cancelled("None", "TransactionConflict"), cancelled("ThrottlingError", "None"),
-    cancelled("None", "ProvisionedThroughputExceeded"), busy("ThrottlingException"),
-    busy("ProvisionedThroughputExceededException"), busy("TransactionInProgressException"),
+    cancelled("None", "TransactionConflict"),
+    cancelled("ThrottlingError", "None"),
+    cancelled("None", "ProvisionedThroughputExceeded"),
+    busy("ThrottlingException"),
+    busy("ProvisionedThroughputExceededException"),
+    busy("TransactionInProgressException"),
     busy("RequestLimitExceeded"),
 ]
 

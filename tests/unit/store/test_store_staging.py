@@ -148,8 +148,9 @@ def test_a_patch_waits_for_a_large_save_that_is_decided(bench: Bench) -> None:
     faults.instead("transact_write_items", None, lost_answer())
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
-    bench.store.operations.advance(mine, replace(mine, state=State.FAILED), "act",
-                                   lambda group: replace(group, last_failure=START))
+    bench.store.operations.advance(
+        mine, replace(mine, state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
+    )
     memory = bench.load()
     assert memory.groups["g0"] == GroupMemory(target=1, last_add=START, last_failure=START)
     assert len(memory.operations) == GROUPS
@@ -177,8 +178,9 @@ def test_a_sleeper_does_not_bring_back_what_is_over(bench: Bench) -> None:
     def meanwhile() -> None:
         bench.load()
         mine = bench.store.operations.claim(bench.cluster, "grow-07", "act", 30)
-        bench.store.operations.advance(mine, replace(mine, state=State.SUCCEEDED), "act",
-                                       lambda group: replace(group, last_failure=START))
+        bench.store.operations.advance(
+            mine, replace(mine, state=State.SUCCEEDED), "act", lambda group: replace(group, last_failure=START)
+        )
 
     sleeper = Faults()
     sleeper.before("transact_write_items", meanwhile)
@@ -227,7 +229,7 @@ def test_a_save_decided_while_an_executor_is_about_to_write_is_not_lost(bench: B
 
 
 def test_a_list_of_several_pages_is_read_again_if_a_save_was_decided_in_between(bench: Bench) -> None:
-    many = tuple(bench.operation(f"{n:02d}-old", step="x" * 25_000) for n in range(60))     # 1.5 MB, a page is 1 MB
+    many = tuple(bench.operation(f"{n:02d}-old", step="x" * 25_000) for n in range(60))  # 1.5 MB, a page is 1 MB
     bench.save(Memory(), Memory(), *many)
     faults = Faults()
     faults.before("query", lambda: None, lambda: save(bench, bench.store))
@@ -259,5 +261,5 @@ def test_readers_never_see_a_part_of_it(bench: Bench) -> None:
     assert isinstance(first, set)
     assert isinstance(second, set)
     whole = {(2, 0), (GROUPS + 1, GROUPS)}
-    between_two_reads = {(2, GROUPS)}       # the save was decided after load and before list_open
+    between_two_reads = {(2, GROUPS)}  # the save was decided after load and before list_open
     assert first | second <= whole | between_two_reads

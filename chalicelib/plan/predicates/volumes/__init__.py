@@ -30,8 +30,11 @@ class Volumes:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._stock = Stock(snapshot.storage)
-        self._concerned = frozenset(at for at, cls in enumerate(snapshot.classes)
-                                    if cls.volumes and any(volume.kind not in HARMLESS for volume in cls.volumes))
+        self._concerned = frozenset(
+            at
+            for at, cls in enumerate(snapshot.classes)
+            if cls.volumes and any(volume.kind not in HARMLESS for volume in cls.volumes)
+        )
         self._needs: dict[int, Needs] = {}
         self._counting: dict[int, tuple[Waiting, ...]] = {}
         self._limits = {node.name: node.limits for node in snapshot.storage.csi_nodes}
@@ -82,8 +85,9 @@ class Volumes:
 
     def one_by_one(self, cls: int, held: Held) -> bool:
         """Whether a pod of a class takes a volume that decides about the next one: then they are placed singly."""
-        wants = [want for want in self.counting(cls)
-                 if want.claim.namespace or not binding.made_anywhere(want, self._stock)]
+        wants = [
+            want for want in self.counting(cls) if want.claim.namespace or not binding.made_anywhere(want, self._stock)
+        ]
         return bool(wants) and held.unsettled(wants)
 
     def left(self, cls: int, table: NodeTable, held: Held) -> Bools:
@@ -101,8 +105,11 @@ class Volumes:
         """The same for one node, which need not exist yet."""
         given = self._given(cls, held)
         reached = all(topology.one_matches(volume.node_terms, node) for volume in given)
-        return reached and not topology.wrong_zone(topology.zones_of(given), node.labels) and (
-            not binding.reasons(self._of(cls).waiting, self._stock, node, held))
+        return (
+            reached
+            and not topology.wrong_zone(topology.zones_of(given), node.labels)
+            and (not binding.reasons(self._of(cls).waiting, self._stock, node, held))
+        )
 
     def reasons(self, cls: int, table: NodeTable, row: int, held: Held | None = None) -> tuple[Reason, ...]:
         """Why a row does not pass: all that the first failing filter has to say, () where `mask` and `left` hold."""
@@ -112,9 +119,11 @@ class Volumes:
         if restrictions.conflict(wants.disks, self._running.disks.get(node.name, ())):
             return (Reason.of(Code.DISK_CONFLICT),)
         given = self._given(cls, held) if held else []
-        found = [Reason.of(Code.VOLUME_NODE_AFFINITY, volume=volume.name)
-                 for volume in (*(volume for volume, _ in wants.bound), *given)
-                 if not topology.one_matches(volume.node_terms, node)][:1]
+        found = [
+            Reason.of(Code.VOLUME_NODE_AFFINITY, volume=volume.name)
+            for volume in (*(volume for volume, _ in wants.bound), *given)
+            if not topology.one_matches(volume.node_terms, node)
+        ][:1]
         found += binding.reasons(wants.waiting, self._stock, node, held)
         if not found:
             zone = topology.wrong_zone((*wants.zones, *topology.zones_of(given)), node.labels)
@@ -157,8 +166,11 @@ class Volumes:
 
     def clash(self, one: int, other: int) -> bool:
         """Whether pods of two classes cannot be on one node, because they use the same disk in conflict."""
-        return self.concerns(one) and self.concerns(other) and restrictions.conflict(
-            self._of(one).disks, self._of(other).disks)
+        return (
+            self.concerns(one)
+            and self.concerns(other)
+            and restrictions.conflict(self._of(one).disks, self._of(other).disks)
+        )
 
     def _of(self, cls: int) -> Needs:
         found = self._needs.get(cls)

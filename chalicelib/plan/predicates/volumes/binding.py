@@ -43,8 +43,7 @@ def mask(waiting: Sequence[Waiting], stock: Stock, table: NodeTable, among: Bool
 
 def counting(waiting: Sequence[Waiting]) -> tuple[Waiting, ...]:
     """The claims that take a volume from others: a free one, which is not set aside for them by name."""
-    return tuple(want for want in waiting
-                 if want.free.volumes and not want.reserved and not want.claim.selected_node)
+    return tuple(want for want in waiting if want.free.volumes and not want.reserved and not want.claim.selected_node)
 
 
 def made_anywhere(want: Waiting, stock: Stock) -> bool:
@@ -130,8 +129,9 @@ def _why_not_made(want: Waiting, stock: Stock, node: Node) -> Reason | None:
     if not want.provisions or not topology.one_matches(want.cls.topologies, node):
         return Reason.of(Code.NOTHING_TO_BIND, claim=want.claim.name)
     if _is_counted(want, stock) and not any(
-            capacity.node_topology is not None and capacity.node_topology.matches(node.labels)
-            for capacity in _big_enough(want, stock)):
+        capacity.node_topology is not None and capacity.node_topology.matches(node.labels)
+        for capacity in _big_enough(want, stock)
+    ):
         return Reason.of(Code.STORAGE_CAPACITY, claim=want.claim.name)
     return None
 
@@ -140,5 +140,6 @@ def _choose(want: Waiting, node: Node, taken: set[str]) -> PersistentVolume | No
     reserved = next((volume for volume in want.reserved if volume.name not in taken), None)
     if reserved is not None:
         return reserved if topology.one_matches(reserved.node_terms, node) else None
-    return next((v for v in want.free.volumes
-                 if v.name not in taken and topology.one_matches(v.node_terms, node)), None)
+    return next(
+        (v for v in want.free.volumes if v.name not in taken and topology.one_matches(v.node_terms, node)), None
+    )

@@ -19,7 +19,7 @@ from chalicelib.plan.predicates.volumes import topology
 from chalicelib.plan.predicates.volumes.requirements import Free, Waiting
 from chalicelib.plan.predicates.volumes.topology import Places
 
-_DEPTH = 16     # how many claims may have to change their volumes so that one more gets one
+_DEPTH = 16  # how many claims may have to change their volumes so that one more gets one
 
 
 class _Slot:
@@ -65,11 +65,11 @@ class Held:
 
     def __init__(self) -> None:
         self.generation = 0
-        self._holders: dict[str, _Slot] = {}                        # volume -> its claim
-        self._named: dict[str, _Slot] = {}                          # namespace/name -> the claim
-        self._own: dict[tuple[int, int], list[tuple[_Slot, ...]]] = {}     # (class, row) -> claims of each pod's own
-        self._gone: Counter[tuple[int, int]] = Counter()            # running pods taken off their rows
-        self._left: dict[int, _Left] = {}                           # by the identity of a Free
+        self._holders: dict[str, _Slot] = {}  # volume -> its claim
+        self._named: dict[str, _Slot] = {}  # namespace/name -> the claim
+        self._own: dict[tuple[int, int], list[tuple[_Slot, ...]]] = {}  # (class, row) -> claims of each pod's own
+        self._gone: Counter[tuple[int, int]] = Counter()  # running pods taken off their rows
+        self._left: dict[int, _Left] = {}  # by the identity of a Free
 
     def __bool__(self) -> bool:
         return bool(self._named) or bool(self._own)

@@ -16,20 +16,42 @@ from chalicelib.model.storage import Claim, PersistentVolume, Storage, StorageCa
 from chalicelib.plan.predicates.volumes.topology import Places, Zone, places, zones_of
 
 # Volumes that no filter looks at.
-HARMLESS = frozenset({
-    "emptyDir", "emptyDirMemory", "hostPath", "configMap", "secret", "downwardAPI", "projected", "image", "gitRepo",
-    "nfs", "cephfs", "glusterfs", "flexVolume", "fc", "azureFile", "flocker", "quobyte", "scaleIO", "storageos",
-    "photonPersistentDisk",
-    "csi",      # an inline CSI volume, which no limit counts
-})
+HARMLESS = frozenset(
+    {
+        "emptyDir",
+        "emptyDirMemory",
+        "hostPath",
+        "configMap",
+        "secret",
+        "downwardAPI",
+        "projected",
+        "image",
+        "gitRepo",
+        "nfs",
+        "cephfs",
+        "glusterfs",
+        "flexVolume",
+        "fc",
+        "azureFile",
+        "flocker",
+        "quobyte",
+        "scaleIO",
+        "storageos",
+        "photonPersistentDisk",
+        "csi",  # an inline CSI volume, which no limit counts
+    }
+)
 # In-tree disks that VolumeRestrictions looks at.
 CONFLICTING = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
-_KNOWN = HARMLESS | CONFLICTING | {
-    "persistentVolumeClaim", "ephemeral", "azureDisk", "cinder", "vsphereVolume", "portworxVolume"}
+_KNOWN = (
+    HARMLESS
+    | CONFLICTING
+    | {"persistentVolumeClaim", "ephemeral", "azureDisk", "cinder", "vsphereVolume", "portworxVolume"}
+)
 _NO_PROVISIONER = frozenset({"", "kubernetes.io/no-provisioner"})
 _ONE_POD = "ReadWriteOncePod"
 
-Attachment = tuple[str, str]    # CSI driver, and the volume's name to it
+Attachment = tuple[str, str]  # CSI driver, and the volume's name to it
 
 
 class Stock:
@@ -60,15 +82,25 @@ class Stock:
         shape = msgspec.structs.replace(claim, namespace="", name="", selected_node="")
         found = self._free.get(shape)
         if found is None:
-            some = tuple(v for v in self._by_class.get(claim.storage_class, ())
-                         if _holds(claim, v) and v.phase in {"", "Available"} and _suits(claim, v))
+            some = tuple(
+                v
+                for v in self._by_class.get(claim.storage_class, ())
+                if _holds(claim, v) and v.phase in {"", "Available"} and _suits(claim, v)
+            )
             found = self._free[shape] = Free(some, places(v.node_terms for v in some))
         return found
 
     def reserved(self, claim: Claim) -> tuple[PersistentVolume, ...]:
         """The volumes of its class that are set aside for a claim by name, before it is bound to the first of them."""
-        mine = [v for v in self._reserved.get(claim.key, ()) if v.storage_class == claim.storage_class
-                and v.phase not in {"Released", "Failed"} and _holds(claim, v)] if claim.namespace else []
+        mine = (
+            [
+                v
+                for v in self._reserved.get(claim.key, ())
+                if v.storage_class == claim.storage_class and v.phase not in {"Released", "Failed"} and _holds(claim, v)
+            ]
+            if claim.namespace
+            else []
+        )
         return tuple(sorted(mine, key=lambda v: v.name))
 
     def attachment(self, claim: Claim) -> Attachment | None:
@@ -143,8 +175,11 @@ def needs(cls: PodClass, stock: Stock) -> Needs:
         exclusive=tuple(sorted({claim.key for claim in from_claims if _ONE_POD in claim.access_modes})),
         disks=tuple(v for v in cls.volumes if v.kind in CONFLICTING),
         shared=frozenset(attachment for attachment in found if attachment is not None),
-        own=tuple(made[0] for v, claim in named if not v.claim and claim is not None
-                  and (made := stock.attachment(claim)) is not None),
+        own=tuple(
+            made[0]
+            for v, claim in named
+            if not v.claim and claim is not None and (made := stock.attachment(claim)) is not None
+        ),
     )
 
 
@@ -153,8 +188,12 @@ def _claim(volume: Volume, namespace: str, stock: Stock) -> Claim | None:
     if volume.claim or volume.template is None:
         return stock.claims.get(f"{namespace}/{volume.claim}")
     template = volume.template
-    return msgspec.structs.replace(template, name=volume.name, any_class=False,
-                                   storage_class=stock.default if template.any_class else template.storage_class)
+    return msgspec.structs.replace(
+        template,
+        name=volume.name,
+        any_class=False,
+        storage_class=stock.default if template.any_class else template.storage_class,
+    )
 
 
 def _nowhere(named: Iterable[tuple[Volume, Claim | None]], stock: Stock) -> Reason | None:
@@ -178,8 +217,11 @@ def _nowhere(named: Iterable[tuple[Volume, Claim | None]], stock: Stock) -> Reas
 def _waiting(claims: Iterable[Claim], stock: Stock) -> tuple[Waiting, ...]:
     """Smallest claim first: that is the order in which they choose."""
     ordered = sorted(claims, key=lambda claim: claim.request)
-    return tuple(Waiting(claim, stock.classes[claim.storage_class], stock.free(claim), stock.reserved(claim))
-                 for claim in ordered if claim.storage_class in stock.classes)
+    return tuple(
+        Waiting(claim, stock.classes[claim.storage_class], stock.free(claim), stock.reserved(claim))
+        for claim in ordered
+        if claim.storage_class in stock.classes
+    )
 
 
 def _holds(claim: Claim, volume: PersistentVolume) -> bool:

@@ -27,7 +27,7 @@ class Places(msgspec.Struct, frozen=True):
     terms: tuple[NodeTerm, ...] = ()
 
 
-Zone = tuple[str, str, frozenset[str]]      # volume, label key, the zones it may be used in
+Zone = tuple[str, str, frozenset[str]]  # volume, label key, the zones it may be used in
 
 # Each topology label with its older or newer name.
 _TWINS = {
@@ -86,7 +86,7 @@ def _holds(requirement: Requirement, table: NodeTable) -> Bools:
     if requirement.operator == "In":
         return _among(codes, values, requirement.values)
     verdicts = [requirement.matches({requirement.key: value}) for value in values]  # in the order of their codes
-    verdicts.append(requirement.matches({}))                                        # code -1: the label is missing
+    verdicts.append(requirement.matches({}))  # code -1: the label is missing
     held: Bools = np.array(verdicts, dtype=np.bool_)[codes]
     return held
 
@@ -96,7 +96,7 @@ def _among(codes: Ints, values: Mapping[str, int], wanted: Iterable[str]) -> Boo
     if len(known) == 1:
         one: Bools = codes == known[0]
         return one
-    verdicts = np.zeros(len(values) + 1, dtype=np.bool_)    # the last is for code -1: the label is missing
+    verdicts = np.zeros(len(values) + 1, dtype=np.bool_)  # the last is for code -1: the label is missing
     verdicts[known] = True
     some: Bools = verdicts[codes]
     return some
@@ -111,8 +111,7 @@ def _fields(fields: Iterable[Requirement], table: NodeTable) -> Bools:
 
 
 def zones_of(volumes: Iterable[PersistentVolume]) -> tuple[Zone, ...]:
-    """The zones and regions of bound volumes (scale-up.md §5.5 VolumeZone); `a__b` is a set, `a__` counts for nothing.
-    """
+    """The zones and regions of bound volumes (scale-up.md §5.5 VolumeZone); `a__b` is a set, `a__` counts for nothing."""
     found: list[Zone] = []
     for volume in volumes:
         for key in _TWINS.keys() & volume.labels.keys():

@@ -20,11 +20,11 @@ KNOWN_CONTROLLERS = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet"
 class Action(StrEnum):
     """What becomes of the pod when its node goes."""
 
-    SKIP = "skip"          # it does not matter
-    MOVE = "move"          # evicted, and must find a place elsewhere
-    EVICT = "evict"        # evicted as far as possible, needs no place
-    WAIT = "wait"          # the node waits for it to complete
-    BLOCK = "block"        # it holds the node
+    SKIP = "skip"  # it does not matter
+    MOVE = "move"  # evicted, and must find a place elsewhere
+    EVICT = "evict"  # evicted as far as possible, needs no place
+    WAIT = "wait"  # the node waits for it to complete
+    BLOCK = "block"  # it holds the node
 
 
 class Verdict(msgspec.Struct, frozen=True):

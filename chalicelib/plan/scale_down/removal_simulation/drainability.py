@@ -41,7 +41,9 @@ class Holding:
         snapshot = world.snapshot
         self._world, self._classes, self._budgets = world, snapshot.classes, budgets
         self._context = Context(
-            now=world.now, options=world.options, budgets=budgets,
+            now=world.now,
+            options=world.options,
+            budgets=budgets,
             controllers={(c.kind, c.namespace, c.name): c for c in snapshot.controllers},
             controller_kinds=frozenset(snapshot.controller_kinds),
         )
@@ -61,7 +63,7 @@ class Holding:
         waits_for = ""
         for pod in self._world.occupancy.on(node.name):
             if self._expendable[pod.cls]:
-                continue    # it dies with its node (scale-down.md §10.1)
+                continue  # it dies with its node (scale-down.md §10.1)
             verdict, names = self._verdict(pod)
             if verdict is not None and verdict is not MOVABLE:
                 if verdict.reason is not None:
@@ -81,8 +83,15 @@ class Holding:
     def _spent(self, node: Node, asked: list[tuple[Pod, tuple[str, ...]]]) -> NodeVerdict | None:
         """The first pod that holds a node speaks for it, as upstream has it; here that may be one whose budget has
         nothing left from the beginning."""
-        return next((blocked(node, pod, Reason.of(Code.NOT_ENOUGH_PDB, budget=name))
-                     for pod, names in asked for name in names if self._budgets.left(name) < 1), None)
+        return next(
+            (
+                blocked(node, pod, Reason.of(Code.NOT_ENOUGH_PDB, budget=name))
+                for pod, names in asked
+                for name in names
+                if self._budgets.left(name) < 1
+            ),
+            None,
+        )
 
     def _verdict(self, pod: Pod) -> tuple[Verdict | None, tuple[str, ...]]:
         """What the rules before the budgets say (None: the budgets decide), and the budgets that moving it uses."""
@@ -101,5 +110,6 @@ class Holding:
 
 def blocked(node: Node, pod: Pod, reason: Reason) -> NodeVerdict:
     """The verdict of a node that a pod holds, with the rule's own numbers."""
-    return NodeVerdict(node.name, Reason(Code.BLOCKED_BY_POD, {
-        "pod": pod.key, "rule": reason.code.value, **reason.params}), pod.key)
+    return NodeVerdict(
+        node.name, Reason(Code.BLOCKED_BY_POD, {"pod": pod.key, "rule": reason.code.value, **reason.params}), pod.key
+    )

@@ -17,9 +17,9 @@ import numpy as np
 from chalicelib.plan.simulation.simulated_cluster import Floor
 from chalicelib.plan.tables.array_types import Bools, Ints
 
-_FINE = 1000        # virtual pods are counted in thousandths where amounts are divided
-_MOST = 2**44       # amounts beyond it are as good as this much
-_SUM = 2**52        # the same of sums
+_FINE = 1000  # virtual pods are counted in thousandths where amounts are divided
+_MOST = 2**44  # amounts beyond it are as good as this much
+_SUM = 2**52  # the same of sums
 
 
 class Prices:
@@ -92,7 +92,7 @@ class Prices:
         found[:, :-2], found[:, -2] = asked, each[:, 1:].max(axis=1, initial=0)
         found[:, -1] = np.minimum(-(-each.max(axis=1) // _FINE), most)
         for at, objectors in enumerate(self._objectors):
-            if cls in objectors:    # where it comes nothing else may be, maybe in a whole zone
+            if cls in objectors:  # where it comes nothing else may be, maybe in a whole zone
                 found[at] = _MOST
                 found[at, -1] = self._total[at]
         found[most == 0] = 0

@@ -59,11 +59,12 @@ class Reserve:
         self._free: Ints = floor.table.free[: floor.real].copy()
         room = np.where(usable & floor.open[: floor.real], np.array([_takes(floor, cls) for cls in classes]), 0)
         self._start = _Ledger(room, ~shared)
-        self._pairs = [tuple(zip(*(each.tolist() for each in floor.table.columns.asked(cls)), strict=True))
-                       for cls in classes]
+        self._pairs = [
+            tuple(zip(*(each.tolist() for each in floor.table.columns.asked(cls)), strict=True)) for cls in classes
+        ]
         self._kinds_on: list[list[int]] = [[] for _ in range(floor.real)]
         for kind, row in zip(*(each.tolist() for each in np.nonzero(room)), strict=True):
-            self._kinds_on[row].append(kind)        # a row that takes none at the beginning never will
+            self._kinds_on[row].append(kind)  # a row that takes none at the beginning never will
         self._rivals = Rivals(floor, classes, usable, np.flatnonzero(shared))
         # What is laid out here may be less than what was, by other rules: what never was is never missed.
         self._pods: Ints = self._rivals.laid_out(self._free, np.array([spare.pods for spare in floor.spare]))
@@ -79,7 +80,7 @@ class Reserve:
             self._highest: Ints = np.zeros((self._drains, *self._prices.shape), dtype=np.int64)
             self._sum: Ints = self._highest.sum(axis=0)
             self._wholes = [0] * self._drains
-            self._kept: list[list[int]] = []        # classes of pods that move, not in the prices yet, per node
+            self._kept: list[list[int]] = []  # classes of pods that move, not in the prices yet, per node
             self._moving: list[int] = []
 
     def unsure(self, row: int | None, pods: Iterable[Pod]) -> str:
@@ -126,8 +127,11 @@ class Reserve:
                 if room != (was := ledger.room.item(kind, at)):
                     before.append((kind, at, was))
                     ledger.set(kind, at, room, alone=self._alone[at])
-        name = self._short(ledger.total, ledger.own, self._pods, self._floor.table.free[: self._floor.real]) \
-            if before else ""
+        name = (
+            self._short(ledger.total, ledger.own, self._pods, self._floor.table.free[: self._floor.real])
+            if before
+            else ""
+        )
         if name:
             for kind, at, was in before:
                 ledger.set(kind, at, was, alone=self._alone[at])

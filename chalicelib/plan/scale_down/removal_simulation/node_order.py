@@ -21,14 +21,14 @@ from chalicelib.plan.scale_down.removal_simulation.drainability import Moves
 Order = Callable[[], Iterable[Moves]]
 
 
-def thrifty(nodes: Sequence[Moves], known: frozenset[str], budgets: BudgetLedger, filled: dict[str, float],
-            weight: float = 1.0) -> Iterator[Moves]:
+def thrifty(
+    nodes: Sequence[Moves], known: frozenset[str], budgets: BudgetLedger, filled: dict[str, float], weight: float = 1.0
+) -> Iterator[Moves]:
     """Cheapest first, by what the budgets have left when a node's turn comes. filled: node -> share in use; weight: how
     much that share matters beside the budgets."""
 
     def price(moves: Moves) -> float:
-        scarce = sum(count / left if (left := budgets.left(name)) > 0 else count
-                     for name, count in moves.used.items())
+        scarce = sum(count / left if (left := budgets.left(name)) > 0 else count for name, count in moves.used.items())
         return scarce + weight * filled[moves.node.name]
 
     heap = [(_tier(moves, known), price(moves), moves.node.name, at) for at, moves in enumerate(nodes)]

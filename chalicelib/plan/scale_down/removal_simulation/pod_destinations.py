@@ -18,8 +18,8 @@ from chalicelib.plan.scale_down.removal_simulation.pod_topology import Neighbour
 from chalicelib.plan.simulation.simulated_cluster import Floor
 from chalicelib.plan.tables.array_types import Bools, Ints
 
-_IN_TURN = 400      # rows from which on a cluster is filled in turn
-_PEEKS = 6          # rows looked at one by one before all of them are
+_IN_TURN = 400  # rows from which on a cluster is filled in turn
+_PEEKS = 6  # rows looked at one by one before all of them are
 
 
 class Mark(NamedTuple):
@@ -38,7 +38,7 @@ class _Kind:
     def __init__(self, rows: Ints, *, in_turn: bool) -> None:
         self.rows, self.in_turn, self.at = rows, in_turn, 0
         self.listed: list[int] = rows.tolist()
-        self.full: set[int] = set()     # classes that found no place here
+        self.full: set[int] = set()  # classes that found no place here
 
 
 class _Ask(NamedTuple):
@@ -101,17 +101,17 @@ class Places:
 
     def rewind(self, mark: Mark) -> None:
         """Take back everything since."""
-        for row, cls in self._taken[mark.taken:]:
+        for row, cls in self._taken[mark.taken :]:
             ask = self._asks[cls]
             assert ask is not None
             self._change(row, cls, ask, 1)
-        for row, cls in self._lifted[mark.lifted:]:
+        for row, cls in self._lifted[mark.lifted :]:
             self.neighbours.count(cls, row, 1)
-        for row, cls, sign in self._odd[mark.odd:]:
+        for row, cls, sign in self._odd[mark.odd :]:
             self.neighbours.follow(cls, row, -sign)
-        for kind, cls in self._full[mark.full:]:
+        for kind, cls in self._full[mark.full :]:
             kind.full.discard(cls)
-        del self._taken[mark.taken:], self._lifted[mark.lifted:], self._odd[mark.odd:], self._full[mark.full:]
+        del self._taken[mark.taken :], self._lifted[mark.lifted :], self._odd[mark.odd :], self._full[mark.full :]
         self._floor.rewind(mark.floor)
 
     def again(self) -> None:
@@ -144,8 +144,9 @@ class Places:
         found, floor = None, self._floor
         if floor.is_plain(cls):
             asked, need = floor.table.columns.asked(cls)
-            found = _Ask(floor.static(cls), tuple(zip(asked.tolist(), need.tolist(), strict=True)),
-                         floor.needs(cls) is not None)
+            found = _Ask(
+                floor.static(cls), tuple(zip(asked.tolist(), need.tolist(), strict=True)), floor.needs(cls) is not None
+            )
         self._asks[cls] = found
         return found
 
@@ -186,7 +187,7 @@ class Places:
 
 def _holds(free: Ints, row: int, needs: tuple[tuple[int, int], ...]) -> bool:
     """Whether a row has that much room; asked more often than anything else here."""
-    for column, amount in needs:    # noqa: SIM110 - a generator takes twice as long
+    for column, amount in needs:  # noqa: SIM110 - a generator takes twice as long
         if free.item(row, column) < amount:
             return False
     return True

@@ -54,8 +54,8 @@ class Neighbours:
     def __init__(self, floor: Floor) -> None:
         self._floor = floor
         self._sums: dict[tuple[int, str, object], Sums] = {}
-        self._of: dict[int, list[Sums]] = {}        # id of a counter -> its sums
-        self._even: list[tuple[Sums, Bools, bool]] = []    # with the rows that count, and whether the taint matters
+        self._of: dict[int, list[Sums]] = {}  # id of a counter -> its sums
+        self._even: list[tuple[Sums, Bools, bool]] = []  # with the rows that count, and whether the taint matters
         self._rules: dict[int, tuple[Rule, ...]] = {}
 
     def count(self, cls: int, row: int, pods: int) -> None:
@@ -103,10 +103,14 @@ class Neighbours:
         found = self._rules.get(cls)
         if found is None:
             needs = self._floor.society.needs(cls)
-            found = self._rules[cls] = () if needs is None else (
-                *([self._attracted(needs.attraction)] if needs.attraction is not None else []),
-                *(self._unopposed(repulsion) for repulsion in needs.repulsions),
-                *(self._level(cls, even, needs) for even in needs.evenness),
+            found = self._rules[cls] = (
+                ()
+                if needs is None
+                else (
+                    *([self._attracted(needs.attraction)] if needs.attraction is not None else []),
+                    *(self._unopposed(repulsion) for repulsion in needs.repulsions),
+                    *(self._level(cls, even, needs) for even in needs.evenness),
+                )
             )
         return found
 
@@ -150,8 +154,12 @@ class Neighbours:
 
     def _level(self, cls: int, even: Evenness, needs: Needs) -> Rule:
         keys = needs.spread_keys
-        sums = self._sum(even.counter, even.key, (cls, even.honors_affinity, even.honors_taints),
-                         self._floor.counts_in_spread(cls, even, keys))
+        sums = self._sum(
+            even.counter,
+            even.key,
+            (cls, even.honors_affinity, even.honors_taints),
+            self._floor.counts_in_spread(cls, even, keys),
+        )
         minds = even.honors_taints and not self._floor.tolerates_removal(cls)
         self._even.append((sums, self._floor.of_spread(cls, even, keys), minds))
         codes, pods, many, own = sums.codes, sums.pods, sums.many, int(even.own)

@@ -87,7 +87,7 @@ class Trial:
         # must find yet another place.
         self._guests: dict[int, list[_Guest]] = {}
         self._closed: list[tuple[int, bool]] = []
-        self._said: dict[int, str] = {}         # class -> why its last pod has no place
+        self._said: dict[int, str] = {}  # class -> why its last pod has no place
 
     def attempt(self, moves: Moves) -> Candidate | Failure:
         """Try one node; what succeeds stays."""
@@ -215,9 +215,10 @@ class Trial:
 def _sizes(floor: Floor) -> list[float]:
     """Per class, its largest share of what an average node offers: which pods are hard to place."""
     table = floor.table
-    offers: Mapping[str, float] = dict(zip(table.columns.names, table.allocatable.mean(axis=0).tolist(), strict=True)) \
-        if len(table) else {}
-    return [max((amount / offers[name] for name, amount in cls.requests.items() if offers.get(name)), default=0.0)
-            for cls in floor.classes]
-
-
+    offers: Mapping[str, float] = (
+        dict(zip(table.columns.names, table.allocatable.mean(axis=0).tolist(), strict=True)) if len(table) else {}
+    )
+    return [
+        max((amount / offers[name] for name, amount in cls.requests.items() if offers.get(name)), default=0.0)
+        for cls in floor.classes
+    ]

@@ -37,8 +37,15 @@ class Found(msgspec.Struct, frozen=True):
 class Search:
     """Trials over one set of nodes. filled: node -> share in use. over: whether the time is up."""
 
-    def __init__(self, world: World, floor: Floor, budgets: BudgetLedger, nodes: Sequence[Moves],
-                 filled: dict[str, float], over: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        world: World,
+        floor: Floor,
+        budgets: BudgetLedger,
+        nodes: Sequence[Moves],
+        filled: dict[str, float],
+        over: Callable[[], bool],
+    ) -> None:
         self._world, self._floor, self._budgets = world, floor, budgets
         self._nodes, self._filled, self._over = nodes, filled, over
         self._known = frozenset(name for name, one in world.memory.nodes.items() if one.unneeded_since)
@@ -115,8 +122,11 @@ def _names(found: Found) -> frozenset[str]:
 def _preferred(floor: Floor, nodes: Sequence[Moves], filled: dict[str, float]) -> tuple[Ints, Ints]:
     """Rows of nodes that exist: those that stay whatever is decided, by name; and of the others the fullest first,
     which are the last to go."""
-    going = [(-filled[moves.node.name], row) for moves in nodes
-             if (row := floor.table.index.get(moves.node.name)) is not None]
+    going = [
+        (-filled[moves.node.name], row)
+        for moves in nodes
+        if (row := floor.table.index.get(moves.node.name)) is not None
+    ]
     order: Ints = np.array([row for _, row in sorted(going)], dtype=np.int64)
     staying: Ints = np.setdiff1d(np.flatnonzero(floor.open[: floor.real]), order)
     return staying, order

@@ -31,8 +31,9 @@ def split(total: int, targets: Sequence[tuple[int, int]]) -> list[int]:
     return new
 
 
-def balance(total: int, best: GroupFacts, similar: Sequence[GroupFacts], ledger: Ledger,
-            grown: Mapping[str, int] | None = None) -> list[tuple[str, int]]:
+def balance(
+    total: int, best: GroupFacts, similar: Sequence[GroupFacts], ledger: Ledger, grown: Mapping[str, int] | None = None
+) -> list[tuple[str, int]]:
     """group -> nodes, when `total` nodes of the best group are spread over it and its similar groups.
 
     The cluster's limits cap the total first, then, with the pool's maximum, each share in turn, smallest group first;
@@ -45,12 +46,16 @@ def balance(total: int, best: GroupFacts, similar: Sequence[GroupFacts], ledger:
     if best.group.options.zero_or_max:
         return [(best.id, total)] if 0 < total <= room else []
     total = min(total, room)
-    able = [(facts, facts.template.node) for facts in (best, *similar)
-            if facts.template is not None and spare.room(facts.template.node) > 0 and spare.pool_room(facts.group) > 0]
+    able = [
+        (facts, facts.template.node)
+        for facts in (best, *similar)
+        if facts.template is not None and spare.room(facts.template.node) > 0 and spare.pool_room(facts.group) > 0
+    ]
     sizes = [(facts.target + given.get(facts.id, 0), facts.group.max) for facts, _ in able]
     shares: list[tuple[str, int]] = []
-    for (size, _), new, (facts, node) in sorted(zip(sizes, split(total, sizes), able, strict=True),
-                                                key=lambda each: each[0][0]):
+    for (size, _), new, (facts, node) in sorted(
+        zip(sizes, split(total, sizes), able, strict=True), key=lambda each: each[0][0]
+    ):
         share = min(new - size, spare.room(node), spare.pool_room(facts.group))
         if share > 0:
             spare.take(node, share, facts.group)

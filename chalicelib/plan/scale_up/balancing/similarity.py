@@ -17,26 +17,47 @@ from chalicelib.plan.state.cluster_state import GroupFacts
 
 # They differ between groups that are alike in all that matters: names, zones, and marks of nobody's interest.
 _GENERIC = (
-    "kubernetes.io/hostname", "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
-    "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "beta.kubernetes.io/fluentd-ds-ready",
+    "kubernetes.io/hostname",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "beta.kubernetes.io/fluentd-ds-ready",
     "kops.k8s.io/instancegroup",
 )
 # The clouds' own words for the same: the zone, the group, the machine, and what a rollout changes. All of them hold for
 # every provider, because Cluster API's groups may run on any cloud.
 _OF_CLOUDS = (
-    "alibabacloud.com/ecs-instance-id", "alibabacloud.com/nodepool-id", "node.alibabacloud.com/nodepool-id",
-    "alpha.eksctl.io/instance-id", "alpha.eksctl.io/nodegroup-name", "eks.amazonaws.com/nodegroup",
-    "eks.amazonaws.com/sourceLaunchTemplateId", "eks.amazonaws.com/sourceLaunchTemplateVersion",
-    "k8s.amazonaws.com/eniConfig", "lifecycle", "topology.k8s.aws/zone-id",
-    "agentpool", "kubernetes.azure.com/agentpool", "aksEngineVersion", "creationSource", "poolName",
-    "resourceNameSuffix", "kubernetes.azure.com/node-image-version",
+    "alibabacloud.com/ecs-instance-id",
+    "alibabacloud.com/nodepool-id",
+    "node.alibabacloud.com/nodepool-id",
+    "alpha.eksctl.io/instance-id",
+    "alpha.eksctl.io/nodegroup-name",
+    "eks.amazonaws.com/nodegroup",
+    "eks.amazonaws.com/sourceLaunchTemplateId",
+    "eks.amazonaws.com/sourceLaunchTemplateVersion",
+    "k8s.amazonaws.com/eniConfig",
+    "lifecycle",
+    "topology.k8s.aws/zone-id",
+    "agentpool",
+    "kubernetes.azure.com/agentpool",
+    "aksEngineVersion",
+    "creationSource",
+    "poolName",
+    "resourceNameSuffix",
+    "kubernetes.azure.com/node-image-version",
     "kubernetes.azure.com/consolidated-additional-properties",
     "node.exoscale.net/nodepool-id",
-    "node.gardener.cloud/machine-name", "worker.gardener.cloud/kubernetes-version",
+    "node.gardener.cloud/machine-name",
+    "worker.gardener.cloud/kubernetes-version",
     "topology.gke.io/zone",
     "csi.hetzner.cloud/location",
-    "cce.cloud.com/cce-nodepool", "kubernetes.io/availablezone", "node.kubernetes.io/subnetid",
-    "ibm-cloud.kubernetes.io/worker-id", "vpc-block-csi-driver-labels", "ibm-cloud.kubernetes.io/vpc-instance-id",
+    "cce.cloud.com/cce-nodepool",
+    "kubernetes.io/availablezone",
+    "node.kubernetes.io/subnetid",
+    "ibm-cloud.kubernetes.io/worker-id",
+    "vpc-block-csi-driver-labels",
+    "ibm-cloud.kubernetes.io/vpc-instance-id",
     "node.cluster.x-k8s.io/esxi-host",
 )
 IGNORED_LABELS = frozenset(_GENERIC + _OF_CLOUDS)
@@ -68,8 +89,9 @@ class Likeness:
         if best.template is None or best.group.options.zero_or_max:
             return []
         mine = self._profile(best)
-        able = (facts for facts in others if facts.id != best.id and may_grow(facts)
-                and not facts.group.options.zero_or_max)
+        able = (
+            facts for facts in others if facts.id != best.id and may_grow(facts) and not facts.group.options.zero_or_max
+        )
         alike = (facts for facts in able if self._alike(mine, self._profile(facts)))
         return sorted((facts for facts in alike if takes is None or takes(facts)), key=lambda facts: facts.id)
 
@@ -82,12 +104,14 @@ class Likeness:
             for cls in facts.template.daemons:
                 for name, amount in self._classes[cls].requests.items():
                     free[name] = free.get(name, 0) - amount
-            labels = {key: value for key, value in node.labels.items()
-                      if key not in self._ignored and not _of_csi_driver(key)}
+            labels = {
+                key: value for key, value in node.labels.items() if key not in self._ignored and not _of_csi_driver(key)
+            }
             if self._options.balancing_label:
                 labels = {key: node.labels[key] for key in self._options.balancing_label if key in node.labels}
-            known = self._profiles[facts.id] = _Profile(labels, node.capacity or node.allocatable, node.allocatable,
-                                                        free)
+            known = self._profiles[facts.id] = _Profile(
+                labels, node.capacity or node.allocatable, node.allocatable, free
+            )
         return known
 
     def _alike(self, left: _Profile, right: _Profile) -> bool:
@@ -97,15 +121,22 @@ class Likeness:
         return (
             left.labels == right.labels
             and left.capacity.keys() == right.capacity.keys()
-            and all(_near(amount, right.capacity[name], options.memory_difference_ratio if name == MEMORY else 0.0)
-                    for name, amount in left.capacity.items())
+            and all(
+                _near(amount, right.capacity[name], options.memory_difference_ratio if name == MEMORY else 0.0)
+                for name, amount in left.capacity.items()
+            )
             and _all_near(left.allocatable, right.allocatable, options.max_allocatable_difference_ratio)
             and _all_near(left.free, right.free, options.max_free_difference_ratio)
         )
 
 
-def similar_groups(best: GroupFacts, others: Sequence[GroupFacts], classes: Sequence[PodClass], options: Options,
-                   takes: Takes | None = None) -> list[GroupFacts]:
+def similar_groups(
+    best: GroupFacts,
+    others: Sequence[GroupFacts],
+    classes: Sequence[PodClass],
+    options: Options,
+    takes: Takes | None = None,
+) -> list[GroupFacts]:
     """`Likeness.similar` for a single question."""
     return Likeness(classes, options).similar(best, others, takes)
 

@@ -28,8 +28,9 @@ EXPANDERS: dict[str, Expander] = {
 }
 
 
-def choose(options: Sequence[Option], chain: Sequence[str],
-           situation: Situation) -> tuple[Option | None, tuple[Reason, ...]]:
+def choose(
+    options: Sequence[Option], chain: Sequence[str], situation: Situation
+) -> tuple[Option | None, tuple[Reason, ...]]:
     """The option to take, None if none is left; and notes for Plan.notes (the same again on every call of a pass).
 
     As upstream, the chain ends as soon as one option is left, a single option is asked about too, and an expander that
@@ -39,8 +40,11 @@ def choose(options: Sequence[Option], chain: Sequence[str],
     A name that nobody answers to is passed over with EXPANDER_SKIPPED.
     """
     left = preferred(sorted(options, key=lambda option: option.group), situation)
-    notes = [Reason.of(Code.EXPANDER_SKIPPED, expander=name, detail="not available in this version")
-             for name in chain if name not in EXPANDERS and name not in (RANDOM, LEAST_COST)]
+    notes = [
+        Reason.of(Code.EXPANDER_SKIPPED, expander=name, detail="not available in this version")
+        for name in chain
+        if name not in EXPANDERS and name not in (RANDOM, LEAST_COST)
+    ]
     for name in _filters(chain):
         if not left:
             break

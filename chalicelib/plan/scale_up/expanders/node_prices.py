@@ -26,9 +26,15 @@ from chalicelib.plan.state.readiness import GPU_LABELS
 
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 #: Further labels that clouds give to nodes with GPUs; those of our providers' core are in plan/readiness.py.
-CLOUD_GPU_LABELS = ("cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator", "nvidia.com/gpu.product",
-                    "kubernetes.azure.com/accelerator", "accelerator", "aliyun.accelerator/nvidia_name",
-                    "cherryservers.com/gpu")
+CLOUD_GPU_LABELS = (
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "nvidia.com/gpu.product",
+    "kubernetes.azure.com/accelerator",
+    "accelerator",
+    "aliyun.accelerator/nvidia_name",
+    "cherryservers.com/gpu",
+)
 _GIB = 2**30
 _GIB_PER_CORE, _CORES_PER_GPU = 8.0, 10.0
 _NO_LIST = Prices()
@@ -43,8 +49,11 @@ class Rates(msgspec.Struct, frozen=True):
 
     def of(self, amounts: Amounts) -> float:
         """What these amounts cost; cpu in millicores, memory in bytes, every GPU resource in pieces."""
-        return (self.cpu * amounts.get(CPU, 0) / 1000 + self.memory * amounts.get(MEMORY, 0) / _GIB
-                + self.gpu * _gpus(amounts))
+        return (
+            self.cpu * amounts.get(CPU, 0) / 1000
+            + self.memory * amounts.get(MEMORY, 0) / _GIB
+            + self.gpu * _gpus(amounts)
+        )
 
 
 def instance_type(node: Node) -> str:

@@ -31,7 +31,8 @@ def preferred(options: Sequence[Option], situation: Situation) -> list[Option]:
 
     def needless(option: Option) -> bool:
         pool = pools.get(option.group, "")
-        return bool(pool) and any(rank(other) > rank(option) and option.pods.keys() <= other.pods.keys()
-                                  for other in by_pool[pool])
+        return bool(pool) and any(
+            rank(other) > rank(option) and option.pods.keys() <= other.pods.keys() for other in by_pool[pool]
+        )
 
     return [option for option in options if not needless(option)]

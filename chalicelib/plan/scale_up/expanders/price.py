@@ -15,7 +15,7 @@ from chalicelib.plan.scale_up.expanders.context import Kept, Situation
 from chalicelib.plan.scale_up.expanders.node_prices import Rates, has_gpu, node_price, pod_rates, unpriced
 from chalicelib.plan.scale_up.option import Option
 
-_PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))    # up to so many nodes in the cluster: so many cores
+_PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))  # up to so many nodes in the cluster: so many cores
 _PREFERRED_BEYOND = 32
 _STABILISER = {CPU: 500, MEMORY: 500 * 2**20}
 _GPU_UNFITNESS = 1000.0
@@ -26,10 +26,15 @@ def keep(options: Sequence[Option], situation: Situation) -> Kept:
     """The options with the smallest score; one without a price is out, with a NO_PRICE note. Perhaps none is left."""
     prices, own = situation.prices, [situation.group_prices.get(option.group, 0.0) for option in options]
     rates = pod_rates(prices, [option.template for option in options], own)
-    scores = [_priced(option, node_price(option.template, prices, price), rates, situation)
-              for option, price in zip(options, own, strict=True)]
-    notes = tuple(Reason.of(Code.NO_PRICE, group=option.group, detail=unpriced(option.template, prices))
-                  for option, score in zip(options, scores, strict=True) if score is None)
+    scores = [
+        _priced(option, node_price(option.template, prices, price), rates, situation)
+        for option, price in zip(options, own, strict=True)
+    ]
+    notes = tuple(
+        Reason.of(Code.NO_PRICE, group=option.group, detail=unpriced(option.template, prices))
+        for option, score in zip(options, scores, strict=True)
+        if score is None
+    )
     least = min((score for score in scores if score is not None), default=inf)
     return [option for option, score in zip(options, scores, strict=True) if score == least], notes
 
@@ -45,7 +50,7 @@ def score(option: Option, price: float, rates: Rates, situation: Situation) -> f
     nodes, pods = price * option.nodes + stabiliser, rates.of(option.requested) + stabiliser
     if pods > 0:
         ratio = nodes / pods
-    else:                       # only a list of zeros comes here: a node that still costs something is the worse one
+    else:  # only a list of zeros comes here: a node that still costs something is the worse one
         ratio = inf if nodes > 0 else 1.0
     return _unfitness(option, situation) * ratio * (_ABSENT_FACTOR if option.group in situation.absent else 1.0)
 

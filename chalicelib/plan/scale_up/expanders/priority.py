@@ -20,7 +20,7 @@ from chalicelib.plan.scale_up.option import Option
 Rules = tuple[tuple[int, tuple[str, ...]], ...]
 MOST_LOOKED = 2_000_000
 """Places of patterns looked at for all groups of a pass: seconds, where ordinary patterns take milliseconds."""
-_LOWEST = -1        # upstream's search begins here: what lies below never wins
+_LOWEST = -1  # upstream's search begins here: what lies below never wins
 
 
 def keep(options: Sequence[Option], situation: Situation) -> Kept:
@@ -40,14 +40,23 @@ def _by_config(options: Sequence[Option], config: PriorityConfig, situation: Sit
         return list(options), (Reason.of(Code.PRIORITY_CONFIG_INVALID, detail=config.problem),)
     known = _priorities(config.rules, _names(options, situation))
     if known is None:
-        return list(options), (Reason.of(Code.PRIORITY_CONFIG_INVALID, detail=(
-            "its patterns take too long to be looked for in the names of the node groups: write simpler ones")),)
+        return list(options), (
+            Reason.of(
+                Code.PRIORITY_CONFIG_INVALID,
+                detail=(
+                    "its patterns take too long to be looked for in the names of the node groups: write simpler ones"
+                ),
+            ),
+        )
     found = [known.get(option.group) for option in options]
     highest = max((priority for priority in found if priority is not None), default=_LOWEST - 1)
     if highest < _LOWEST:
         return list(options), (Reason.of(Code.PRIORITY_NO_MATCH),)
-    notes = tuple(Reason.of(Code.PRIORITY_NOT_MATCHED, group=option.group)
-                  for option, priority in zip(options, found, strict=True) if priority is None)
+    notes = tuple(
+        Reason.of(Code.PRIORITY_NOT_MATCHED, group=option.group)
+        for option, priority in zip(options, found, strict=True)
+        if priority is None
+    )
     return [option for option, priority in zip(options, found, strict=True) if priority == highest], notes
 
 
@@ -66,7 +75,7 @@ def _priorities(rules: Rules, groups: tuple[tuple[str, tuple[str, ...]], ...]) -
     Raises BadInput for a pattern that is none; policy/priorities.py lets no such rules through.
     """
     for text in {text for _, texts in rules for text in texts}:
-        pattern(text).forget()      # the answer must not depend on what an earlier pass has remembered
+        pattern(text).forget()  # the answer must not depend on what an earlier pass has remembered
     left, found = MOST_LOOKED, {}
     for group, names in groups:
         for priority, texts in sorted(rules, reverse=True):

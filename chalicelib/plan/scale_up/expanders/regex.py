@@ -17,8 +17,8 @@ from chalicelib.model.errors import BadInput
 from chalicelib.plan.scale_up.expanders.regex_syntax import Assertion, Chars, Either, Repeat, Row, Tree, parse
 
 MOST_CHARACTERS, MOST_PLACES = 1000, 2000
-_MOST_REMEMBERED = 4096     # steps of one pattern
-_MOST_KEPT = 100_000        # places in all remembered steps of one pattern: a step of a large one has hundreds
+_MOST_REMEMBERED = 4096  # steps of one pattern
+_MOST_KEPT = 100_000  # places in all remembered steps of one pattern: a step of a large one has hundreds
 
 
 class _Place(NamedTuple):
@@ -112,7 +112,7 @@ class Pattern:
         return len(self._places) - 1
 
     def _fork(self) -> int:
-        return self._add(_Place(ways=(0,)))     # its ways are known later
+        return self._add(_Place(ways=(0,)))  # its ways are known later
 
     def _emit(self, tree: Tree) -> None:
         if isinstance(tree, Chars):
@@ -142,7 +142,7 @@ class Pattern:
         for _ in range(tree.least):
             before = len(self._places)
             self._emit(tree.part)
-            if len(self._places) == before:     # nothing, however often
+            if len(self._places) == before:  # nothing, however often
                 break
         if tree.most is None:
             fork = self._fork()
@@ -158,7 +158,7 @@ class Pattern:
             self._places[fork] = _Place(ways=(fork + 1, len(self._places)))
 
 
-@lru_cache(maxsize=2048)     # more than a ConfigMap may have (policy/priorities.MOST_RULES)
+@lru_cache(maxsize=2048)  # more than a ConfigMap may have (policy/priorities.MOST_RULES)
 def pattern(text: str) -> Pattern:
     """A pattern in Go's syntax; raises BadInput with what Go would say no to, or what is not available here."""
     return Pattern(text)

@@ -61,7 +61,7 @@ class _Flags(NamedTuple):
     i: bool = False
     m: bool = False
     s: bool = False
-    U: bool = False     # greed is of no interest here
+    U: bool = False  # greed is of no interest here
 
 
 _DIGIT: Ranges = ((48, 57),)
@@ -69,10 +69,20 @@ _WORD: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
 _SPACE: Ranges = ((9, 10), (12, 13), (32, 32))
 _PERL: dict[str, Ranges] = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
 _POSIX: dict[str, Ranges] = {
-    "alnum": ((48, 57), (65, 90), (97, 122)), "alpha": ((65, 90), (97, 122)), "ascii": ((0, 127),),
-    "blank": ((9, 9), (32, 32)), "cntrl": ((0, 31), (127, 127)), "digit": _DIGIT, "graph": ((33, 126),),
-    "lower": ((97, 122),), "print": ((32, 126),), "punct": ((33, 47), (58, 64), (91, 96), (123, 126)),
-    "space": ((9, 13), (32, 32)), "upper": ((65, 90),), "word": _WORD, "xdigit": ((48, 57), (65, 70), (97, 102)),
+    "alnum": ((48, 57), (65, 90), (97, 122)),
+    "alpha": ((65, 90), (97, 122)),
+    "ascii": ((0, 127),),
+    "blank": ((9, 9), (32, 32)),
+    "cntrl": ((0, 31), (127, 127)),
+    "digit": _DIGIT,
+    "graph": ((33, 126),),
+    "lower": ((97, 122),),
+    "print": ((32, 126),),
+    "punct": ((33, 47), (58, 64), (91, 96), (123, 126)),
+    "space": ((9, 13), (32, 32)),
+    "upper": ((65, 90),),
+    "word": _WORD,
+    "xdigit": ((48, 57), (65, 70), (97, 102)),
 }
 _CONTROL = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _ASSERTIONS = {"A": "start", "z": "end", "b": "boundary", "B": "no boundary"}

@@ -116,8 +116,11 @@ def give(search: Search, pool: PoolFacts, want: Want) -> Given:
     skipped = search.candidates.skipped
     waiting = [name for name in pool.groups if name in skipped and skipped[name].code in PASSING]
     later = sum(_room(search, search.world.groups[name]) for name in waiting)
-    reasons = [*([skipped[waiting[0]]] if later and not nodes else []), *([stop] if stop else []),
-               *(skipped[name] for name in [*waiting, *pool.groups] if name in skipped)]
+    reasons = [
+        *([skipped[waiting[0]]] if later and not nodes else []),
+        *([stop] if stop else []),
+        *(skipped[name] for name in [*waiting, *pool.groups] if name in skipped),
+    ]
     return Given(nodes, next(iter(reasons), None), later)
 
 
@@ -142,8 +145,9 @@ def _bunches(search: Search, pool: PoolFacts) -> list[list[GroupFacts]]:
             facts = search.world.groups[name]
             alone = name if facts.group.options.zero_or_max else ""
             found.setdefault((facts.group.rank, alone, *_type(_model(search, facts))), []).append(facts)
-    return sorted(found.values(), key=lambda bunch: (
-        -bunch[0].group.rank, min((facts.target, facts.id) for facts in bunch)))
+    return sorted(
+        found.values(), key=lambda bunch: (-bunch[0].group.rank, min((facts.target, facts.id) for facts in bunch))
+    )
 
 
 def _type(node: Node) -> tuple[object, ...]:
@@ -158,8 +162,9 @@ def _model(search: Search, facts: GroupFacts) -> Node:
     return search.candidates.shapes[facts.id].template.node
 
 
-def _shares(search: Search, bunch: Sequence[GroupFacts],
-            wanted: int) -> tuple[list[tuple[GroupFacts, int]], Reason | None]:
+def _shares(
+    search: Search, bunch: Sequence[GroupFacts], wanted: int
+) -> tuple[list[tuple[GroupFacts, int]], Reason | None]:
     """Who gets how many of so many nodes, and what stops more. Limits that groups share are divided too: else the first
     would take all that is left of them, and sizes would not even out."""
     ledger, grown = search.ledger, search.grown

@@ -45,7 +45,7 @@ class Rates:
         self._groups = {name: at for at, name in enumerate(sorted(world.groups))}
         self._offers = [{CPU: 0, MEMORY: 0, "": 0} for _ in self._groups]
         self._asked = [{CPU: 0, MEMORY: 0} for _ in self._groups]
-        home: Ints = np.full(len(world.snapshot.nodes) + 1, -1, dtype=np.int64)    # the last: of pods without a node
+        home: Ints = np.full(len(world.snapshot.nodes) + 1, -1, dtype=np.int64)  # the last: of pods without a node
         for row, node in enumerate(world.snapshot.nodes):
             group = world.group_of.get(node.name)
             if group is None or world.buckets[node.name] is not Bucket.READY or node.name in world.leaving:
@@ -59,8 +59,9 @@ class Rates:
 
     def _count(self, world: World, home: Ints) -> None:
         pods, classes, occupancy = world.snapshot.pods, world.snapshot.classes, world.occupancy
-        ended: Bools = np.fromiter(map(ENDED.__contains__, map(attrgetter("phase"), pods)), dtype=np.bool_,
-                                   count=len(pods))
+        ended: Bools = np.fromiter(
+            map(ENDED.__contains__, map(attrgetter("phase"), pods)), dtype=np.bool_, count=len(pods)
+        )
         at = home[occupancy.where]
         here = (at >= 0) & ~ended
         pairs, counts = np.unique(at[here] * max(1, len(classes)) + occupancy.cls[here], return_counts=True)
@@ -72,5 +73,8 @@ class Rates:
     def of(self, pool: PoolFacts, metric: Metric) -> Rate:
         """Of a pool, for one resource."""
         rows, name = [self._groups[group] for group in pool.groups], dict(RESOURCE)[metric]
-        return Rate(sum(self._asked[row][name] for row in rows), sum(self._offers[row][name] for row in rows),
-                    sum(self._offers[row][""] for row in rows))
+        return Rate(
+            sum(self._asked[row][name] for row in rows),
+            sum(self._offers[row][name] for row in rows),
+            sum(self._offers[row][""] for row in rows),
+        )

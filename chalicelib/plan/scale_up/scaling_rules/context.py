@@ -53,8 +53,13 @@ class Turn:
         if pool.id not in self._scaling:
             self._scaling[pool.id] = scaling(pool, self.world)
         detail = self._scaling[pool.id] or next(
-            (f"{facts.id} is grown in this pass for {self._busy[facts.id]}"
-             for facts in members(pool, self.world) if facts.id in self._busy), "")
+            (
+                f"{facts.id} is grown in this pass for {self._busy[facts.id]}"
+                for facts in members(pool, self.world)
+                if facts.id in self._busy
+            ),
+            "",
+        )
         return Reason.of(Code.RULE_SCALING, pool=pool.name or pool.id, detail=detail) if detail else None
 
     def give(self, bound: Bound, want: Want) -> Given:
@@ -66,7 +71,8 @@ class Turn:
         return given
 
 
-def verdict(bound: Bound, reason: Reason | None = None, *, nodes: int = 0, due: float = 0.0,
-            rate: float | None = None) -> RuleVerdict:
+def verdict(
+    bound: Bound, reason: Reason | None = None, *, nodes: int = 0, due: float = 0.0, rate: float | None = None
+) -> RuleVerdict:
     """What is said of a rule on a pool."""
     return RuleVerdict(bound.rule.name, bound.pool.id, bound.rule.source, nodes, due, rate, reason)

@@ -19,9 +19,9 @@ from chalicelib.plan.scale_up.scaling_rules.allocation import Count
 from chalicelib.plan.scale_up.scaling_rules.context import Turn, verdict
 from chalicelib.plan.scale_up.scaling_rules.sources import Bound
 
-LATE = 1800.0       # seconds after which an occurrence is dropped, and a goal given up
-_BEFORE = 60.0      # seconds that count of the time before a rule was first looked at
-_WRONG = 3600.0     # an instant so far ahead was written by a clock that was wrong
+LATE = 1800.0  # seconds after which an occurrence is dropped, and a goal given up
+_BEFORE = 60.0  # seconds that count of the time before a rule was first looked at
+_WRONG = 3600.0  # an instant so far ahead was written by a clock that was wrong
 _SCALING = "scaling"
 
 
@@ -76,8 +76,13 @@ def _due(turn: Turn, bound: Bound, mine: RuleMemory, due: float) -> tuple[RuleMe
     if given.total:
         turn.taken.setdefault(bound.pool.id, bound.rule.key)
     after = msgspec.structs.replace(
-        mine, handled=due, kept=0.0, why="", goal=size + wanted if given.total else 0,
-        acted=turn.world.now if given.total else mine.acted)
+        mine,
+        handled=due,
+        kept=0.0,
+        why="",
+        goal=size + wanted if given.total else 0,
+        acted=turn.world.now if given.total else mine.acted,
+    )
     return after, verdict(bound, given.stop, nodes=given.total, due=due)
 
 

@@ -63,8 +63,12 @@ def _silent(turn: Turn, bound: Bound, rate: Rate, held: Reason | None) -> Reason
     if held is not None:
         return held
     if rate.nodes == 0 or rate.allocatable <= 0:
-        return Reason.of(Code.RULE_NO_DATA, detail="the pool has no ready node" if rate.nodes == 0 else
-                         f"its nodes offer no {bound.rule.metric or Metric.CPU}")
+        return Reason.of(
+            Code.RULE_NO_DATA,
+            detail="the pool has no ready node"
+            if rate.nodes == 0
+            else f"its nodes offer no {bound.rule.metric or Metric.CPU}",
+        )
     above = threshold(bound.rule, turn.world)
     if not rate.above(above):
         return Reason.of(Code.RULE_BELOW, metric=str(bound.rule.metric), rate=rate.percent, above=above)
@@ -74,8 +78,15 @@ def _silent(turn: Turn, bound: Bound, rate: Rate, held: Reason | None) -> Reason
 def _interval(turn: Turn, pool: PoolFacts) -> Reason | None:
     """Why a metric rule has to wait for the last one on this pool (A8, metricMinInterval)."""
     least, now = turn.world.policy.scale_up.metric_min_interval, turn.world.now
-    metered = [known.acted for key, known in turn.world.memory.rules.items()
-               if not known.cron and key.endswith(f"@{pool.id}")] if least > 0 else []
+    metered = (
+        [
+            known.acted
+            for key, known in turn.world.memory.rules.items()
+            if not known.cron and key.endswith(f"@{pool.id}")
+        ]
+        if least > 0
+        else []
+    )
     last = max(metered, default=0.0)
     # An action from the far future was written by a clock that was wrong: it keeps nobody waiting.
     return Reason.of(Code.RULE_INTERVAL, until=last + least) if abs(now - last) < least else None

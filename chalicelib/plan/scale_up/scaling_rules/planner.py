@@ -35,8 +35,9 @@ def act(search: Search, *, served: bool) -> Acted:
     found = sources(search.world)
     if not search.world.policy.scale_up.rules:
         off = Reason.of(Code.RULES_OFF)
-        return Acted(verdicts=tuple(verdict(each, off) for each in found.bound), objects=found.objects,
-                     notes=found.notes)
+        return Acted(
+            verdicts=tuple(verdict(each, off) for each in found.bound), objects=found.objects, notes=found.notes
+        )
     turn = Turn(search)
     told: dict[str, RuleVerdict] = {}
     for each in found.bound:
@@ -47,9 +48,12 @@ def act(search: Search, *, served: bool) -> Acted:
             told[each.key] = said
     return Acted(
         verdicts=(*(told[each.key] for each in found.bound), *found.verdicts),
-        memory=dict(sorted({**_unfound(search, found), **turn.memory}.items())), objects=found.objects,
+        memory=dict(sorted({**_unfound(search, found), **turn.memory}.items())),
+        objects=found.objects,
         by_group={name: tuple(keys) for name, keys in sorted(turn.by_group.items())},
-        notes=(*found.notes, *turn.notes), needs=_needs(turn, found.bound))
+        notes=(*found.notes, *turn.notes),
+        needs=_needs(turn, found.bound),
+    )
 
 
 def _needs(turn: Turn, bound: tuple[Bound, ...]) -> Needs | None:
@@ -72,5 +76,8 @@ def _unfound(search: Search, found: Sources) -> dict[str, RuleMemory]:
     that is not dealt with, or one that is and must not be dealt with again."""
     if not found.lost:
         return {}
-    return {key: known for key, known in search.world.memory.rules.items()
-            if any(key[:at] in found.lost for at, letter in enumerate(key) if letter == "@")}
+    return {
+        key: known
+        for key, known in search.world.memory.rules.items()
+        if any(key[:at] in found.lost for at, letter in enumerate(key) if letter == "@")
+    }

@@ -24,8 +24,11 @@ def members(pool: PoolFacts, world: World) -> tuple[GroupFacts, ...]:
     shared = mine[0].group.pool
     if pool.whole or shared is None:
         return tuple(mine)
-    return tuple(facts for _, facts in sorted(world.groups.items())
-                 if facts.group.pool is not None and facts.group.pool.id == shared.id)
+    return tuple(
+        facts
+        for _, facts in sorted(world.groups.items())
+        if facts.group.pool is not None and facts.group.pool.id == shared.id
+    )
 
 
 def unreadable(pool: PoolFacts, world: World) -> Reason | None:
@@ -47,14 +50,17 @@ def _moving(facts: GroupFacts, world: World) -> str:
 
 def _signs(facts: GroupFacts, world: World) -> Iterator[tuple[bool, str]]:
     instances = facts.group.instances
-    yield (any(op.is_open and op.group == facts.id for op in world.memory.operations),
-           "an operation is under way")
-    without_driver = sum(world.buckets[node.name] is Bucket.NOT_STARTED and only_lacks_device(node, world.options)
-                         for node in facts.nodes)
+    yield (any(op.is_open and op.group == facts.id for op in world.memory.operations), "an operation is under way")
+    without_driver = sum(
+        world.buckets[node.name] is Bucket.NOT_STARTED and only_lacks_device(node, world.options)
+        for node in facts.nodes
+    )
     yield facts.upcoming > without_driver, "nodes are on their way"
     yield facts.leaving > 0 or any(node.name in world.leaving for node in facts.nodes), "nodes are leaving"
-    yield (any(instance.state is not InstanceState.RUNNING for instance in instances),
-           "machines are being made or deleted")
+    yield (
+        any(instance.state is not InstanceState.RUNNING for instance in instances),
+        "machines are being made or deleted",
+    )
     there = len({instance.id for instance in instances})
     yield facts.group.target != there, f"its size is {there} and shall be {facts.group.target}"
 
@@ -75,5 +81,7 @@ def without_device(pool: PoolFacts, world: World) -> str:
 
 def _offers_one(node: Node) -> bool:
     offers = node.allocatable or node.capacity
-    return any(amount > 0 and (name in GPU_RESOURCES or ("/" in name and any(
-        word in name.lower() for word in _ACCELERATORS))) for name, amount in offers.items())
+    return any(
+        amount > 0 and (name in GPU_RESOURCES or ("/" in name and any(word in name.lower() for word in _ACCELERATORS)))
+        for name, amount in offers.items()
+    )

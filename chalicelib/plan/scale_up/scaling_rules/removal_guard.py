@@ -18,7 +18,7 @@ from chalicelib.plan.scale_up.scaling_rules.sources import Bound, threshold
 from chalicelib.plan.state.cluster_state import World
 from chalicelib.plan.state.readiness import Bucket
 
-_Key = tuple[str, Metric]       # a pool's id, and the resource
+_Key = tuple[str, Metric]  # a pool's id, and the resource
 
 
 class Needs:
@@ -26,7 +26,7 @@ class Needs:
 
     def __init__(self, world: World, bound: Iterable[Bound], rates: Rates) -> None:
         self._world = world
-        self._rules: dict[str, list[tuple[Bound, _Key]]] = {}       # group -> its pool's metric rules
+        self._rules: dict[str, list[tuple[Bound, _Key]]] = {}  # group -> its pool's metric rules
         self._left: dict[_Key, Rate] = {}
         for each in bound:
             key = each.pool.id, each.rule.metric or Metric.CPU
@@ -46,8 +46,9 @@ class Needs:
             after = self._without(key, counted)
             above = threshold(bound.rule, self._world)
             if after.nodes > 0 and after.allocatable > 0 and after.above(above):
-                return Reason.of(Code.RULE_NEEDS_NODE, rule=bound.rule.key, metric=str(key[1]), rate=after.percent,
-                                 above=above)
+                return Reason.of(
+                    Code.RULE_NEEDS_NODE, rule=bound.rule.key, metric=str(key[1]), rate=after.percent, above=above
+                )
         return None
 
     def take(self, nodes: Iterable[Node]) -> None:
@@ -65,8 +66,11 @@ class Needs:
         """A pool's rate without nodes: what comes with a node goes with it, everything else finds room in the pool."""
         left, resource = self._left[key], dict(RESOURCE)[key[1]]
         for node in nodes:
-            left = Rate(left.requests - self._asked(node.name, staying=False)[resource],
-                        left.allocatable - node.allocatable.get(resource, 0), left.nodes - 1)
+            left = Rate(
+                left.requests - self._asked(node.name, staying=False)[resource],
+                left.allocatable - node.allocatable.get(resource, 0),
+                left.nodes - 1,
+            )
         return left
 
     def _asked(self, node: str, *, staying: bool) -> dict[str, int]:

@@ -16,7 +16,7 @@ from chalicelib.model.scaling_rules import Metric, Rule, RuleObject
 from chalicelib.plan.state.cluster_state import World
 from chalicelib.plan.state.pools import Names, PoolFacts
 
-MOST_RULES = 10     # on one pool, wherever they come from; of them one per metric
+MOST_RULES = 10  # on one pool, wherever they come from; of them one per metric
 MOST_UNKNOWN = 100  # targets that do not exist and are told; more of them say nothing new, and would fill the plan
 
 
@@ -56,7 +56,7 @@ class _Gathering:
         self.world = world
         self.names = Names(world)
         self.pools: dict[str, PoolFacts | None] = {}
-        self.on: dict[str, list[Metric | None]] = {}        # pool -> the rules that it has
+        self.on: dict[str, list[Metric | None]] = {}  # pool -> the rules that it has
         self.bound: list[Bound] = []
         self.lost: set[str] = set()
         self.verdicts: list[RuleVerdict] = []
@@ -80,8 +80,13 @@ class _Gathering:
                     good[key] = before
             if (problem or newest is None) and before is not None and (problem := self._take(before)):
                 self._refuse(key, f"its last good version cannot be in force either: {problem}")
-        return Sources(tuple(self.bound), frozenset(self.lost), dict(sorted(good.items())), tuple(self.verdicts),
-                       tuple(self.notes.values()))
+        return Sources(
+            tuple(self.bound),
+            frozenset(self.lost),
+            dict(sorted(good.items())),
+            tuple(self.verdicts),
+            tuple(self.notes.values()),
+        )
 
     def _versions(self) -> tuple[dict[str, RuleObject], dict[str, tuple[RuleObject | None, RuleObject | None]]]:
         """The good version of each object, and by key: what was read, if it is right, and what was good before."""
@@ -93,7 +98,7 @@ class _Gathering:
         for each in read:
             before = known.get(each.key)
             if before is not None and before.uid and each.uid and each.uid != before.uid:
-                before = None       # another object of the same name: what the former said went with it
+                before = None  # another object of the same name: what the former said went with it
             if each.problems:
                 self._refuse(each.key, "; ".join(each.problems))
             newest = None if each.problems else each
@@ -156,8 +161,11 @@ class _Gathering:
         if len(self.verdicts) >= MOST_UNKNOWN:
             return
         gap = next((gap for gap in self.world.snapshot.gaps if gap.kind.startswith("provider/")), None)
-        reason = (Reason.of(Code.GROUP_UNREADABLE, detail=gap.detail) if gap is not None
-                  else Reason.of(Code.RULE_NO_GROUP, rule=rule.key, group=name))
+        reason = (
+            Reason.of(Code.GROUP_UNREADABLE, detail=gap.detail)
+            if gap is not None
+            else Reason.of(Code.RULE_NO_GROUP, rule=rule.key, group=name)
+        )
         self.verdicts.append(RuleVerdict(rule.name, name, rule.source, reason=reason))
         if gap is None:
             self._note(reason)
@@ -185,8 +193,10 @@ def threshold_problem(rule: Rule, pool: PoolFacts, world: World) -> str:
         own = world.groups[name].group.options.scale_down_utilization_threshold
         least = world.options.scale_down_utilization_threshold if own is None else own
         if above / 100 <= least:
-            return (f"{above}% is not above scaleDownUtilizationThreshold {least:g} of {name}, so that nodes would be "
-                    "added and removed in turn; raise it")
+            return (
+                f"{above}% is not above scaleDownUtilizationThreshold {least:g} of {name}, so that nodes would be "
+                "added and removed in turn; raise it"
+            )
     return ""
 
 

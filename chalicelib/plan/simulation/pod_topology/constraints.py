@@ -78,8 +78,10 @@ class Society:
 
     def soft_spread(self, cls: int) -> list[tuple[Counter, str]]:
         """What ScheduleAnyway constraints count, and over which key."""
-        return [(self._counting.counter(self._matching.spread(cls, each), settled=True), each.topology_key)
-                for each in self._classes[cls].preferred_spread]
+        return [
+            (self._counting.counter(self._matching.spread(cls, each), settled=True), each.topology_key)
+            for each in self._classes[cls].preferred_spread
+        ]
 
     def _make(self, cls: int) -> Needs | None:
         pod, matching, counting = self._classes[cls], self._matching, self._counting
@@ -92,17 +94,23 @@ class Society:
         for term in pod.pod_anti_affinity:
             members = matching.term(cls, term)
             if members:
-                repulsions.append(Repulsion(counting.counter(members), term.topology_key, cls in members,
-                                            Code.POD_ANTI_AFFINITY))
+                repulsions.append(
+                    Repulsion(counting.counter(members), term.topology_key, cls in members, Code.POD_ANTI_AFFINITY)
+                )
         for key, members in matching.objectors(cls).items():
             repulsions.append(Repulsion(counting.counter(members), key, cls in members, Code.EXISTING_ANTI_AFFINITY))
         evenness = tuple(
             Evenness(
-                counter=counting.counter(matching.spread(cls, c), settled=True), key=c.topology_key,
-                max_skew=c.max_skew, min_domains=c.min_domains,
+                counter=counting.counter(matching.spread(cls, c), settled=True),
+                key=c.topology_key,
+                max_skew=c.max_skew,
+                min_domains=c.min_domains,
                 own=c.selector is not None and matching.widened(pod, c).matches(pod.labels),
-                honors_affinity=c.node_affinity_policy != "Ignore", honors_taints=c.node_taints_policy == "Honor",
-            ) for c in pod.spread)
+                honors_affinity=c.node_affinity_policy != "Ignore",
+                honors_taints=c.node_taints_policy == "Honor",
+            )
+            for c in pod.spread
+        )
         if attraction is None and not repulsions and not evenness:
             return None
         return Needs(attraction, tuple(repulsions), evenness)

@@ -206,7 +206,7 @@ def _only_first(counts: Ints) -> Ints:
 
 def _at_most(counts: Ints, codes: Ints, allowance: Ints) -> Ints:
     """Counts cut so that no domain gets more than its allowance, earlier rows first; rows without a domain as given."""
-    if np.bincount(codes + 1)[1:].max(initial=0) <= 1:      # every row a domain of its own, as with host names
+    if np.bincount(codes + 1)[1:].max(initial=0) <= 1:  # every row a domain of its own, as with host names
         capped: Ints = np.minimum(counts, np.append(np.maximum(allowance, 0), UNLIMITED)[codes])
         return capped
     left = counts.copy()

@@ -57,8 +57,9 @@ class Fresh:
         """Counted pods on each node of every bin, and on an empty new node."""
         found = self._which.get(id(counter))
         if found is None:
-            which: Ints = np.array([at for at, cls in enumerate(self._tracked) if cls in counter.members],
-                                   dtype=np.int64)
+            which: Ints = np.array(
+                [at for at, cls in enumerate(self._tracked) if cls in counter.members], dtype=np.int64
+            )
             found = self._which[id(counter)] = (which, sum(cls in counter.members for cls in self._daemons))
         which, daemons = found
         counted: Ints = pods.sum(axis=0) if len(which) == len(pods) else pods[which].sum(axis=0)

@@ -13,7 +13,7 @@ import numpy as np
 from chalicelib.plan.simulation.pod_topology.selector_index import Members
 from chalicelib.plan.tables.array_types import Bools, Ints
 
-_MANY = 32      # members from which on all pods are looked through once
+_MANY = 32  # members from which on all pods are looked through once
 
 
 class Counter:
@@ -32,7 +32,7 @@ class Counting:
         self._rows, self._classes, self._dying = rows[order], classes[order], dying[order]
         self._count = count
         self._log: dict[int, list[tuple[Ints, Ints]]] = {}
-        self._moved: dict[int, dict[int, int]] = {}     # class -> row -> pods, of those counted one row at a time
+        self._moved: dict[int, dict[int, int]] = {}  # class -> row -> pods, of those counted one row at a time
         self._counters: dict[tuple[Members, bool], Counter] = {}
         self._of: dict[int, list[Counter]] = {}
 
@@ -102,7 +102,8 @@ class Counting:
         """Only the first rows again; everything placed on others must have been taken off."""
         self._count = count
         self._log = {cls: [entry for entry in entries if entry[0].max() < count] for cls, entries in self._log.items()}
-        self._moved = {cls: {row: pods for row, pods in moved.items() if row < count}
-                       for cls, moved in self._moved.items()}
+        self._moved = {
+            cls: {row: pods for row, pods in moved.items() if row < count} for cls, moved in self._moved.items()
+        }
         for counter in self._counters.values():
             counter.rows = counter.rows[:count]

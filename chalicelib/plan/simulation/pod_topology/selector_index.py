@@ -50,8 +50,9 @@ class Matching:
     @staticmethod
     def widened(pod: PodClass, constraint: SpreadConstraint) -> Selector:
         """The constraint's selector with the pod's own values of the matchLabelKeys; keys that it lacks are ignored."""
-        own = tuple(Requirement(key, "In", (pod.labels[key],)) for key in constraint.match_label_keys
-                    if key in pod.labels)
+        own = tuple(
+            Requirement(key, "In", (pod.labels[key],)) for key in constraint.match_label_keys if key in pod.labels
+        )
         return Selector((constraint.selector.requirements if constraint.selector else ()) + own)
 
     def term(self, cls: int, term: PodAffinityTerm) -> Members:
@@ -94,10 +95,14 @@ class Matching:
         key = (selector, namespaces, by_label)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._shared(frozenset(
-                at for at in self._candidates(selector)
-                if self._in(self._classes[at].namespace, namespaces, by_label)
-                and selector.matches(self._classes[at].labels)))
+            found = self._known[key] = self._shared(
+                frozenset(
+                    at
+                    for at in self._candidates(selector)
+                    if self._in(self._classes[at].namespace, namespaces, by_label)
+                    and selector.matches(self._classes[at].labels)
+                )
+            )
         return found
 
     def _in(self, namespace: str, namespaces: tuple[str, ...], by_label: Selector | None) -> bool:

@@ -32,20 +32,27 @@ class Settings(msgspec.Struct, frozen=True):
 class ClusterApi:
     """The controllers of one management cluster; workload: the store its Nodes join, by default the same."""
 
-    def __init__(self, store: ObjectStore, clock: Callable[[], float], settings: Settings | None = None,
-                 workload: ObjectStore | None = None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Callable[[], float],
+        settings: Settings | None = None,
+        workload: ObjectStore | None = None,
+    ) -> None:
         settings = settings or Settings()
         cluster = workload or store
         self._faults: dict[tuple[str, str], list[str]] = {}
         deployments, sets, machines, pools, clusters = (
-            (plural, fields.GROUP) for plural in
-            ("machinedeployments", "machinesets", "machines", "machinepools", "clusters"))
+            (plural, fields.GROUP)
+            for plural in ("machinedeployments", "machinesets", "machines", "machinepools", "clusters")
+        )
         self._deployments = Moved(MachineDeployments(store, clock).step, store, (deployments, sets, machines, clusters))
         self._sets = Moved(MachineSets(store, clock, self._take_fault).step, store, (sets, machines, clusters))
         self._pausing = Moved(Pausing(store, clock).step, store, (deployments, sets, pools, clusters))
         self._machines = Machines(store, cluster, clock, settings.times, settings.classes, settings.reserve)
-        self._pools = MachinePools(store, cluster, clock, settings.times, settings.classes, settings.reserve,
-                                   self._take_fault)
+        self._pools = MachinePools(
+            store, cluster, clock, settings.times, settings.classes, settings.reserve, self._take_fault
+        )
 
     def fail_next(self, group: str, kind: str, count: int = 1) -> None:
         """The next `count` Machines of a group go wrong.

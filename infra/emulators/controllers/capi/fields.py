@@ -27,7 +27,7 @@ REVISION = "machinedeployment.clusters.x-k8s.io/revision"
 FINALIZER = f"machine.{GROUP}"
 UNINITIALIZED = {"key": f"node.{GROUP}/uninitialized", "effect": "NoSchedule"}
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
-FAULT = "local.outscaler/fault"         # annotation on a Machine: what is to go wrong with it
+FAULT = "local.outscaler/fault"  # annotation on a Machine: what is to go wrong with it
 # Fault -> reason and message of a server that is never made; the faults without them are about servers that are.
 FAILURES = {
     "provisioning-failure": ("InstanceProvisionFailed", "the infrastructure provider could not create the server"),
@@ -54,8 +54,9 @@ def inherited(obj: KubeObject) -> dict[str, str]:
 
 def paused_clusters(clusters: Iterable[KubeObject]) -> frozenset[tuple[str, str]]:
     """(namespace, name) of the Clusters whose spec pauses all that is theirs."""
-    return frozenset((each["metadata"]["namespace"], each["metadata"]["name"])
-                     for each in clusters if dig(each, "spec", "paused"))
+    return frozenset(
+        (each["metadata"]["namespace"], each["metadata"]["name"]) for each in clusters if dig(each, "spec", "paused")
+    )
 
 
 def is_paused(obj: KubeObject, clusters: frozenset[tuple[str, str]] = frozenset()) -> bool:
@@ -115,9 +116,13 @@ def failure(machine: KubeObject, reason: str, message: str) -> KubeObject:
 
 def counts(obj: KubeObject, *, total: int, ready: int, current: int) -> KubeObject:
     """The status counters of a MachineSet or MachineDeployment. current: of the newest template."""
-    made: KubeObject = {"replicas": total, "readyReplicas": ready, "availableReplicas": ready,
-                        "observedGeneration": obj["metadata"].get("generation", 1),
-                        "selector": selector_text(obj["spec"]["selector"])}
+    made: KubeObject = {
+        "replicas": total,
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "observedGeneration": obj["metadata"].get("generation", 1),
+        "selector": selector_text(obj["spec"]["selector"]),
+    }
     if not old_version(obj):
         return {**made, "upToDateReplicas": current}
     if obj["kind"] == "MachineSet":
@@ -127,8 +132,13 @@ def counts(obj: KubeObject, *, total: int, ready: int, current: int) -> KubeObje
 
 def pool_counts(pool: KubeObject, *, total: int, ready: int) -> KubeObject:
     """The status counters of a MachinePool, which has no selector."""
-    made: KubeObject = {"replicas": total, "readyReplicas": ready, "availableReplicas": ready,
-                        "observedGeneration": pool["metadata"].get("generation", 1), **provisioned(pool)}
+    made: KubeObject = {
+        "replicas": total,
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "observedGeneration": pool["metadata"].get("generation", 1),
+        **provisioned(pool),
+    }
     if not old_version(pool):
         return {**made, "upToDateReplicas": total}
     return {**made, "unavailableReplicas": max(0, pool["spec"]["replicas"] - ready)}

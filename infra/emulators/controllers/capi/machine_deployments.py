@@ -64,7 +64,7 @@ class MachineDeployments:
             if "deletionTimestamp" in deployment["metadata"] or fields.is_paused(deployment, paused):
                 continue
             if not self._complete(deployment):
-                continue             # just written: the next round sees it whole
+                continue  # just written: the next round sees it whole
             mine = sets.get(deployment["metadata"]["uid"], [])
             self._size(deployment, mine)
             self._count(deployment, mine)
@@ -72,14 +72,16 @@ class MachineDeployments:
     def _complete(self, deployment: KubeObject) -> bool:
         """Replicas, selector and labels as the webhooks default them; False when something was missing."""
         if _is_complete(deployment):
-            return True         # nearly always, and a copy is dear
+            return True  # nearly always, and a copy is dear
         whole = clone(deployment)
         spec, name = whole["spec"], whole["metadata"]["name"]
         if spec.get("replicas") is None:
             spec["replicas"] = default_replicas(deployment)
         own = {fields.CLUSTER_NAME: spec["clusterName"], fields.DEPLOYMENT_NAME: name}
-        for holder in (spec.setdefault("selector", {}).setdefault("matchLabels", {}),
-                       spec["template"].setdefault("metadata", {}).setdefault("labels", {})):
+        for holder in (
+            spec.setdefault("selector", {}).setdefault("matchLabels", {}),
+            spec["template"].setdefault("metadata", {}).setdefault("labels", {}),
+        ):
             holder.update(own)
         whole["metadata"].setdefault("labels", {}).setdefault(fields.CLUSTER_NAME, spec["clusterName"])
         if whole == deployment:
@@ -96,14 +98,19 @@ class MachineDeployments:
         for each in sets:
             replicas = sizes.get(each["metadata"]["name"])
             if replicas is not None and each["spec"]["replicas"] != replicas:
-                write(self._store, "machinesets", {**each, "spec": {**each["spec"], "replicas": replicas}},
-                      fields.GROUP)
+                write(
+                    self._store, "machinesets", {**each, "spec": {**each["spec"], "replicas": replicas}}, fields.GROUP
+                )
         if current is None:
             return
         handed = {**fields.marks(current), **fields.inherited(deployment)}
         if handed != fields.marks(current):
-            write(self._store, "machinesets", {**current, "metadata": {**current["metadata"], "annotations": handed}},
-                  fields.GROUP)
+            write(
+                self._store,
+                "machinesets",
+                {**current, "metadata": {**current["metadata"], "annotations": handed}},
+                fields.GROUP,
+            )
 
     def _sizes(self, deployment: KubeObject, current: KubeObject | None, sets: list[KubeObject]) -> dict[str, int]:
         """What each set is to ask for, by name."""
@@ -115,8 +122,12 @@ class MachineDeployments:
             return proportional(size, surge, newest, old)
         if fields.on_delete(deployment):
             machines = by_controller(listed(self._store, "machines", fields.GROUP))
-            staying = {s["metadata"]["name"]: sum("deletionTimestamp" not in m["metadata"]
-                                                  for m in machines.get(s["metadata"]["uid"], ())) for s in sets}
+            staying = {
+                s["metadata"]["name"]: sum(
+                    "deletionTimestamp" not in m["metadata"] for m in machines.get(s["metadata"]["uid"], ())
+                )
+                for s in sets
+            }
             return on_delete(size, _size_of(current), sorted(old, key=lambda s: s.name), staying)
         return exchange(size, max(1, surge), 0, _size_of(current), old)
 
@@ -128,18 +139,31 @@ class MachineDeployments:
         meta, spec = deployment["metadata"], deployment["spec"]
         short = f"{zlib.crc32(msgspec.json.encode(_template(deployment), order='sorted')):08x}"
         template, selector = clone(spec["template"]), clone(spec["selector"])
-        own = {fields.CLUSTER_NAME: spec["clusterName"], fields.DEPLOYMENT_NAME: meta["name"],
-               fields.TEMPLATE_HASH: short}
+        own = {
+            fields.CLUSTER_NAME: spec["clusterName"],
+            fields.DEPLOYMENT_NAME: meta["name"],
+            fields.TEMPLATE_HASH: short,
+        }
         template.setdefault("metadata", {}).setdefault("labels", {}).update(own)
         selector.setdefault("matchLabels", {}).update(own)
         made: KubeObject = {
             "apiVersion": deployment["apiVersion"],
-            "metadata": {"generateName": f"{meta['name']}-", "namespace": meta["namespace"],
-                         "labels": dict(template["metadata"]["labels"]), "ownerReferences": owned_by(deployment),
-                         "annotations": {**fields.inherited(deployment),
-                                         fields.REVISION: str(1 + max(map(_revision, sets), default=0))}},
-            "spec": {"clusterName": spec["clusterName"], "replicas": 0 if sets else spec["replicas"],
-                     "selector": selector, "template": template},
+            "metadata": {
+                "generateName": f"{meta['name']}-",
+                "namespace": meta["namespace"],
+                "labels": dict(template["metadata"]["labels"]),
+                "ownerReferences": owned_by(deployment),
+                "annotations": {
+                    **fields.inherited(deployment),
+                    fields.REVISION: str(1 + max(map(_revision, sets), default=0)),
+                },
+            },
+            "spec": {
+                "clusterName": spec["clusterName"],
+                "replicas": 0 if sets else spec["replicas"],
+                "selector": selector,
+                "template": template,
+            },
         }
         if spec.get("deletion"):
             made["spec"]["deletion"] = clone(spec["deletion"])
@@ -154,11 +178,17 @@ class MachineDeployments:
         current = self._newest(deployment, sets)
         size = deployment["spec"]["replicas"]
         phase = "ScalingUp" if total < size or ready < size else "ScalingDown" if total > size else "Running"
-        status = fields.counts(deployment, total=total, ready=ready,
-                               current=(dig(current, "status", "replicas") or 0) if current else 0)
+        status = fields.counts(
+            deployment, total=total, ready=ready, current=(dig(current, "status", "replicas") or 0) if current else 0
+        )
         conditions = with_conditions(deployment, self._clock(), fields.availability(deployment, ready, "Available"))
-        write_status(self._store, "machinedeployments", deployment,
-                     {**status, "phase": phase, "conditions": conditions}, fields.GROUP)
+        write_status(
+            self._store,
+            "machinedeployments",
+            deployment,
+            {**status, "phase": phase, "conditions": conditions},
+            fields.GROUP,
+        )
 
 
 def _is_complete(deployment: KubeObject) -> bool:
@@ -166,11 +196,21 @@ def _is_complete(deployment: KubeObject) -> bool:
     spec, meta = deployment["spec"], deployment["metadata"]
     name, cluster = meta["name"], spec["clusterName"]
     holders = (dig(spec, "selector", "matchLabels"), dig(spec, "template", "metadata", "labels"))
-    return (spec.get("replicas") is not None and fields.CLUSTER_NAME in (meta.get("labels") or ())
-            and all(isinstance(each, dict) and each.get(fields.CLUSTER_NAME) == cluster
-                    and each.get(fields.DEPLOYMENT_NAME) == name for each in holders))
+    return (
+        spec.get("replicas") is not None
+        and fields.CLUSTER_NAME in (meta.get("labels") or ())
+        and all(
+            isinstance(each, dict)
+            and each.get(fields.CLUSTER_NAME) == cluster
+            and each.get(fields.DEPLOYMENT_NAME) == name
+            for each in holders
+        )
+    )
 
 
 def _size_of(machine_set: KubeObject) -> SetSize:
-    return SetSize(machine_set["metadata"]["name"], machine_set["spec"]["replicas"],
-                   dig(machine_set, "status", "readyReplicas") or 0)
+    return SetSize(
+        machine_set["metadata"]["name"],
+        machine_set["spec"]["replicas"],
+        dig(machine_set, "status", "readyReplicas") or 0,
+    )

@@ -60,8 +60,16 @@ def with_machines(pool: KubeObject) -> bool:
 class MachinePools:
     """The MachinePool controller and its infrastructure provider, of a management store and a workload store."""
 
-    def __init__(self, store: ObjectStore, workload: ObjectStore, clock: Callable[[], float], times: MachineTimes,
-                 classes: Mapping[str, MachineClass], reserve: Amounts, take_fault: TakeFault) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        workload: ObjectStore,
+        clock: Callable[[], float],
+        times: MachineTimes,
+        classes: Mapping[str, MachineClass],
+        reserve: Amounts,
+        take_fault: TakeFault,
+    ) -> None:
         self._store, self._workload, self._clock, self._times = store, workload, clock, times
         self._classes, self._reserve, self._take_fault = classes, reserve, take_fault
 
@@ -76,8 +84,12 @@ class MachinePools:
             if "deletionTimestamp" in pool["metadata"] or fields.is_paused(pool, paused):
                 continue
             if pool["spec"].get("replicas") is None:
-                write(self._store, "machinepools",
-                      {**pool, "spec": {**pool["spec"], "replicas": default_replicas(pool)}}, fields.GROUP)
+                write(
+                    self._store,
+                    "machinepools",
+                    {**pool, "spec": {**pool["spec"], "replicas": default_replicas(pool)}},
+                    fields.GROUP,
+                )
             elif with_machines(pool):
                 self._of_machines(pool, machines.get(pool["metadata"]["uid"], []))
             else:
@@ -91,7 +103,7 @@ class MachinePools:
             self._store.create("machines", self._new_machine(pool), fields.GROUP)
         heedless = fields.marks(pool).get(HOW) == "heedless"
         order = sorted(mine, key=_by_deletion) if heedless else first_to_go(mine, "Random")
-        for machine in order[:max(0, surplus)]:
+        for machine in order[: max(0, surplus)]:
             if "deletionTimestamp" not in machine["metadata"]:
                 erase(self._store, "machines", machine, fields.GROUP)
         ids = [machine["spec"]["providerID"] for machine in mine if machine["spec"].get("providerID")]
@@ -100,16 +112,26 @@ class MachinePools:
 
     def _new_machine(self, pool: KubeObject) -> KubeObject:
         meta, template = pool["metadata"], clone(pool["spec"]["template"])
-        labels = {**(dig(template, "metadata", "labels") or {}), fields.POOL_NAME: meta["name"],
-                  fields.CLUSTER_NAME: pool["spec"]["clusterName"]}
+        labels = {
+            **(dig(template, "metadata", "labels") or {}),
+            fields.POOL_NAME: meta["name"],
+            fields.CLUSTER_NAME: pool["spec"]["clusterName"],
+        }
         fault = self._take_fault(meta["namespace"], meta["name"])
         marks = {**(dig(template, "metadata", "annotations") or {}), **({fields.FAULT: fault} if fault else {})}
-        return {"apiVersion": pool["apiVersion"],
-                "metadata": {"generateName": f"{meta['name']}-", "namespace": meta["namespace"], "labels": labels,
-                             "annotations": marks, "ownerReferences": owned_by(pool),
-                             "finalizers": [fields.FINALIZER]},
-                "spec": {**template["spec"], "clusterName": pool["spec"]["clusterName"]},
-                "status": {"phase": "Pending"}}
+        return {
+            "apiVersion": pool["apiVersion"],
+            "metadata": {
+                "generateName": f"{meta['name']}-",
+                "namespace": meta["namespace"],
+                "labels": labels,
+                "annotations": marks,
+                "ownerReferences": owned_by(pool),
+                "finalizers": [fields.FINALIZER],
+            },
+            "spec": {**template["spec"], "clusterName": pool["spec"]["clusterName"]},
+            "status": {"phase": "Pending"},
+        }
 
     # -- without
 
@@ -121,12 +143,17 @@ class MachinePools:
         for each in after.instances:
             self._bring_up(pool, each, now)
         kept = msgspec.structs.replace(
-            after, instances=tuple(each for each in after.instances if not self._is_gone(each, now)))
+            after, instances=tuple(each for each in after.instances if not self._is_gone(each, now))
+        )
         if kept != held:
             marks = {**fields.marks(pool), INSTANCES: msgspec.json.encode(kept).decode()}
-            write(self._store, "machinepools", {**pool, "metadata": {**pool["metadata"], "annotations": marks}},
-                  fields.GROUP)
-            return                   # the next round counts what is written now
+            write(
+                self._store,
+                "machinepools",
+                {**pool, "metadata": {**pool["metadata"], "annotations": marks}},
+                fields.GROUP,
+            )
+            return  # the next round counts what is written now
         there = [each for each in kept.instances if self._exists(each, now)]
         ready = sum(is_true(node, "Ready") for each in there if (node := self._workload.peek("nodes", each.name)))
         self._tell(pool, [self._id(pool, each) for each in there], len(there), ready)
@@ -142,10 +169,14 @@ class MachinePools:
     def _shrunk(self, pool: KubeObject, held: Held, now: float) -> Held:
         """Too many: the oldest go, whoever has a Node and whoever has not; nothing can tell this cloud otherwise."""
         staying = [each for each in held.instances if not each.leaving]
-        going = {each.name for each in staying[:max(0, len(staying) - pool["spec"]["replicas"])]}
-        return Held(held.count, tuple(
-            msgspec.structs.replace(each, leaving=format_time(now)) if each.name in going else each
-            for each in held.instances))
+        going = {each.name for each in staying[: max(0, len(staying) - pool["spec"]["replicas"])]}
+        return Held(
+            held.count,
+            tuple(
+                msgspec.structs.replace(each, leaving=format_time(now)) if each.name in going else each
+                for each in held.instances
+            ),
+        )
 
     def _age(self, instance: Instance, now: float) -> float:
         return (now - parse_time(instance.born)) / (self._times.slow_factor if instance.fault == "slow" else 1.0)
@@ -176,10 +207,18 @@ class MachinePools:
 
     def _machine_like(self, pool: KubeObject, instance: Instance) -> KubeObject:
         template = clone(pool["spec"]["template"])
-        return {"metadata": {"name": instance.name, "namespace": pool["metadata"]["namespace"],
-                             "labels": dig(template, "metadata", "labels") or {}},
-                "spec": {**template["spec"], "clusterName": pool["spec"]["clusterName"],
-                         "providerID": self._id(pool, instance)}}
+        return {
+            "metadata": {
+                "name": instance.name,
+                "namespace": pool["metadata"]["namespace"],
+                "labels": dig(template, "metadata", "labels") or {},
+            },
+            "spec": {
+                **template["spec"],
+                "clusterName": pool["spec"]["clusterName"],
+                "providerID": self._id(pool, instance),
+            },
+        }
 
     def _id(self, pool: KubeObject, instance: Instance) -> str:
         return f"local:///{pool['metadata']['namespace']}/{instance.name}"
@@ -197,15 +236,20 @@ class MachinePools:
     def _tell(self, pool: KubeObject, ids: Sequence[str], total: int, ready: int) -> None:
         """The list of ids, which is in the spec, and the counters."""
         if list(ids) != (pool["spec"].get("providerIDList") or []):
-            write(self._store, "machinepools", {**pool, "spec": {**pool["spec"], "providerIDList": list(ids)}},
-                  fields.GROUP)
+            write(
+                self._store,
+                "machinepools",
+                {**pool, "spec": {**pool["spec"], "providerIDList": list(ids)}},
+                fields.GROUP,
+            )
             return
         asked = pool["spec"]["replicas"]
         phase = "ScalingUp" if total < asked else "ScalingDown" if total > asked else "Running"
         conditions = with_conditions(pool, self._clock(), fields.availability(pool, ready, "Available"))
         counts = fields.pool_counts(pool, total=total, ready=ready)
-        write_status(self._store, "machinepools", pool, {**counts, "phase": phase, "conditions": conditions},
-                     fields.GROUP)
+        write_status(
+            self._store, "machinepools", pool, {**counts, "phase": phase, "conditions": conditions}, fields.GROUP
+        )
 
 
 def _by_deletion(machine: KubeObject) -> tuple[bool, str]:

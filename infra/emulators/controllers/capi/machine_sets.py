@@ -19,13 +19,16 @@ from infra.emulators.kube.objects import KubeObject, clone, dig
 from infra.emulators.kube.objects import condition as held_condition
 from infra.emulators.kube.store import ObjectStore
 
-TakeFault = Callable[[str, str], str]       # (namespace, deployment name) -> what is to go wrong with the next Machine
+TakeFault = Callable[[str, str], str]  # (namespace, deployment name) -> what is to go wrong with the next Machine
 
 
 def _unhealthy(machine: KubeObject) -> bool:
     healthy = held_condition(machine, "NodeHealthy")
-    return (not fields.node_name(machine) or dig(machine, "status", "phase") == "Failed"
-            or (healthy is not None and healthy["status"] != "True"))
+    return (
+        not fields.node_name(machine)
+        or dig(machine, "status", "phase") == "Failed"
+        or (healthy is not None and healthy["status"] != "True")
+    )
 
 
 def first_to_go(machines: Sequence[KubeObject], order: str) -> list[KubeObject]:
@@ -33,6 +36,7 @@ def first_to_go(machines: Sequence[KubeObject], order: str) -> list[KubeObject]:
 
     Random is by name here, so that two runs are alike.
     """
+
     def rank(machine: KubeObject) -> tuple[int, float, str]:
         meta = machine["metadata"]
         created = parse_time(meta["creationTimestamp"])
@@ -46,6 +50,7 @@ def first_to_go(machines: Sequence[KubeObject], order: str) -> list[KubeObject]:
             level = 3
         age = {"Newest": -created, "Oldest": created}.get(order, 0.0)
         return level, age if level == 3 else 0.0, meta["name"]
+
     return sorted(machines, key=rank)
 
 
@@ -75,21 +80,31 @@ class MachineSets:
         surplus = len(mine) - owner["spec"].get("replicas", 1)
         for _ in range(-surplus):
             self._store.create("machines", self._new_machine(owner), fields.GROUP)
-        for machine in first_to_go(mine, fields.delete_order(owner))[:max(0, surplus)]:
+        for machine in first_to_go(mine, fields.delete_order(owner))[: max(0, surplus)]:
             if "deletionTimestamp" not in machine["metadata"]:
                 erase(self._store, "machines", machine, fields.GROUP)
 
     def _new_machine(self, owner: KubeObject) -> KubeObject:
         meta, template = owner["metadata"], clone(owner["spec"]["template"])
-        labels = {**(dig(template, "metadata", "labels") or {}), fields.SET_NAME: meta["name"],
-                  fields.CLUSTER_NAME: owner["spec"]["clusterName"]}
+        labels = {
+            **(dig(template, "metadata", "labels") or {}),
+            fields.SET_NAME: meta["name"],
+            fields.CLUSTER_NAME: owner["spec"]["clusterName"],
+        }
         marks = dict(dig(template, "metadata", "annotations") or {})
         fault = self._take_fault(meta["namespace"], labels.get(fields.DEPLOYMENT_NAME, meta["name"]))
         if fault:
             marks[fields.FAULT] = fault
-        return {"apiVersion": owner["apiVersion"],
-                "metadata": {"generateName": f"{meta['name']}-", "namespace": meta["namespace"], "labels": labels,
-                             "annotations": marks, "ownerReferences": owned_by(owner),
-                             "finalizers": [fields.FINALIZER]},
-                "spec": {**template["spec"], "clusterName": owner["spec"]["clusterName"]},
-                "status": {"phase": "Pending"}}
+        return {
+            "apiVersion": owner["apiVersion"],
+            "metadata": {
+                "generateName": f"{meta['name']}-",
+                "namespace": meta["namespace"],
+                "labels": labels,
+                "annotations": marks,
+                "ownerReferences": owned_by(owner),
+                "finalizers": [fields.FINALIZER],
+            },
+            "spec": {**template["spec"], "clusterName": owner["spec"]["clusterName"]},
+            "status": {"phase": "Pending"},
+        }

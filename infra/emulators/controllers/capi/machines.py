@@ -42,8 +42,15 @@ class Machines:
     reserve: what the kubelet keeps, for machines whose class does not say what is allocatable
     """
 
-    def __init__(self, store: ObjectStore, workload: ObjectStore, clock: Callable[[], float], times: MachineTimes,
-                 classes: Mapping[str, MachineClass], reserve: Amounts) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        workload: ObjectStore,
+        clock: Callable[[], float],
+        times: MachineTimes,
+        classes: Mapping[str, MachineClass],
+        reserve: Amounts,
+    ) -> None:
         self._store, self._workload, self._clock, self._times = store, workload, clock, times
         self._classes, self._reserve = classes, reserve
         # (namespace, name) -> a Machine and its Node between which nothing is to do until one of them is another object
@@ -85,11 +92,13 @@ class Machines:
     def _put_status(self, machine: KubeObject, status: KubeObject) -> None:
         write_status(self._store, "machines", machine, status, fields.GROUP)
 
-    def _conditions(self, machine: KubeObject, now: float, *, infrastructure: bool, ready: bool, reason: str = "",
-                    message: str = "") -> list[KubeObject]:
+    def _conditions(
+        self, machine: KubeObject, now: float, *, infrastructure: bool, ready: bool, reason: str = "", message: str = ""
+    ) -> list[KubeObject]:
         """reason, message: why the infrastructure is not there, where it failed."""
-        wanted = [fields.condition(machine, "InfrastructureReady", value=infrastructure, reason=reason,
-                                   message=message)]
+        wanted = [
+            fields.condition(machine, "InfrastructureReady", value=infrastructure, reason=reason, message=message)
+        ]
         wanted += [fields.condition(machine, type_, value=ready) for type_ in ("NodeHealthy", "Ready")]
         return with_conditions(machine, now, *wanted)
 
@@ -104,10 +113,21 @@ class Machines:
             self._put_status(machine, {"phase": "Provisioning", "conditions": conditions})
             return
         meta = machine["metadata"]
-        write(self._store, "machines", {
-            **machine, "spec": {**machine["spec"], "providerID": f"local:///{meta['namespace']}/{meta['name']}"},
-            "status": {**(machine.get("status") or {}), "phase": "Provisioned", "conditions": conditions,
-                       **fields.provisioned(machine)}}, fields.GROUP)
+        write(
+            self._store,
+            "machines",
+            {
+                **machine,
+                "spec": {**machine["spec"], "providerID": f"local:///{meta['namespace']}/{meta['name']}"},
+                "status": {
+                    **(machine.get("status") or {}),
+                    "phase": "Provisioned",
+                    "conditions": conditions,
+                    **fields.provisioned(machine),
+                },
+            },
+            fields.GROUP,
+        )
 
     def _join(self, machine: KubeObject) -> None:
         """First the kubelet registers its Node, then Cluster API finds it by providerID and makes it its own."""
@@ -128,8 +148,14 @@ class Machines:
         owner = controller_of(machine)
         kind = "machinepools" if owner and owner["kind"] == "MachinePool" else "machinesets"
         found = owner and self._store.peek(kind, owner["name"], namespace, fields.GROUP)
-        offered = next((dig(each, "status", "capacity") for each in listed(self._store, *TEMPLATES, namespace)
-                        if each["metadata"]["name"] == template), None)
+        offered = next(
+            (
+                dig(each, "status", "capacity")
+                for each in listed(self._store, *TEMPLATES, namespace)
+                if each["metadata"]["name"] == template
+            ),
+            None,
+        )
         return promised(fields.marks(found) if found else {}, offered or {})
 
     def _watch(self, machine: KubeObject, now: float) -> None:
@@ -137,7 +163,7 @@ class Machines:
         ready = node is not None and is_true(node, "Ready")
         if is_true(machine, "Ready") != ready:
             self._put_status(machine, {"conditions": self._conditions(machine, now, infrastructure=True, ready=ready)})
-        elif fields.marks(machine).get(fields.FAULT) not in fields.FAILURES:      # such a fault comes with time
+        elif fields.marks(machine).get(fields.FAULT) not in fields.FAILURES:  # such a fault comes with time
             self._rest[(machine["metadata"]["namespace"], machine["metadata"]["name"])] = (machine, node)
 
     def _delete(self, machine: KubeObject, now: float) -> None:
@@ -147,8 +173,12 @@ class Machines:
             if node is not None:
                 erase(self._workload, "nodes", node)
             kept = [f for f in machine["metadata"].get("finalizers") or () if f != fields.FINALIZER]
-            write(self._store, "machines",
-                  {**machine, "metadata": {**machine["metadata"], "finalizers": kept}}, fields.GROUP)
+            write(
+                self._store,
+                "machines",
+                {**machine, "metadata": {**machine["metadata"], "finalizers": kept}},
+                fields.GROUP,
+            )
             return
         if dig(machine, "status", "phase") != "Deleting":
             self._put_status(machine, {"phase": "Deleting"})

@@ -31,10 +31,15 @@ class MachineClass(msgspec.Struct, frozen=True):
 
 def managed(labels: Mapping[str, str]) -> dict[str, str]:
     """The Machine's labels that Cluster API keeps on the Node, keys whole (clusterapi.md §5)."""
+
     def kept(key: str) -> bool:
         domain, slash, _ = key.partition("/")
-        return bool(slash) and (domain == "node-role.kubernetes.io" or domain in _DOMAINS
-                                or domain.endswith(tuple(f".{d}" for d in _DOMAINS)))
+        return bool(slash) and (
+            domain == "node-role.kubernetes.io"
+            or domain in _DOMAINS
+            or domain.endswith(tuple(f".{d}" for d in _DOMAINS))
+        )
+
     return {key: value for key, value in labels.items() if kept(key)}
 
 
@@ -53,14 +58,18 @@ def _taints(text: str) -> Iterable[KubeObject]:
 def promised(annotations: Mapping[str, str], offered: Amounts) -> MachineClass:
     """The machine that a group's capacity annotations describe, over what its infrastructure template offers;
     110 pods unless the annotations say otherwise."""
-    said = {key.removeprefix(fields.CAPACITY): value for key, value in annotations.items()
-            if key.startswith(fields.CAPACITY)}
+    said = {
+        key.removeprefix(fields.CAPACITY): value
+        for key, value in annotations.items()
+        if key.startswith(fields.CAPACITY)
+    }
     annotated = {name: said[key] for key, name in _RESOURCES.items() if said.get(key)}
     capacity = {**{name: str(amount) for name, amount in offered.items()}, "pods": "110", **annotated}
     if said.get("gpu-type") and said.get("gpu-count"):
         capacity[said["gpu-type"]] = said["gpu-count"]
-    return MachineClass(capacity=capacity, labels=_pairs(said.get("labels", "")),
-                        taints=tuple(_taints(said.get("taints", ""))))
+    return MachineClass(
+        capacity=capacity, labels=_pairs(said.get("labels", "")), taints=tuple(_taints(said.get("taints", "")))
+    )
 
 
 def _less(capacity: Amounts, reserve: Amounts) -> dict[str, str]:
@@ -76,31 +85,56 @@ def _less(capacity: Amounts, reserve: Amounts) -> dict[str, str]:
 def joining_node(machine: KubeObject, kind: MachineClass, reserve: Amounts) -> KubeObject:
     """The Node as its kubelet registers it: not ready, and tainted until Cluster API has seen it."""
     name = machine["metadata"]["name"]
-    labels = {"beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
-              "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **kind.labels}
+    labels = {
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        **kind.labels,
+    }
     return {
         "metadata": {"name": name, "labels": labels},
-        "spec": {"providerID": machine["spec"]["providerID"],
-                 "taints": [dict(NOT_READY), dict(fields.UNINITIALIZED), *map(dict, kind.taints),
-                            *({k: t[k] for k in ("key", "value", "effect") if k in t}
-                              for t in machine["spec"].get("taints") or ())]},
-        "status": {"capacity": dict(kind.capacity),
-                   "allocatable": dict(kind.allocatable) or _less(kind.capacity, reserve),
-                   "nodeInfo": {"architecture": labels["kubernetes.io/arch"], "operatingSystem": "linux",
-                                "kubeletVersion": dig(machine, "spec", "version") or ""},
-                   "addresses": [{"type": "Hostname", "address": name}]},
+        "spec": {
+            "providerID": machine["spec"]["providerID"],
+            "taints": [
+                dict(NOT_READY),
+                dict(fields.UNINITIALIZED),
+                *map(dict, kind.taints),
+                *({k: t[k] for k in ("key", "value", "effect") if k in t} for t in machine["spec"].get("taints") or ()),
+            ],
+        },
+        "status": {
+            "capacity": dict(kind.capacity),
+            "allocatable": dict(kind.allocatable) or _less(kind.capacity, reserve),
+            "nodeInfo": {
+                "architecture": labels["kubernetes.io/arch"],
+                "operatingSystem": "linux",
+                "kubeletVersion": dig(machine, "spec", "version") or "",
+            },
+            "addresses": [{"type": "Hostname", "address": name}],
+        },
     }
 
 
 def initialised(node: KubeObject, machine: KubeObject, owner: KubeObject | None) -> KubeObject:
     """The Node once Cluster API has seen it: annotations that lead to its Machine, labels, no start-up taint."""
     meta, machine_meta = node["metadata"], machine["metadata"]
-    marks = {fields.CLUSTER_NAME: machine["spec"]["clusterName"], fields.CLUSTER_NAMESPACE: machine_meta["namespace"],
-             fields.MACHINE: machine_meta["name"]}
+    marks = {
+        fields.CLUSTER_NAME: machine["spec"]["clusterName"],
+        fields.CLUSTER_NAMESPACE: machine_meta["namespace"],
+        fields.MACHINE: machine_meta["name"],
+    }
     if owner is not None:
         marks |= {fields.OWNER_KIND: owner["kind"], fields.OWNER_NAME: owner["name"]}
     start_up = fields.UNINITIALIZED["key"]
     taints = [taint for taint in node["spec"].get("taints") or () if taint["key"] != start_up]
-    return {**node, "spec": {**node["spec"], "taints": taints},
-            "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), **marks},
-                         "labels": {**(meta.get("labels") or {}), **managed(machine_meta.get("labels") or {})}}}
+    return {
+        **node,
+        "spec": {**node["spec"], "taints": taints},
+        "metadata": {
+            **meta,
+            "annotations": {**(meta.get("annotations") or {}), **marks},
+            "labels": {**(meta.get("labels") or {}), **managed(machine_meta.get("labels") or {})},
+        },
+    }

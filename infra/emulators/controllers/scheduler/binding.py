@@ -77,8 +77,11 @@ def _free_volume(claim: Json, node: NodeView, world: World, taken: set[str]) -> 
     for name, volume in sorted(world.volumes.items()):
         spec = volume["spec"]
         holder, phase = spec.get("claimRef"), (volume.get("status") or {}).get("phase") or "Available"
-        kept = holder is not None and phase not in {"Released", "Failed"} and (
-            holder.get("namespace"), holder.get("name")) == (meta.get("namespace", "default"), meta["name"])
+        kept = (
+            holder is not None
+            and phase not in {"Released", "Failed"}
+            and (holder.get("namespace"), holder.get("name")) == (meta.get("namespace", "default"), meta["name"])
+        )
         if name in taken or (holder is not None and not kept) or volume["metadata"].get("deletionTimestamp"):
             continue
         if (_class_name(volume), _mode(volume)) != (_class_name(claim), _mode(claim)) or _size(volume) < _asked(claim):
@@ -88,8 +91,12 @@ def _free_volume(claim: Json, node: NodeView, world: World, taken: set[str]) -> 
             return name if here else None
         chosen = claim["spec"].get("selector")
         usable = set(claim["spec"].get("accessModes") or ()) <= set(spec.get("accessModes") or ())
-        if phase == "Available" and here and usable and (
-                chosen is None or selects(read_selector(chosen), volume["metadata"].get("labels") or {})):
+        if (
+            phase == "Available"
+            and here
+            and usable
+            and (chosen is None or selects(read_selector(chosen), volume["metadata"].get("labels") or {}))
+        ):
             best = min(best or (_size(volume), name), (_size(volume), name))
     return best[1] if best else None
 
@@ -109,8 +116,12 @@ def _cannot_make(claim: Json, node: NodeView, world: World) -> str:
     for left in world.capacities:
         largest = left.get("maximumVolumeSize", left.get("capacity"))
         reached = left.get("nodeTopology") is not None and selects(read_selector(left["nodeTopology"]), node.labels)
-        if left.get("storageClassName") == made_by["metadata"]["name"] and reached and largest is not None and (
-                _bytes(largest) >= _asked(claim)):
+        if (
+            left.get("storageClassName") == made_by["metadata"]["name"]
+            and reached
+            and largest is not None
+            and (_bytes(largest) >= _asked(claim))
+        ):
             return ""
     return NO_SPACE
 
@@ -143,17 +154,23 @@ def assume(pod: PodView, node: NodeView, world: World) -> list[tuple[str, str]]:
     named = [(name, claim) for name in pod.claims if (claim := world.claims.get((pod.namespace, name))) is not None]
     found: list[tuple[str, str]] = []
     for name, claim in sorted(named, key=lambda each: _asked(each[1])):
-        if is_bound(claim) or claim["spec"].get("volumeName") or not waits(claim, world) or (
-                _SELECTED_NODE in _notes(claim)):
+        if (
+            is_bound(claim)
+            or claim["spec"].get("volumeName")
+            or not waits(claim, world)
+            or (_SELECTED_NODE in _notes(claim))
+        ):
             continue
         chosen = _free_volume(claim, node, world, set())
         if chosen is None:
             continue
         volume = world.volumes[chosen]
         world.claims[pod.namespace, name] = {
-            **claim, "spec": {**claim["spec"], "volumeName": chosen}, "status": {"phase": "Bound"}}
+            **claim,
+            "spec": {**claim["spec"], "volumeName": chosen},
+            "status": {"phase": "Bound"},
+        }
         holder = {"namespace": pod.namespace, "name": name}
-        world.volumes[chosen] = {
-            **volume, "spec": {**volume["spec"], "claimRef": holder}, "status": {"phase": "Bound"}}
+        world.volumes[chosen] = {**volume, "spec": {**volume["spec"], "claimRef": holder}, "status": {"phase": "Bound"}}
         found.append((name, chosen))
     return found

@@ -20,20 +20,19 @@ Json = Mapping[str, Any]
 class Surroundings(msgspec.Struct, frozen=True):
     """Everything but nodes and pods that a predicate looks at, as the API has it."""
 
-    claims: tuple[Json, ...] = ()            # core/v1 PersistentVolumeClaim
-    volumes: tuple[Json, ...] = ()           # core/v1 PersistentVolume
-    storage_classes: tuple[Json, ...] = ()   # storage.k8s.io/v1 StorageClass
-    csi_nodes: tuple[Json, ...] = ()         # storage.k8s.io/v1 CSINode
-    namespaces: tuple[Json, ...] = ()        # core/v1 Namespace
-    csi_drivers: tuple[Json, ...] = ()       # storage.k8s.io/v1 CSIDriver
-    capacities: tuple[Json, ...] = ()        # storage.k8s.io/v1 CSIStorageCapacity
+    claims: tuple[Json, ...] = ()  # core/v1 PersistentVolumeClaim
+    volumes: tuple[Json, ...] = ()  # core/v1 PersistentVolume
+    storage_classes: tuple[Json, ...] = ()  # storage.k8s.io/v1 StorageClass
+    csi_nodes: tuple[Json, ...] = ()  # storage.k8s.io/v1 CSINode
+    namespaces: tuple[Json, ...] = ()  # core/v1 Namespace
+    csi_drivers: tuple[Json, ...] = ()  # storage.k8s.io/v1 CSIDriver
+    capacities: tuple[Json, ...] = ()  # storage.k8s.io/v1 CSIStorageCapacity
 
 
 class World:
     """Nodes with the pods that occupy them. Pods on nodes that do not exist occupy nothing, as in the real one."""
 
-    def __init__(self, nodes: Iterable[NodeView], pods: Iterable[PodView],
-                 around: Surroundings | None = None) -> None:
+    def __init__(self, nodes: Iterable[NodeView], pods: Iterable[PodView], around: Surroundings | None = None) -> None:
         around = around or Surroundings()
         self.generation = 0
         self.nodes = {node.name: node for node in nodes}

@@ -33,6 +33,7 @@ def node_unschedulable(pod: PodView, _world: World) -> NodeCheck:
 
     def check(node: NodeView) -> list[str]:
         return ["node(s) were unschedulable"] if node.unschedulable and refuses else []
+
     return check
 
 
@@ -43,20 +44,22 @@ def node_name(pod: PodView, _world: World) -> NodeCheck | None:
 
     def check(node: NodeView) -> list[str]:
         return [] if node.name == pod.node else ["node(s) didn't match the requested node name"]
+
     return check
 
 
 def taint_toleration(pod: PodView, _world: World) -> NodeCheck:
     """Every NoSchedule and NoExecute taint needs one toleration."""
+
     def check(node: NodeView) -> list[str]:
         return ["node(s) had untolerated taint(s)"] if untolerated(node.taints, pod.tolerations) else []
+
     return check
 
 
 def matches_node_affinity(pod: PodView, node: NodeView) -> bool:
     """All nodeSelector pairs, and one of the required terms when there are any."""
-    return (all(e.holds(node.labels) for e in pod.node_selector)
-            and any_term(pod.node_terms, node.labels, node.name))
+    return all(e.holds(node.labels) for e in pod.node_selector) and any_term(pod.node_terms, node.labels, node.name)
 
 
 def node_affinity(pod: PodView, _world: World) -> NodeCheck | None:
@@ -66,12 +69,16 @@ def node_affinity(pod: PodView, _world: World) -> NodeCheck | None:
 
     def check(node: NodeView) -> list[str]:
         return [] if matches_node_affinity(pod, node) else ["node(s) didn't match Pod's node affinity/selector"]
+
     return check
 
 
 def _clash(one: HostPort, other: HostPort) -> bool:
-    return (one.protocol == other.protocol and one.port == other.port
-            and (one.ip == other.ip or "0.0.0.0" in {one.ip, other.ip}))
+    return (
+        one.protocol == other.protocol
+        and one.port == other.port
+        and (one.ip == other.ip or "0.0.0.0" in {one.ip, other.ip})
+    )
 
 
 def node_ports(pod: PodView, world: World) -> NodeCheck | None:
@@ -83,6 +90,7 @@ def node_ports(pod: PodView, world: World) -> NodeCheck | None:
         taken = (port for other in world.pods_on(node.name) for port in other.ports)
         clash = any(_clash(mine, theirs) for theirs in taken for mine in pod.ports)
         return ["node(s) didn't have free ports for the requested pod ports"] if clash else []
+
     return check
 
 
@@ -96,9 +104,13 @@ def node_resources_fit(pod: PodView, world: World) -> NodeCheck:
         if len(world.pods_on(node.name)) + 1 > node.allocatable.get("pods", 0):
             reasons.append("Too many pods")
         used = world.used(node.name)
-        reasons += [f"Insufficient {name}" for name, amount in asked.items()
-                    if amount > node.allocatable.get(name, 0) - used[name]]
+        reasons += [
+            f"Insufficient {name}"
+            for name, amount in asked.items()
+            if amount > node.allocatable.get(name, 0) - used[name]
+        ]
         return reasons
+
     return check
 
 
@@ -109,4 +121,5 @@ def dynamic_resources(pod: PodView, _world: World) -> NodeCheck | None:
 
     def check(_node: NodeView) -> list[str]:
         return ["cannot allocate all claims"]
+
     return check

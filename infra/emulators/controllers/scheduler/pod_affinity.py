@@ -14,12 +14,13 @@ NO_AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-Places = Counter[tuple[str, str]]        # (topology key, value) -> matching pods there
+Places = Counter[tuple[str, str]]  # (topology key, value) -> matching pods there
 
 
 def _term_selects(term: PodTerm, pod: PodView, world: World) -> bool:
-    in_namespace = (pod.namespace in term.namespaces
-                    or selects(term.namespace_selector, world.namespace_labels(pod.namespace)))
+    in_namespace = pod.namespace in term.namespaces or selects(
+        term.namespace_selector, world.namespace_labels(pod.namespace)
+    )
     return in_namespace and selects(term.selector, pod.labels)
 
 
@@ -33,8 +34,11 @@ def _attracting(pod: PodView, world: World) -> Places:
     if pod.affinity:
         for node, other in world.placed():
             if _all_select(pod.affinity, other, world):
-                places.update((term.topology_key, node.labels[term.topology_key]) for term in pod.affinity
-                              if term.topology_key in node.labels)
+                places.update(
+                    (term.topology_key, node.labels[term.topology_key])
+                    for term in pod.affinity
+                    if term.topology_key in node.labels
+                )
     return places
 
 
@@ -43,8 +47,11 @@ def _repelling(pod: PodView, world: World) -> Places:
     places: Places = Counter()
     if pod.anti_affinity:
         for node, other in world.placed():
-            places.update((term.topology_key, node.labels[term.topology_key]) for term in pod.anti_affinity
-                          if term.topology_key in node.labels and _term_selects(term, other, world))
+            places.update(
+                (term.topology_key, node.labels[term.topology_key])
+                for term in pod.anti_affinity
+                if term.topology_key in node.labels and _term_selects(term, other, world)
+            )
     return places
 
 
@@ -52,8 +59,11 @@ def _forbidden(pod: PodView, world: World) -> Places:
     """Places that hold a pod with an anti-affinity term against this one."""
     places: Places = Counter()
     for node, other in world.placed():
-        places.update((term.topology_key, node.labels[term.topology_key]) for term in other.anti_affinity
-                      if term.topology_key in node.labels and _term_selects(term, pod, world))
+        places.update(
+            (term.topology_key, node.labels[term.topology_key])
+            for term in other.anti_affinity
+            if term.topology_key in node.labels and _term_selects(term, pod, world)
+        )
     return places
 
 
@@ -83,4 +93,5 @@ def inter_pod_affinity(pod: PodView, world: World) -> NodeCheck | None:
         if _holds_any(node, repelling):
             return [ANTI_AFFINITY]
         return [EXISTING_ANTI_AFFINITY] if _holds_any(node, forbidden) else []
+
     return check

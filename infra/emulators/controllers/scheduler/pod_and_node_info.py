@@ -96,7 +96,9 @@ def read_node(raw: Json) -> NodeView:
     """core/v1 Node; a node without status holds nothing."""
     meta, spec = raw["metadata"], raw.get("spec") or {}
     return NodeView(
-        name=meta["name"], labels=meta.get("labels") or {}, unschedulable=bool(spec.get("unschedulable")),
+        name=meta["name"],
+        labels=meta.get("labels") or {},
+        unschedulable=bool(spec.get("unschedulable")),
         taints=tuple(Taint(t["key"], t.get("value") or "", t.get("effect") or "") for t in spec.get("taints") or ()),
         allocatable=read_amounts((raw.get("status") or {}).get("allocatable")),
     )
@@ -106,8 +108,9 @@ def _ports(spec: Json) -> tuple[HostPort, ...]:
     """Ports of the node; on the host's network every port is one, as the API server fills in."""
     host = bool(spec.get("hostNetwork"))
     holders = [*(spec.get("containers") or ()), *(c for c in spec.get("initContainers") or () if is_sidecar(c))]
-    taken = [(p, p.get("hostPort") or (p.get("containerPort") if host else 0))
-             for c in holders for p in c.get("ports") or ()]
+    taken = [
+        (p, p.get("hostPort") or (p.get("containerPort") if host else 0)) for c in holders for p in c.get("ports") or ()
+    ]
     return tuple(HostPort(p.get("protocol") or "TCP", p.get("hostIP") or "0.0.0.0", port) for p, port in taken if port)
 
 
@@ -125,19 +128,29 @@ def _pod_terms(raw: Json | None, namespace: str, labels: Mapping[str, str]) -> t
     for term in (raw or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
         named, chosen = term.get("namespaces") or (), term.get("namespaceSelector")
         own = not named and chosen is None
-        terms.append(PodTerm(term.get("topologyKey") or "",
-                             _with_keys(read_selector(term.get("labelSelector")), term, labels),
-                             frozenset({namespace}) if own else frozenset(named), read_selector(chosen)))
+        terms.append(
+            PodTerm(
+                term.get("topologyKey") or "",
+                _with_keys(read_selector(term.get("labelSelector")), term, labels),
+                frozenset({namespace}) if own else frozenset(named),
+                read_selector(chosen),
+            )
+        )
     return tuple(terms)
 
 
 def _spread(spec: Json, labels: Mapping[str, str]) -> tuple[Spread, ...]:
     return tuple(
-        Spread(c["topologyKey"], c.get("maxSkew") or 1, c.get("minDomains") or 1,
-               _with_keys(read_selector(c.get("labelSelector")), {"matchLabelKeys": c.get("matchLabelKeys")}, labels),
-               honor_affinity=c.get("nodeAffinityPolicy", "Honor") == "Honor",
-               honor_taints=c.get("nodeTaintsPolicy", "Ignore") == "Honor")
-        for c in spec.get("topologySpreadConstraints") or () if c.get("whenUnsatisfiable") != "ScheduleAnyway"
+        Spread(
+            c["topologyKey"],
+            c.get("maxSkew") or 1,
+            c.get("minDomains") or 1,
+            _with_keys(read_selector(c.get("labelSelector")), {"matchLabelKeys": c.get("matchLabelKeys")}, labels),
+            honor_affinity=c.get("nodeAffinityPolicy", "Honor") == "Honor",
+            honor_taints=c.get("nodeTaintsPolicy", "Ignore") == "Honor",
+        )
+        for c in spec.get("topologySpreadConstraints") or ()
+        if c.get("whenUnsatisfiable") != "ScheduleAnyway"
     )
 
 
@@ -159,15 +172,28 @@ def read_pod(raw: Json) -> PodView:
     affinity = spec.get("affinity") or {}
     required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     return PodView(
-        name=meta["name"], namespace=namespace, uid=meta.get("uid") or f"{namespace}/{meta['name']}", labels=labels,
-        node=spec.get("nodeName") or "", priority=spec.get("priority") or 0,
-        created=meta.get("creationTimestamp") or "", scheduler=spec.get("schedulerName") or "default-scheduler",
-        gated=bool(spec.get("schedulingGates")), terminating=bool(meta.get("deletionTimestamp")),
-        finished=status.get("phase") in {"Succeeded", "Failed"}, requests=pod_requests(raw), ports=_ports(spec),
-        tolerations=read_tolerations(spec.get("tolerations")), node_selector=pairs(spec.get("nodeSelector")),
-        node_terms=read_node_terms(required), affinity=_pod_terms(affinity.get("podAffinity"), namespace, labels),
-        anti_affinity=_pod_terms(affinity.get("podAntiAffinity"), namespace, labels), spread=_spread(spec, labels),
-        claims=_claims(meta["name"], spec), asks_devices=bool(spec.get("resourceClaims")), raw=raw,
+        name=meta["name"],
+        namespace=namespace,
+        uid=meta.get("uid") or f"{namespace}/{meta['name']}",
+        labels=labels,
+        node=spec.get("nodeName") or "",
+        priority=spec.get("priority") or 0,
+        created=meta.get("creationTimestamp") or "",
+        scheduler=spec.get("schedulerName") or "default-scheduler",
+        gated=bool(spec.get("schedulingGates")),
+        terminating=bool(meta.get("deletionTimestamp")),
+        finished=status.get("phase") in {"Succeeded", "Failed"},
+        requests=pod_requests(raw),
+        ports=_ports(spec),
+        tolerations=read_tolerations(spec.get("tolerations")),
+        node_selector=pairs(spec.get("nodeSelector")),
+        node_terms=read_node_terms(required),
+        affinity=_pod_terms(affinity.get("podAffinity"), namespace, labels),
+        anti_affinity=_pod_terms(affinity.get("podAntiAffinity"), namespace, labels),
+        spread=_spread(spec, labels),
+        claims=_claims(meta["name"], spec),
+        asks_devices=bool(spec.get("resourceClaims")),
+        raw=raw,
     )
 
 

@@ -52,6 +52,7 @@ def judge(pod: PodView, world: World) -> Verdict | Nowhere:
 
     def verdict(node: NodeView) -> list[str]:
         return next((reasons for reasons in (check(node) for check in checks) if reasons), [])
+
     return verdict
 
 

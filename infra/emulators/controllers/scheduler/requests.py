@@ -30,8 +30,9 @@ def _sum(left: Amounts, right: Amounts) -> Amounts:
 
 
 def _resize_infeasible(status: Json) -> bool:
-    return any(c.get("type") == "PodResizePending" and c.get("reason") == "Infeasible"
-               for c in status.get("conditions") or ())
+    return any(
+        c.get("type") == "PodResizePending" and c.get("reason") == "Infeasible" for c in status.get("conditions") or ()
+    )
 
 
 def _container_requests(container: Json, status: Json, granted: Mapping[str, Json]) -> Amounts:
@@ -40,8 +41,9 @@ def _container_requests(container: Json, status: Json, granted: Mapping[str, Jso
     held = granted.get(container.get("name", ""))
     if held is None or not (held.get("allocatedResources") or held.get("resources")):
         return asked
-    holding = _larger(read_amounts(held.get("allocatedResources")),
-                      read_amounts((held.get("resources") or {}).get("requests")))
+    holding = _larger(
+        read_amounts(held.get("allocatedResources")), read_amounts((held.get("resources") or {}).get("requests"))
+    )
     return holding if _resize_infeasible(status) else _larger(asked, holding)
 
 

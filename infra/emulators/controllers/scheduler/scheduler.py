@@ -23,9 +23,17 @@ GATED = "Scheduling is blocked due to non-empty scheduling gates"
 _TOPOLOGY = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _STORAGE = "storage.k8s.io"
 # What a pod that fits nowhere waits for: a change to any of these is worth another attempt.
-_WATCHED = (("nodes", ""), ("pods", ""), ("namespaces", ""), ("persistentvolumeclaims", ""), ("persistentvolumes", ""),
-            ("storageclasses", _STORAGE), ("csinodes", _STORAGE), ("csidrivers", _STORAGE),
-            ("csistoragecapacities", _STORAGE))
+_WATCHED = (
+    ("nodes", ""),
+    ("pods", ""),
+    ("namespaces", ""),
+    ("persistentvolumeclaims", ""),
+    ("persistentvolumes", ""),
+    ("storageclasses", _STORAGE),
+    ("csinodes", _STORAGE),
+    ("csidrivers", _STORAGE),
+    ("csistoragecapacities", _STORAGE),
+)
 
 
 class SchedulerLoop:
@@ -34,8 +42,15 @@ class SchedulerLoop:
     retry_seconds: a refused pod is tried again at least this often, which counts its event up (5 min in the real one).
     """
 
-    def __init__(self, store: ObjectStore, clock: Callable[[], float], *, pick: Pick = least_used,
-                 name: str = "default-scheduler", retry_seconds: float = 300.0) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Callable[[], float],
+        *,
+        pick: Pick = least_used,
+        name: str = "default-scheduler",
+        retry_seconds: float = 300.0,
+    ) -> None:
         self._store, self._clock, self._pick = store, clock, pick
         self._name, self._retry = name, retry_seconds
         self._pods, self._nodes = Reader(read_pod), Reader(read_node)
@@ -70,7 +85,8 @@ class SchedulerLoop:
             csi_nodes=tuple(listed(self._store, "csinodes", _STORAGE)),
             namespaces=tuple(self._store.list("namespaces")),
             csi_drivers=tuple(listed(self._store, "csidrivers", _STORAGE)),
-            capacities=tuple(listed(self._store, "csistoragecapacities", _STORAGE)))
+            capacities=tuple(listed(self._store, "csistoragecapacities", _STORAGE)),
+        )
 
     def _carry_out(self, decision: Decision, *, again: bool) -> None:
         if decision.node is not None:
@@ -93,10 +109,13 @@ class SchedulerLoop:
         bound = clone(raw)
         bound["spec"]["nodeName"] = node
         there = dig(target, "metadata", "labels") or {}
-        bound["metadata"]["labels"] = {**(bound["metadata"].get("labels") or {}),
-                                       **{key: there[key] for key in _TOPOLOGY if key in there}}
+        bound["metadata"]["labels"] = {
+            **(bound["metadata"].get("labels") or {}),
+            **{key: there[key] for key in _TOPOLOGY if key in there},
+        }
         bound.setdefault("status", {})["conditions"] = with_conditions(
-            raw, self._clock(), condition("PodScheduled", value=True))
+            raw, self._clock(), condition("PodScheduled", value=True)
+        )
         return write(self._store, "pods", bound)
 
     def _bind_volumes(self, decision: Decision) -> None:
@@ -108,13 +127,33 @@ class SchedulerLoop:
                 continue
             meta = claim["metadata"]
             notes = {**(meta.get("annotations") or {}), "pv.kubernetes.io/bind-completed": "yes"}
-            write(self._store, "persistentvolumes", {
-                **volume, "status": {**(volume.get("status") or {}), "phase": "Bound"},
-                "spec": {**volume["spec"], "claimRef": {"kind": "PersistentVolumeClaim", "name": name,
-                                                        "namespace": decision.pod.namespace, "uid": meta["uid"]}}})
-            write(self._store, "persistentvolumeclaims", {
-                **claim, "metadata": {**meta, "annotations": notes}, "spec": {**claim["spec"], "volumeName": chosen},
-                "status": {**(claim.get("status") or {}), "phase": "Bound"}})
+            write(
+                self._store,
+                "persistentvolumes",
+                {
+                    **volume,
+                    "status": {**(volume.get("status") or {}), "phase": "Bound"},
+                    "spec": {
+                        **volume["spec"],
+                        "claimRef": {
+                            "kind": "PersistentVolumeClaim",
+                            "name": name,
+                            "namespace": decision.pod.namespace,
+                            "uid": meta["uid"],
+                        },
+                    },
+                },
+            )
+            write(
+                self._store,
+                "persistentvolumeclaims",
+                {
+                    **claim,
+                    "metadata": {**meta, "annotations": notes},
+                    "spec": {**claim["spec"], "volumeName": chosen},
+                    "status": {**(claim.get("status") or {}), "phase": "Bound"},
+                },
+            )
 
     def _mark(self, pod: PodView, reason: str, message: str) -> bool:
         """PodScheduled=False with this reason and message; False when the pod says so already."""
@@ -123,7 +162,7 @@ class SchedulerLoop:
             return False
         said = held_condition(raw, "PodScheduled") or {}
         if said.get("reason") == reason and str(said.get("message", "")).startswith(message):
-            return False             # a captured message goes on about preemption
+            return False  # a captured message goes on about preemption
         wanted = condition("PodScheduled", value=False, reason=reason, message=message)
         status = {**(raw.get("status") or {}), "conditions": with_conditions(raw, self._clock(), wanted)}
         return write(self._store, "pods", {**raw, "status": status})
@@ -136,9 +175,25 @@ class SchedulerLoop:
         if before is not None:
             write(self._store, "events", {**before, "count": before.get("count", 1) + 1, "lastTimestamp": now})
             return
-        self._store.create("events", {
-            "metadata": {"name": name, "namespace": pod.namespace},
-            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "namespace": pod.namespace,
-                               "uid": pod.uid, "resourceVersion": pod.raw["metadata"].get("resourceVersion", "")},
-            "reason": reason, "message": message, "type": type_, "count": 1, "firstTimestamp": now,
-            "lastTimestamp": now, "source": {"component": self._name}, "reportingComponent": self._name})
+        self._store.create(
+            "events",
+            {
+                "metadata": {"name": name, "namespace": pod.namespace},
+                "involvedObject": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": pod.name,
+                    "namespace": pod.namespace,
+                    "uid": pod.uid,
+                    "resourceVersion": pod.raw["metadata"].get("resourceVersion", ""),
+                },
+                "reason": reason,
+                "message": message,
+                "type": type_,
+                "count": 1,
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "source": {"component": self._name},
+                "reportingComponent": self._name,
+            },
+        )

@@ -40,9 +40,11 @@ def first(nodes: Sequence[NodeView], _world: World) -> NodeView:
 
 def least_used(nodes: Sequence[NodeView], world: World) -> NodeView:
     """The emptiest by share of cpu and memory, as the scheduler's default score prefers; the first of equals."""
+
     def share(node: NodeView) -> float:
         used = world.used(node.name)
         return sum(used[name] / max(1, node.allocatable.get(name, 0)) for name in ("cpu", "memory"))
+
     return min(nodes, key=share)
 
 
@@ -102,8 +104,9 @@ def waits(pod: PodView, scheduler: str = "default-scheduler") -> bool:
     return not (pod.node or pod.terminating or pod.finished or pod.gated) and pod.scheduler == scheduler
 
 
-def schedule_once(nodes: Iterable[Json], pods: Iterable[Json], around: Surroundings | None = None, *,
-                  pick: Pick = least_used) -> list[Decision]:
+def schedule_once(
+    nodes: Iterable[Json], pods: Iterable[Json], around: Surroundings | None = None, *, pick: Pick = least_used
+) -> list[Decision]:
     """One round over plain API objects: a decision for every waiting pod, in the order they were tried."""
     views = [read_pod(pod) for pod in pods]
     world = World((read_node(node) for node in nodes), views, around)

@@ -21,12 +21,12 @@ Json = Mapping[str, Any]
 Scores = list[float]
 
 _BEST = 100.0
-_UNASKED = {"cpu": 100, "memory": 200 << 20}    # what a container without a request counts for
+_UNASKED = {"cpu": 100, "memory": 200 << 20}  # what a container without a request counts for
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-_BY_DEFAULT = ((_HOST, 3), (_ZONE, 5))          # the spread of pods that ask for none: topology key, maxSkew
+_BY_DEFAULT = ((_HOST, 3), (_ZONE, 5))  # the spread of pods that ask for none: topology key, maxSkew
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_HARD_AFFINITY = 1      # weight of a running pod's required affinity to the newcomer
+_HARD_AFFINITY = 1  # weight of a running pod's required affinity to the newcomer
 
 
 def _counted(pod: PodView) -> list[int]:
@@ -58,16 +58,27 @@ def _balanced(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
     scores = []
     for node in nodes:
         used = world.used(node.name)
-        shares = [min(1.0, (used[name] + pod.requests.get(name, 0)) / have)
-                  for name in _UNASKED if (have := node.allocatable.get(name, 0))]
+        shares = [
+            min(1.0, (used[name] + pod.requests.get(name, 0)) / have)
+            for name in _UNASKED
+            if (have := node.allocatable.get(name, 0))
+        ]
         scores.append(float(int((1 - (max(shares) - min(shares)) / 2) * _BEST)) if shares else 0.0)
     return scores
 
 
 def _taints(pod: PodView, nodes: Sequence[NodeView], _world: World) -> Scores:
     """Fewest PreferNoSchedule taints without a toleration."""
-    return _share([sum(taint.effect == "PreferNoSchedule" and not any(t.accepts(taint) for t in pod.tolerations)
-                       for taint in node.taints) for node in nodes], reverse=True)
+    return _share(
+        [
+            sum(
+                taint.effect == "PreferNoSchedule" and not any(t.accepts(taint) for t in pod.tolerations)
+                for taint in node.taints
+            )
+            for node in nodes
+        ],
+        reverse=True,
+    )
 
 
 def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: World) -> Scores:
@@ -75,11 +86,24 @@ def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: World) -> Sc
     terms = ((pod.raw["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(_PREFERRED) or ()
     if not terms:
         return [0.0] * len(nodes)
-    read = [(term["weight"], read_expressions(term["preference"].get("matchExpressions")),
-             read_expressions(term["preference"].get("matchFields"))) for term in terms]
-    return _share([sum(weight for weight, labels, fields in read if (labels or fields)
-                       and _all(labels, node.labels) and _all(fields, {"metadata.name": node.name}))
-                   for node in nodes])
+    read = [
+        (
+            term["weight"],
+            read_expressions(term["preference"].get("matchExpressions")),
+            read_expressions(term["preference"].get("matchFields")),
+        )
+        for term in terms
+    ]
+    return _share(
+        [
+            sum(
+                weight
+                for weight, labels, fields in read
+                if (labels or fields) and _all(labels, node.labels) and _all(fields, {"metadata.name": node.name})
+            )
+            for node in nodes
+        ]
+    )
 
 
 def _all(expressions: Iterable[Expression], labels: Mapping[str, str]) -> bool:
@@ -96,6 +120,7 @@ def _share(counts: Sequence[float], *, reverse: bool = False) -> Scores:
 
 
 # -- between pods
+
 
 def _weighed(pod: PodView, kind: str) -> list[tuple[int, Json]]:
     """Preferred terms of a pod with their weights; anti-affinity counts against."""
@@ -146,8 +171,11 @@ def _owner(pod: PodView) -> tuple[str, str] | None:
 def _spread(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
     """ScheduleAnyway constraints; a pod without any constraint is spread over hosts and zones by its owner."""
     given = pod.raw["spec"].get("topologySpreadConstraints") or ()
-    soft = [(each["topologyKey"], each.get("maxSkew") or 1, read_selector(each.get("labelSelector")))
-            for each in given if each.get("whenUnsatisfiable") == "ScheduleAnyway"]
+    soft = [
+        (each["topologyKey"], each.get("maxSkew") or 1, read_selector(each.get("labelSelector")))
+        for each in given
+        if each.get("whenUnsatisfiable") == "ScheduleAnyway"
+    ]
     owner = _owner(pod)
     if not soft and (given or owner is None):
         return [0.0] * len(nodes)
@@ -160,9 +188,13 @@ def _spread(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
         counts = dict.fromkeys(domains, 0)
         for node, other in world.placed():
             here = node.labels.get(key, "")
-            if (here in counts and other.namespace == pod.namespace and not other.terminating
-                    and (selects(selector, other.labels) if given else _owner(other) == owner)
-                    and (not given or matches_node_affinity(pod, node))):
+            if (
+                here in counts
+                and other.namespace == pod.namespace
+                and not other.terminating
+                and (selects(selector, other.labels) if given else _owner(other) == owner)
+                and (not given or matches_node_affinity(pod, node))
+            ):
                 counts[here] += 1
         for at, node in enumerate(nodes):
             if able[at] and key in node.labels:
@@ -171,8 +203,10 @@ def _spread(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
     if not rounded:
         return [0.0] * len(nodes)
     low, high = min(rounded), max(rounded)
-    return [0.0 if not can else _BEST if not high else float(int(_BEST * (high + low - round(each)) / high))
-            for each, can in zip(raw, able, strict=True)]
+    return [
+        0.0 if not can else _BEST if not high else float(int(_BEST * (high + low - round(each)) / high))
+        for each, can in zip(raw, able, strict=True)
+    ]
 
 
 #: Plugins with kube-scheduler's default weights.

@@ -91,8 +91,10 @@ def read_node_terms(raw: Json | None) -> tuple[NodeTerm, ...] | None:
     """core/v1 NodeSelector. None: nothing is required. An empty list: no node will do."""
     if raw is None:
         return None
-    return tuple(NodeTerm(read_expressions(term.get("matchExpressions")), read_expressions(term.get("matchFields")))
-                 for term in raw.get("nodeSelectorTerms") or ())
+    return tuple(
+        NodeTerm(read_expressions(term.get("matchExpressions")), read_expressions(term.get("matchFields")))
+        for term in raw.get("nodeSelectorTerms") or ()
+    )
 
 
 def any_term(terms: tuple[NodeTerm, ...] | None, labels: Labels, node_name: str) -> bool:
@@ -125,11 +127,15 @@ class Toleration(msgspec.Struct, frozen=True):
 
 def read_tolerations(raw: Sequence[Json] | None) -> tuple[Toleration, ...]:
     """spec.tolerations."""
-    return tuple(Toleration(t.get("key") or "", t.get("operator") or "", t.get("value") or "", t.get("effect") or "")
-                 for t in raw or ())
+    return tuple(
+        Toleration(t.get("key") or "", t.get("operator") or "", t.get("value") or "", t.get("effect") or "")
+        for t in raw or ()
+    )
 
 
 def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
     """Whether a taint that keeps pods away (not PreferNoSchedule) has no toleration."""
-    return any(taint.effect in {"NoSchedule", "NoExecute"} and not any(t.accepts(taint) for t in tolerations)
-               for taint in taints)
+    return any(
+        taint.effect in {"NoSchedule", "NoExecute"} and not any(t.accepts(taint) for t in tolerations)
+        for taint in taints
+    )

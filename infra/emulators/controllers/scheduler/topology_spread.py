@@ -15,7 +15,7 @@ MISSING_LABEL = f"{MISMATCH} (missing required label)"
 
 class _Counted(msgspec.Struct, frozen=True):
     constraint: Spread
-    counts: dict[str, int]      # domain -> matching pods
+    counts: dict[str, int]  # domain -> matching pods
     self_match: int
 
     def minimum(self) -> int:
@@ -32,10 +32,12 @@ def _counts_node(pod: PodView, constraint: Spread, node: NodeView) -> bool:
 
 
 def _matching(pod: PodView, constraint: Spread, others: list[PodView]) -> int:
-    if not constraint.selector:      # neither an absent nor an empty selector counts anybody
+    if not constraint.selector:  # neither an absent nor an empty selector counts anybody
         return 0
-    return sum(other.namespace == pod.namespace and not other.terminating
-               and selects(constraint.selector, other.labels) for other in others)
+    return sum(
+        other.namespace == pod.namespace and not other.terminating and selects(constraint.selector, other.labels)
+        for other in others
+    )
 
 
 def _count(pod: PodView, constraint: Spread, world: World) -> _Counted:
@@ -61,4 +63,5 @@ def topology_spread(pod: PodView, world: World) -> NodeCheck | None:
             if each.counts.get(domain, 0) + each.self_match - minimum > each.constraint.max_skew:
                 return [MISMATCH]
         return []
+
     return check

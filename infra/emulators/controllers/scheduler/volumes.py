@@ -84,24 +84,39 @@ def volume_binding(pod: PodView, world: World) -> NodeCheck | Nowhere | None:
     nowhere = _nowhere(pod, world)
     if nowhere is not None or not pod.claims:
         return nowhere
-    bound = [volume for claim in _claims(pod, world) if is_bound(claim)
-             for volume in (_volume_of(claim, world),) if volume is not None]
+    bound = [
+        volume
+        for claim in _claims(pod, world)
+        if is_bound(claim)
+        for volume in (_volume_of(claim, world),)
+        if volume is not None
+    ]
     waiting = [claim for claim in _claims(pod, world) if not is_bound(claim)]
 
     def check(node: NodeView) -> list[str]:
         reasons = [] if all(matches_volume(volume, node) for volume in bound) else [NODE_CONFLICT]
         problem = bind(waiting, node, world)
         return [*reasons, problem] if problem else reasons
+
     return check
 
 
 def volume_zone(pod: PodView, world: World) -> NodeCheck | None:
     """A bound volume's zone and region labels (a `__`-joined set) must name the node's; a node without any passes."""
-    bound = [volume for claim in _by_name(pod, world) if is_bound(claim)
-             for volume in (_volume_of(claim, world),) if volume is not None]
-    labelled = [(key, [part.strip() for part in value.split("__")]) for volume in bound
-                for key, value in (volume["metadata"].get("labels") or {}).items() if key in _TOPOLOGY]
-    wanted = [(key, values) for key, values in labelled if "" not in values]     # a malformed label is no label
+    bound = [
+        volume
+        for claim in _by_name(pod, world)
+        if is_bound(claim)
+        for volume in (_volume_of(claim, world),)
+        if volume is not None
+    ]
+    labelled = [
+        (key, [part.strip() for part in value.split("__")])
+        for volume in bound
+        for key, value in (volume["metadata"].get("labels") or {}).items()
+        if key in _TOPOLOGY
+    ]
+    wanted = [(key, values) for key, values in labelled if "" not in values]  # a malformed label is no label
     if not wanted:
         return None
 
@@ -110,16 +125,21 @@ def volume_zone(pod: PodView, world: World) -> NodeCheck | None:
             return []
         ok = all(node.labels.get(key, node.labels.get(_TOPOLOGY[key])) in values for key, values in wanted)
         return [] if ok else [NO_ZONE]
+
     return check
 
 
 def volume_restrictions(pod: PodView, world: World) -> NodeCheck | None:
     """A disk that a pod there uses in conflict; a ReadWriteOncePod claim that a placed pod already uses."""
-    exclusive = {c["metadata"]["name"] for c in _by_name(pod, world)
-                 if "ReadWriteOncePod" in (c["spec"].get("accessModes") or ())}
+    exclusive = {
+        c["metadata"]["name"]
+        for c in _by_name(pod, world)
+        if "ReadWriteOncePod" in (c["spec"].get("accessModes") or ())
+    }
     in_use = bool(exclusive) and any(
         other.namespace == pod.namespace and exclusive & {c["metadata"]["name"] for c in _by_name(other, world)}
-        for _, other in world.placed())
+        for _, other in world.placed()
+    )
     mine = [volume for volume in pod.raw["spec"].get("volumes") or () if _SAME.keys() & volume.keys()]
     if not mine and not in_use:
         return None
@@ -129,6 +149,7 @@ def volume_restrictions(pod: PodView, world: World) -> NodeCheck | None:
             if any(_conflict(one, held) for one in mine for held in other.raw["spec"].get("volumes") or ()):
                 return [DISK_IN_USE]
         return [EXCLUSIVE] if in_use else []
+
     return check
 
 
@@ -199,4 +220,5 @@ def node_volume_limits(pod: PodView, world: World) -> NodeCheck | None:
             if limit is not None and sum(volume.driver == driver for volume in mine | there) > limit:
                 return [TOO_MANY_VOLUMES]
         return []
+
     return check

@@ -11,8 +11,14 @@ from infra.emulators.kube.objects import KubeObject, dig
 from infra.emulators.kube.store import ObjectStore
 
 # What the real controller lets every daemon tolerate, in its order.
-_TOLERATED = (("not-ready", "NoExecute"), ("unreachable", "NoExecute"), ("disk-pressure", "NoSchedule"),
-              ("memory-pressure", "NoSchedule"), ("pid-pressure", "NoSchedule"), ("unschedulable", "NoSchedule"))
+_TOLERATED = (
+    ("not-ready", "NoExecute"),
+    ("unreachable", "NoExecute"),
+    ("disk-pressure", "NoSchedule"),
+    ("memory-pressure", "NoSchedule"),
+    ("pid-pressure", "NoSchedule"),
+    ("unschedulable", "NoSchedule"),
+)
 _HOST_NETWORK = (("network-unavailable", "NoSchedule"),)
 
 
@@ -23,7 +29,8 @@ def daemon_pod(owner: KubeObject, node: str) -> KubeObject:
     affinity = spec.setdefault("affinity", {})
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     affinity.setdefault("nodeAffinity", {})["requiredDuringSchedulingIgnoredDuringExecution"] = {
-        "nodeSelectorTerms": [{"matchFields": [field]}]}
+        "nodeSelectorTerms": [{"matchFields": [field]}]
+    }
     tolerations = spec.setdefault("tolerations", [])
     for name, effect in _TOLERATED + (_HOST_NETWORK if spec.get("hostNetwork") else ()):
         wanted = {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": effect}
@@ -34,8 +41,17 @@ def daemon_pod(owner: KubeObject, node: str) -> KubeObject:
 
 def node_of(pod: KubeObject) -> str:
     """The node that a daemon's pod is for, bound or not."""
-    terms = dig(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
-                "nodeSelectorTerms") or ()
+    terms = (
+        dig(
+            pod,
+            "spec",
+            "affinity",
+            "nodeAffinity",
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "nodeSelectorTerms",
+        )
+        or ()
+    )
     named = (field["values"][0] for term in terms for field in term.get("matchFields") or ())
     return pod["spec"].get("nodeName") or next(named, "")
 
@@ -80,7 +96,18 @@ class DaemonSets:
             self._store.create("pods", daemon_pod(owner, node))
         ready = sum(is_true(pod, "Ready") for pod in there.values())
         scheduled = sum(bool(pod["spec"].get("nodeName")) for pod in there.values())
-        write_status(self._store, "daemonsets", owner, {
-            "desiredNumberScheduled": len(wanted), "currentNumberScheduled": scheduled, "numberReady": ready,
-            "numberAvailable": ready, "numberMisscheduled": 0, "updatedNumberScheduled": scheduled,
-            "observedGeneration": owner["metadata"].get("generation", 1)}, "apps")
+        write_status(
+            self._store,
+            "daemonsets",
+            owner,
+            {
+                "desiredNumberScheduled": len(wanted),
+                "currentNumberScheduled": scheduled,
+                "numberReady": ready,
+                "numberAvailable": ready,
+                "numberMisscheduled": 0,
+                "updatedNumberScheduled": scheduled,
+                "observedGeneration": owner["metadata"].get("generation", 1),
+            },
+            "apps",
+        )

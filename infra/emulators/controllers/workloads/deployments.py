@@ -98,10 +98,16 @@ class Deployments:
         selector.setdefault("matchLabels", {})[_HASH] = short
         revision = 1 + max((int((s["metadata"].get("annotations") or {}).get(_REVISION, 0)) for s in sets), default=0)
         first = spec["replicas"] if not sets else 0
-        return {"metadata": {"name": f"{meta['name']}-{short}", "namespace": meta["namespace"],
-                             "labels": dict(template["metadata"]["labels"]), "annotations": {_REVISION: str(revision)},
-                             "ownerReferences": owned_by(deployment)},
-                "spec": {"replicas": first, "selector": selector, "template": template}}
+        return {
+            "metadata": {
+                "name": f"{meta['name']}-{short}",
+                "namespace": meta["namespace"],
+                "labels": dict(template["metadata"]["labels"]),
+                "annotations": {_REVISION: str(revision)},
+                "ownerReferences": owned_by(deployment),
+            },
+            "spec": {"replicas": first, "selector": selector, "template": template},
+        }
 
     def _count(self, deployment: KubeObject, sets: list[KubeObject]) -> None:
         spec = deployment["spec"]
@@ -110,11 +116,24 @@ class Deployments:
         available, rolling = _sum(sets, "availableReplicas"), spec["strategy"].get("rollingUpdate") or {}
         enough = available >= spec["replicas"] - share(rolling.get("maxUnavailable", 0), spec["replicas"], up=False)
         word, text = ("Available", "has") if enough else ("Unavailable", "does not have")
-        state = condition("Available", value=enough, reason=f"MinimumReplicas{word}",
-                          message=f"Deployment {text} minimum availability.")
-        write_status(self._store, "deployments", deployment, {
-            "replicas": _sum(sets, "replicas"), "updatedReplicas": _sum(newest, "replicas"),
-            "readyReplicas": _sum(sets, "readyReplicas"), "availableReplicas": available,
-            "unavailableReplicas": max(0, spec["replicas"] - available),
-            "observedGeneration": deployment["metadata"].get("generation", 1),
-            "conditions": with_conditions(deployment, self._clock(), state)}, "apps")
+        state = condition(
+            "Available",
+            value=enough,
+            reason=f"MinimumReplicas{word}",
+            message=f"Deployment {text} minimum availability.",
+        )
+        write_status(
+            self._store,
+            "deployments",
+            deployment,
+            {
+                "replicas": _sum(sets, "replicas"),
+                "updatedReplicas": _sum(newest, "replicas"),
+                "readyReplicas": _sum(sets, "readyReplicas"),
+                "availableReplicas": available,
+                "unavailableReplicas": max(0, spec["replicas"] - available),
+                "observedGeneration": deployment["metadata"].get("generation", 1),
+                "conditions": with_conditions(deployment, self._clock(), state),
+            },
+            "apps",
+        )

@@ -60,7 +60,7 @@ class Garbage:
                 if self._store.latest(plural, group) <= cursor.version:
                     return set()
                 return {e.object["metadata"]["uid"] for e in cursor.poll() if e.type == "DELETED"}
-        except ApiError:            # more happened than the log keeps: from now on, then
+        except ApiError:  # more happened than the log keeps: from now on, then
             pass
         self._cursors[(plural, group)] = self._store.subscribe(plural, group)
         return set()

@@ -22,9 +22,14 @@ def is_active(pod: KubeObject) -> bool:
 def new_pod(owner: KubeObject, template: KubeObject) -> KubeObject:
     """A pod of the owner's template, to be named by the store."""
     meta = template.get("metadata") or {}
-    made: KubeObject = {"metadata": {"generateName": owner["metadata"]["name"] + "-",
-                                     "namespace": owner["metadata"]["namespace"], "ownerReferences": owned_by(owner)},
-                        "spec": clone(template["spec"])}
+    made: KubeObject = {
+        "metadata": {
+            "generateName": owner["metadata"]["name"] + "-",
+            "namespace": owner["metadata"]["namespace"],
+            "ownerReferences": owned_by(owner),
+        },
+        "spec": clone(template["spec"]),
+    }
     for field in ("labels", "annotations"):
         if meta.get(field):
             made["metadata"][field] = dict(meta[field])
@@ -38,8 +43,16 @@ def least_useful_first(pods: Sequence[KubeObject]) -> list[KubeObject]:
     def rank(pod: KubeObject) -> tuple[bool, int, bool, int, int, float, str]:
         node = pod["spec"].get("nodeName")
         cost = (pod["metadata"].get("annotations") or {}).get(_COST, "0")
-        return (bool(node), _PHASES.get(dig(pod, "status", "phase") or "Pending", 1), is_true(pod, "Ready"), int(cost),
-                -crowd[node], -parse_time(pod["metadata"]["creationTimestamp"]), pod["metadata"]["name"])
+        return (
+            bool(node),
+            _PHASES.get(dig(pod, "status", "phase") or "Pending", 1),
+            is_true(pod, "Ready"),
+            int(cost),
+            -crowd[node],
+            -parse_time(pod["metadata"]["creationTimestamp"]),
+            pod["metadata"]["name"],
+        )
+
     return sorted(pods, key=rank)
 
 
@@ -69,6 +82,16 @@ class ReplicaSets:
 
     def _count(self, owner: KubeObject, active: list[KubeObject]) -> None:
         ready = sum(is_true(pod, "Ready") for pod in active)
-        write_status(self._store, "replicasets", owner, {
-            "replicas": len(active), "fullyLabeledReplicas": len(active), "readyReplicas": ready,
-            "availableReplicas": ready, "observedGeneration": owner["metadata"].get("generation", 1)}, "apps")
+        write_status(
+            self._store,
+            "replicasets",
+            owner,
+            {
+                "replicas": len(active),
+                "fullyLabeledReplicas": len(active),
+                "readyReplicas": ready,
+                "availableReplicas": ready,
+                "observedGeneration": owner["metadata"].get("generation", 1),
+            },
+            "apps",
+        )

@@ -18,8 +18,15 @@ def container(cpu: str | None = None, **fields: Any) -> KubeObject:
     return {"name": "c", "resources": {"requests": {"cpu": cpu} if cpu else {}}, **fields}
 
 
-def pod(name: str = "new", on: str = "", labels: Mapping[str, str] | None = None, namespace: str = "default",
-        cpu: str | None = None, terminating: bool = False, **spec: Any) -> KubeObject:
+def pod(
+    name: str = "new",
+    on: str = "",
+    labels: Mapping[str, str] | None = None,
+    namespace: str = "default",
+    cpu: str | None = None,
+    terminating: bool = False,
+    **spec: Any,
+) -> KubeObject:
     meta: KubeObject = {"name": name, "namespace": namespace, "labels": dict(labels or {})}
     if terminating:
         meta["deletionTimestamp"] = "2026-11-21T07:20:54Z"
@@ -29,20 +36,36 @@ def pod(name: str = "new", on: str = "", labels: Mapping[str, str] | None = None
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": whole}
 
 
-def node(name: str = "n1", zone: str = "", labels: Mapping[str, str] | None = None, cpu: str = "1",
-         taints: Sequence[KubeObject] = (), pods: str = "110") -> KubeObject:
-    return objects.node(name, cpu, labels={**({ZONE: zone} if zone else {}), **(labels or {})}, taints=taints, pods=pods)
+def node(
+    name: str = "n1",
+    zone: str = "",
+    labels: Mapping[str, str] | None = None,
+    cpu: str = "1",
+    taints: Sequence[KubeObject] = (),
+    pods: str = "110",
+) -> KubeObject:
+    return objects.node(
+        name, cpu, labels={**({ZONE: zone} if zone else {}), **(labels or {})}, taints=taints, pods=pods
+    )
 
 
-def reasons(incoming: KubeObject, nodes: Sequence[KubeObject], existing: Sequence[KubeObject] = (),
-            around: Surroundings | None = None) -> dict[str, list[str]]:
+def reasons(
+    incoming: KubeObject,
+    nodes: Sequence[KubeObject],
+    existing: Sequence[KubeObject] = (),
+    around: Surroundings | None = None,
+) -> dict[str, list[str]]:
     """Why the pod does not fit each node, by node."""
     world = World.of(nodes, existing, around)
     return {each["metadata"]["name"]: fits(each, incoming, world) for each in nodes}
 
 
-def fitting(incoming: KubeObject, nodes: Sequence[KubeObject], existing: Sequence[KubeObject] = (),
-            around: Surroundings | None = None) -> set[str]:
+def fitting(
+    incoming: KubeObject,
+    nodes: Sequence[KubeObject],
+    existing: Sequence[KubeObject] = (),
+    around: Surroundings | None = None,
+) -> set[str]:
     """The nodes the pod fits."""
     return {name for name, why in reasons(incoming, nodes, existing, around).items() if not why}
 

@@ -72,9 +72,13 @@ def test_owners_labels_and_annotations_lead_from_node_to_group(version: str) -> 
     assert machine_set["metadata"]["annotations"][fields.REVISION] == "1"
     assert machine_set["metadata"]["annotations"][fields.MAX_SIZE] == "10"
     marks = cluster.store.list("nodes")[0]["metadata"]["annotations"]
-    assert marks == {fields.CLUSTER_NAME: "local", fields.CLUSTER_NAMESPACE: "default",
-                     fields.MACHINE: machine["metadata"]["name"], fields.OWNER_KIND: "MachineSet",
-                     fields.OWNER_NAME: machine_set["metadata"]["name"]}
+    assert marks == {
+        fields.CLUSTER_NAME: "local",
+        fields.CLUSTER_NAMESPACE: "default",
+        fields.MACHINE: machine["metadata"]["name"],
+        fields.OWNER_KIND: "MachineSet",
+        fields.OWNER_NAME: machine_set["metadata"]["name"],
+    }
     newest = "updatedReplicas" if version == "v1beta1" else "upToDateReplicas"
     assert deployment_status(cluster)[newest] == 1
     assert ("uid" in machine["status"]["nodeRef"]) is (version == "v1beta1")
@@ -116,18 +120,27 @@ def test_machines_being_deleted_count_until_they_are_gone() -> None:
 
 def test_who_goes_first() -> None:
     def machine(name: str, at: str, **marks: object) -> KubeObject:
-        return {"metadata": {"name": name, "creationTimestamp": f"2026-11-21T07:{at}Z", **marks},
-                "status": {"nodeRef": {"name": name}}}
+        return {
+            "metadata": {"name": name, "creationTimestamp": f"2026-11-21T07:{at}Z", **marks},
+            "status": {"nodeRef": {"name": name}},
+        }
 
     joining = {**machine("joining", "04:00"), "status": {}}
-    machines = [machine("b-old", "01:00"), machine("a-new", "05:00"), joining,
-                machine("marked", "02:00", annotations={fields.DELETE_MACHINE: ""}),
-                machine("going", "03:00", deletionTimestamp="2026-11-21T07:09:00Z")]
-    orders = {order: [m["metadata"]["name"] for m in first_to_go(machines, order)]
-              for order in ("Random", "Newest", "Oldest")}
-    assert orders == {"Random": ["going", "marked", "joining", "a-new", "b-old"],
-                      "Newest": ["going", "marked", "joining", "a-new", "b-old"],
-                      "Oldest": ["going", "marked", "joining", "b-old", "a-new"]}
+    machines = [
+        machine("b-old", "01:00"),
+        machine("a-new", "05:00"),
+        joining,
+        machine("marked", "02:00", annotations={fields.DELETE_MACHINE: ""}),
+        machine("going", "03:00", deletionTimestamp="2026-11-21T07:09:00Z"),
+    ]
+    orders = {
+        order: [m["metadata"]["name"] for m in first_to_go(machines, order)] for order in ("Random", "Newest", "Oldest")
+    }
+    assert orders == {
+        "Random": ["going", "marked", "joining", "a-new", "b-old"],
+        "Newest": ["going", "marked", "joining", "a-new", "b-old"],
+        "Oldest": ["going", "marked", "joining", "b-old", "a-new"],
+    }
 
 
 def test_a_machine_that_never_joins_stays_without_a_node() -> None:
@@ -171,8 +184,9 @@ def test_a_fault_nobody_knows_is_refused() -> None:
 
 
 def test_a_machine_class_is_the_truth_whatever_was_promised() -> None:
-    real = MachineClass(capacity={"cpu": "2", "memory": "8Gi"}, allocatable={"cpu": "1900m", "memory": "7Gi"},
-                        labels={"pool": "real"})
+    real = MachineClass(
+        capacity={"cpu": "2", "memory": "8Gi"}, allocatable={"cpu": "1900m", "memory": "7Gi"}, labels={"pool": "real"}
+    )
     pace = Pace(machines=Settings(times=TIMES, classes={"general": real}))
     cluster = Cluster(group(1, labels={"pool": "promised"}), pace=pace)
     cluster.wait(60)
@@ -183,8 +197,9 @@ def test_a_machine_class_is_the_truth_whatever_was_promised() -> None:
 
 def test_only_managed_labels_of_the_template_reach_the_node() -> None:
     labelled = group(1)
-    labelled["spec"]["template"]["metadata"] = {"labels": {"node-role.kubernetes.io/worker": "", "team": "blue",
-                                                           "x.node.cluster.x-k8s.io/rack": "7"}}
+    labelled["spec"]["template"]["metadata"] = {
+        "labels": {"node-role.kubernetes.io/worker": "", "team": "blue", "x.node.cluster.x-k8s.io/rack": "7"}
+    }
     cluster = Cluster(labelled, pace=PACE)
     cluster.wait(60)
     labels = cluster.store.list("nodes")[0]["metadata"]["labels"]
@@ -202,8 +217,9 @@ def test_a_new_template_is_rolled_out() -> None:
     cluster.wait(200, by=5)
     assert {m["spec"]["version"] for m in cluster.machines()} == {"v1.37.0"}
     assert len(cluster.machines()) == 2
-    revisions = {s["metadata"]["annotations"][fields.REVISION] for s in
-                 cluster.store.list("machinesets", group=fields.GROUP)}
+    revisions = {
+        s["metadata"]["annotations"][fields.REVISION] for s in cluster.store.list("machinesets", group=fields.GROUP)
+    }
     assert revisions == {"1", "2"}
 
 

@@ -33,8 +33,12 @@ def test_a_node_boots_then_takes_pods_which_start() -> None:
 
 
 def test_a_deleted_pod_is_gone_after_its_grace_or_the_time_it_needs() -> None:
-    cluster = Cluster(objects.node("n1"), pod("slow", terminationGracePeriodSeconds=60),
-                      pod("quick", terminationGracePeriodSeconds=1), pace=PACE)
+    cluster = Cluster(
+        objects.node("n1"),
+        pod("slow", terminationGracePeriodSeconds=60),
+        pod("quick", terminationGracePeriodSeconds=1),
+        pace=PACE,
+    )
     for name in ("slow", "quick"):
         cluster.store.delete("pods", name, "default")
     cluster.wait(1)

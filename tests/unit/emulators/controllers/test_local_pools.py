@@ -48,7 +48,10 @@ def test_instances_are_listed_as_they_come_and_join_in_their_time(version: str, 
     for node in cluster.store.list("nodes"):
         marks = node["metadata"]["annotations"]
         assert (marks[fields.OWNER_KIND], marks[fields.OWNER_NAME], marks[fields.CLUSTER_NAME]) == (
-            "MachinePool", "pool", "local")
+            "MachinePool",
+            "pool",
+            "local",
+        )
         assert (fields.MACHINE in marks) is machines
     if machines:
         assert {each["metadata"]["labels"][fields.POOL_NAME] for each in cluster.machines()} == {"pool"}
@@ -83,9 +86,15 @@ def test_without_machines_the_oldest_goes_and_new_ones_have_new_names() -> None:
     assert listed(cluster) == ["pool-0001", "pool-0002", "pool-0003"]
 
 
-@pytest.mark.parametrize(("fault", "exists", "joins"), [
-    ("never-joins", True, False), ("out-of-stock", False, False), ("quota", False, False), ("slow", False, False),
-])
+@pytest.mark.parametrize(
+    ("fault", "exists", "joins"),
+    [
+        ("never-joins", True, False),
+        ("out-of-stock", False, False),
+        ("quota", False, False),
+        ("slow", False, False),
+    ],
+)
 @pytest.mark.parametrize("machines", [True, False])
 def test_what_can_go_wrong_with_a_pools_instance(fault: str, exists: bool, joins: bool, machines: bool) -> None:
     cluster = of_pool(0, machines=machines)
@@ -110,8 +119,14 @@ def test_a_machine_without_stock_or_quota_says_so_in_its_conditions(fault: str, 
     assert (machine["status"]["phase"] == "Failed") is (version == "v1beta1")
 
 
-@pytest.mark.parametrize("made", [objects.machine_deployment("pool", 1, 0, 5), objects.machine_pool("pool", 1, 0, 5),
-                                  objects.machine_pool("pool", 1, 0, 5, machines=True)])
+@pytest.mark.parametrize(
+    "made",
+    [
+        objects.machine_deployment("pool", 1, 0, 5),
+        objects.machine_pool("pool", 1, 0, 5),
+        objects.machine_pool("pool", 1, 0, 5, machines=True),
+    ],
+)
 def test_D29_a_paused_cluster_stands_still_and_says_so(made: KubeObject) -> None:
     cluster = Cluster(objects.cluster(paused=True), made, pace=PACE)
     plural = objects.WHERE[made["kind"]][0]
@@ -132,11 +147,11 @@ def size(name: str, asked: int) -> SetSize:
 @pytest.mark.parametrize(
     ("wanted", "new", "old", "staying", "sizes"),
     [
-        (3, 0, {"a": 3}, {"a": 3}, {"new": 0, "a": 3}),                 # nobody has deleted any
-        (3, 0, {"a": 3}, {"a": 2}, {"new": 1, "a": 2}),                 # one is replaced
-        (2, 1, {"a": 2}, {"a": 2}, {"new": 1, "a": 1}),                 # smaller: the outdated give way
+        (3, 0, {"a": 3}, {"a": 3}, {"new": 0, "a": 3}),  # nobody has deleted any
+        (3, 0, {"a": 3}, {"a": 2}, {"new": 1, "a": 2}),  # one is replaced
+        (2, 1, {"a": 2}, {"a": 2}, {"new": 1, "a": 1}),  # smaller: the outdated give way
         (1, 1, {"a": 2, "b": 1}, {"a": 2, "b": 1}, {"new": 1, "a": 0, "b": 0}),
-        (4, 1, {"a": 2}, {"a": 2}, {"new": 2, "a": 2}),                 # larger: the current one grows
+        (4, 1, {"a": 2}, {"a": 2}, {"new": 2, "a": 2}),  # larger: the current one grows
         (1, 2, {"a": 1}, {"a": 1}, {"new": 1, "a": 0}),
     ],
 )
@@ -149,7 +164,7 @@ def test_who_gives_way_where_outdated_machines_wait_for_their_deletion(
 @pytest.mark.parametrize(
     ("wanted", "surge", "asked", "sizes"),
     [
-        (2, 1, {"a": 3}, {"a": 2}),                                     # one set follows the size
+        (2, 1, {"a": 3}, {"a": 2}),  # one set follows the size
         (6, 0, {"a": 6, "b": 3}, {"a": 4, "b": 2}),
         (4, 1, {"a": 4, "b": 1}, {"a": 4, "b": 1}),
         (0, 1, {"a": 2, "b": 1}, {"a": 0, "b": 0}),

@@ -13,9 +13,13 @@ from tests.unit.emulators.controllers.cluster import START, Cluster
 
 
 def story(seed_number: int) -> Cluster:
-    cluster = Cluster(objects.machine_deployment("general", 2, 1, 5, zone="eu-1a"), objects.daemonset("logs"),
-                      objects.deployment("web", replicas=6, cpu="1"), objects.pdb("web", min_available=4),
-                      seed_number=seed_number)
+    cluster = Cluster(
+        objects.machine_deployment("general", 2, 1, 5, zone="eu-1a"),
+        objects.daemonset("logs"),
+        objects.deployment("web", replicas=6, cpu="1"),
+        objects.pdb("web", min_available=4),
+        seed_number=seed_number,
+    )
     cluster.wait(80, by=5)
     cluster.resize("machinedeployments", "general", fields.GROUP, 1)
     cluster.wait(60, by=5)
@@ -23,8 +27,16 @@ def story(seed_number: int) -> Cluster:
 
 
 def everything(store: ObjectStore) -> list[list[KubeObject]]:
-    kinds = (("nodes", ""), ("pods", ""), ("events", ""), ("deployments", "apps"), ("replicasets", "apps"),
-             ("machines", fields.GROUP), ("machinesets", fields.GROUP), ("poddisruptionbudgets", "policy"))
+    kinds = (
+        ("nodes", ""),
+        ("pods", ""),
+        ("events", ""),
+        ("deployments", "apps"),
+        ("replicasets", "apps"),
+        ("machines", fields.GROUP),
+        ("machinesets", fields.GROUP),
+        ("poddisruptionbudgets", "policy"),
+    )
     return [store.list(plural, group=group) for plural, group in kinds]
 
 

@@ -26,12 +26,16 @@ def test_a_deployment_makes_a_set_and_the_set_makes_pods() -> None:
     assert (controller_of(rs) or {})["name"] == "web"
     assert {(controller_of(p) or {})["uid"] for p in cluster.pods()} == {rs["metadata"]["uid"]}
     assert {p["metadata"]["labels"]["pod-template-hash"] for p in cluster.pods()} == {
-        rs["metadata"]["labels"]["pod-template-hash"]}
+        rs["metadata"]["labels"]["pod-template-hash"]
+    }
     status = cluster.the("deployments", "web", group="apps")["status"]
     assert (status["replicas"], status["readyReplicas"], status["unavailableReplicas"]) == (4, 4, 0)
     sample = cluster.pods()[0]["spec"]
     assert (sample["schedulerName"], sample["restartPolicy"], sample["terminationGracePeriodSeconds"]) == (
-        "default-scheduler", "Always", 30)
+        "default-scheduler",
+        "Always",
+        30,
+    )
     assert {t["tolerationSeconds"] for t in sample["tolerations"]} == {300}
 
 
@@ -59,13 +63,20 @@ def test_scaling_down_takes_pending_pods_first() -> None:
 def test_order_of_removal() -> None:
     def running(name: str, node: str, at: str, cost: str = "0", ready: bool = True) -> KubeObject:
         made = pod(name, on=node)
-        made["metadata"] |= {"creationTimestamp": f"2026-11-21T07:{at}Z",
-                             "annotations": {"controller.kubernetes.io/pod-deletion-cost": cost}}
+        made["metadata"] |= {
+            "creationTimestamp": f"2026-11-21T07:{at}Z",
+            "annotations": {"controller.kubernetes.io/pod-deletion-cost": cost},
+        }
         made["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]}
         return made
 
-    pods = [running("dear", "n3", "09:00", "10"), running("old", "n1", "01:00"), running("new", "n1", "05:00"),
-            running("alone", "n2", "06:00"), running("unready", "n3", "00:00", ready=False)]
+    pods = [
+        running("dear", "n3", "09:00", "10"),
+        running("old", "n1", "01:00"),
+        running("new", "n1", "05:00"),
+        running("alone", "n2", "06:00"),
+        running("unready", "n3", "00:00", ready=False),
+    ]
     assert [p["metadata"]["name"] for p in least_useful_first(pods)] == ["unready", "new", "old", "alone", "dear"]
 
 
@@ -107,9 +118,13 @@ def test_pods_loaded_without_their_owners_stay() -> None:
 
 def test_a_daemon_runs_on_every_node_that_would_take_it() -> None:
     taint = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
-    cluster = Cluster(objects.node("n1"), objects.node("tainted", taints=[taint]), objects.node("arm", labels={"pool": "arm"}),
-                      objects.daemonset("logs", nodeSelector={"kubernetes.io/os": "linux"}),
-                      objects.daemonset("all", tolerations=[{"operator": "Exists"}]))
+    cluster = Cluster(
+        objects.node("n1"),
+        objects.node("tainted", taints=[taint]),
+        objects.node("arm", labels={"pool": "arm"}),
+        objects.daemonset("logs", nodeSelector={"kubernetes.io/os": "linux"}),
+        objects.daemonset("all", tolerations=[{"operator": "Exists"}]),
+    )
     cluster.wait(5)
     on = {(p["metadata"]["labels"]["app"], p["spec"]["nodeName"]) for p in cluster.running()}
     assert on == {("logs", "n1"), ("logs", "arm"), ("all", "n1"), ("all", "arm"), ("all", "tainted")}
@@ -124,8 +139,9 @@ def test_a_daemons_pod_is_tied_to_its_node_and_survives_a_cordon() -> None:
     cluster = Cluster(objects.node("n1"), objects.daemonset("logs"))
     [daemon] = cluster.pods()
     terms = daemon["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert terms == {"nodeSelectorTerms": [
-        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}
+    assert terms == {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+    }
     cordoned = cluster.the("nodes", "n1", "")
     cordoned["spec"]["unschedulable"] = True
     cluster.store.update("nodes", cordoned)
@@ -134,10 +150,15 @@ def test_a_daemons_pod_is_tied_to_its_node_and_survives_a_cordon() -> None:
 
 
 def test_a_job_runs_its_pods_to_the_end() -> None:
-    template = {"metadata": {"annotations": {RUN_SECONDS: "5"}},
-                "spec": {"restartPolicy": "Never", "containers": [{"name": "main"}]}}
-    job = {"kind": "Job", "metadata": {"name": "sum", "namespace": "default"},
-           "spec": {"completions": 3, "parallelism": 2, "template": template}}
+    template = {
+        "metadata": {"annotations": {RUN_SECONDS: "5"}},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main"}]},
+    }
+    job = {
+        "kind": "Job",
+        "metadata": {"name": "sum", "namespace": "default"},
+        "spec": {"completions": 3, "parallelism": 2, "template": template},
+    }
     cluster = Cluster(objects.node("n1"), job)
     assert len(cluster.pods()) == 2
     cluster.wait(30)

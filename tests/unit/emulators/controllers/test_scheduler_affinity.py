@@ -16,7 +16,10 @@ ZONES = [node("a1", "a"), node("b1", "b"), node("bare")]
 def test_near_a_matching_pod_p18() -> None:
     db = pod("db", on="a1", labels={"app": "db"})
     assert reasons(pod(affinity=affinity("podAffinity", term("db"))), ZONES, [db]) == {
-        "a1": [], "b1": [NO_AFFINITY], "bare": [NO_AFFINITY]}
+        "a1": [],
+        "b1": [NO_AFFINITY],
+        "bare": [NO_AFFINITY],
+    }
 
 
 def test_the_first_of_its_kind_goes_where_the_key_is_p19() -> None:
@@ -39,7 +42,11 @@ def test_one_pod_must_match_all_terms_p21() -> None:
 def test_anti_affinity_of_existing_pods_p22() -> None:
     guard = pod("guard", on="a1", affinity=affinity("podAntiAffinity", term("x")))
     assert reasons(pod(labels={"app": "x"}), [*ZONES, node("a2", "a")], [guard]) == {
-        "a1": [EXISTING_ANTI_AFFINITY], "a2": [EXISTING_ANTI_AFFINITY], "b1": [], "bare": []}
+        "a1": [EXISTING_ANTI_AFFINITY],
+        "a2": [EXISTING_ANTI_AFFINITY],
+        "b1": [],
+        "bare": [],
+    }
 
 
 def test_anti_affinity_where_the_key_is_missing_p23() -> None:
@@ -50,14 +57,19 @@ def test_anti_affinity_where_the_key_is_missing_p23() -> None:
     assert reasons(apart, [ZONES[0], nameless], there) == {"a1": [ANTI_AFFINITY], "nameless": []}
 
 
-@pytest.mark.parametrize(("where", "found"), [
-    pytest.param({}, False, id="own-namespace-only"),
-    pytest.param({"namespaces": ["other"]}, True, id="by-name"),
-    pytest.param({"namespaceSelector": {"matchLabels": {"team": "blue"}}}, True, id="by-selector"),
-    pytest.param({"namespaceSelector": {"matchLabels": {"team": "red"}}}, False, id="selector-of-others"),
-    pytest.param({"namespaceSelector": {}}, True, id="everywhere"),
-    pytest.param({"namespaces": ["third"], "namespaceSelector": {"matchLabels": {"team": "blue"}}}, True, id="either"),
-])
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        pytest.param({}, False, id="own-namespace-only"),
+        pytest.param({"namespaces": ["other"]}, True, id="by-name"),
+        pytest.param({"namespaceSelector": {"matchLabels": {"team": "blue"}}}, True, id="by-selector"),
+        pytest.param({"namespaceSelector": {"matchLabels": {"team": "red"}}}, False, id="selector-of-others"),
+        pytest.param({"namespaceSelector": {}}, True, id="everywhere"),
+        pytest.param(
+            {"namespaces": ["third"], "namespaceSelector": {"matchLabels": {"team": "blue"}}}, True, id="either"
+        ),
+    ],
+)
 def test_namespaces_of_a_term(where: dict[str, Any], found: bool) -> None:
     around = Surroundings(namespaces=({"metadata": {"name": "other", "labels": {"team": "blue"}}},))
     there = pod("x1", on="a1", namespace="other", labels={"app": "x"})

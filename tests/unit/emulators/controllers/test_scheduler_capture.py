@@ -26,14 +26,21 @@ def items(name: str, kind: str = "") -> tuple[dict[str, Any], ...]:
 
 
 def refused(pods: tuple[dict[str, Any], ...]) -> dict[str, str]:
-    return {pod["metadata"]["name"]: condition["message"] for pod in pods
-            for condition in pod["status"].get("conditions", ()) if condition.get("reason") == "Unschedulable"}
+    return {
+        pod["metadata"]["name"]: condition["message"]
+        for pod in pods
+        for condition in pod["status"].get("conditions", ())
+        if condition.get("reason") == "Unschedulable"
+    }
 
 
 def test_every_refusal_is_worded_as_the_real_one() -> None:
     pods = items("pods")
-    around = Surroundings(claims=items("pvcs"), storage_classes=items("cluster-scoped", "StorageClass"),
-                          namespaces=items("cluster-scoped", "Namespace"))
+    around = Surroundings(
+        claims=items("pvcs"),
+        storage_classes=items("cluster-scoped", "StorageClass"),
+        namespaces=items("cluster-scoped", "Namespace"),
+    )
     decisions = schedule_once(items("nodes"), pods, around)
     said = {decision.pod.name: decision.message for decision in decisions}
     real = {name: message.split(". ")[0] + "." for name, message in refused(pods).items()}

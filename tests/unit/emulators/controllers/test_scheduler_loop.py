@@ -27,8 +27,11 @@ def test_a_pod_that_fits_is_bound_with_the_zone_of_its_node() -> None:
 
 
 def test_a_refused_pod_says_why_and_its_event_counts_further_attempts() -> None:
-    cluster = Cluster(objects.node("n1", cpu="1"), objects.node("n2", cpu="8", memory="1Gi"),
-                      objects.deployment("big", replicas=1, cpu="2", memory="2Gi"))
+    cluster = Cluster(
+        objects.node("n1", cpu="1"),
+        objects.node("n2", cpu="8", memory="1Gi"),
+        objects.deployment("big", replicas=1, cpu="2", memory="2Gi"),
+    )
     [refused] = cluster.pods()
     why = "0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
     assert (scheduled(refused)["reason"], scheduled(refused)["message"]) == ("Unschedulable", why)

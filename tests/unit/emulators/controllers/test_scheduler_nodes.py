@@ -19,15 +19,18 @@ def test_selector_and_one_of_the_terms_p9() -> None:
     assert reasons(asking, nodes) == {"both": [], "term-only": ["node(s) didn't match Pod's node affinity/selector"]}
 
 
-@pytest.mark.parametrize(("wanted", "fits"), [
-    pytest.param(expression(ZONE, "NotIn", "x"), True, id="P10-NotIn"),
-    pytest.param(expression(ZONE, "DoesNotExist"), True, id="P10-DoesNotExist"),
-    pytest.param(expression(ZONE, "In", "x"), False, id="P10-In"),
-    pytest.param(expression("size", "Gt", "7"), True, id="Gt"),
-    pytest.param(expression("size", "Lt", "8"), False, id="Lt-equal"),
-    pytest.param(expression("word", "Gt", "1"), False, id="Gt-no-number"),
-    pytest.param(expression("size", "Exists"), True, id="Exists"),
-])
+@pytest.mark.parametrize(
+    ("wanted", "fits"),
+    [
+        pytest.param(expression(ZONE, "NotIn", "x"), True, id="P10-NotIn"),
+        pytest.param(expression(ZONE, "DoesNotExist"), True, id="P10-DoesNotExist"),
+        pytest.param(expression(ZONE, "In", "x"), False, id="P10-In"),
+        pytest.param(expression("size", "Gt", "7"), True, id="Gt"),
+        pytest.param(expression("size", "Lt", "8"), False, id="Lt-equal"),
+        pytest.param(expression("word", "Gt", "1"), False, id="Gt-no-number"),
+        pytest.param(expression("size", "Exists"), True, id="Exists"),
+    ],
+)
 def test_expression_on_a_node(wanted: dict[str, Any], fits: bool) -> None:
     there = node(labels={"size": "8", "word": "large"})
     assert bool(fitting(pod(affinity=node_terms({"matchExpressions": [wanted]})), [there])) is fits
@@ -46,13 +49,16 @@ def test_match_fields_name_one_node_p12() -> None:
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
 
 
-@pytest.mark.parametrize(("toleration", "fits"), [
-    pytest.param({"key": "k", "operator": "Exists"}, True, id="P13-exists"),
-    pytest.param({"key": "k", "value": "v"}, True, id="P13-equal-by-default"),
-    pytest.param({"key": "k", "value": "w"}, False, id="P13-other-value"),
-    pytest.param({"operator": "Exists"}, True, id="P13-any-key"),
-    pytest.param({"key": "k", "value": "v", "effect": "NoExecute"}, False, id="P13-other-effect"),
-])
+@pytest.mark.parametrize(
+    ("toleration", "fits"),
+    [
+        pytest.param({"key": "k", "operator": "Exists"}, True, id="P13-exists"),
+        pytest.param({"key": "k", "value": "v"}, True, id="P13-equal-by-default"),
+        pytest.param({"key": "k", "value": "w"}, False, id="P13-other-value"),
+        pytest.param({"operator": "Exists"}, True, id="P13-any-key"),
+        pytest.param({"key": "k", "value": "v", "effect": "NoExecute"}, False, id="P13-other-effect"),
+    ],
+)
 def test_toleration(toleration: dict[str, str], fits: bool) -> None:
     why = reasons(pod(tolerations=[toleration]), [node(taints=[TAINT])])["n1"]
     assert why == ([] if fits else ["node(s) had untolerated taint(s)"])
@@ -66,23 +72,41 @@ def test_cordoned_node_p15() -> None:
     cordoned = node()
     cordoned["spec"]["unschedulable"] = True
     assert reasons(pod(), [cordoned]) == {"n1": ["node(s) were unschedulable"]}
-    tolerant = pod(tolerations=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule",
-                                 "operator": "Exists"}])
+    tolerant = pod(
+        tolerations=[{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "operator": "Exists"}]
+    )
     assert reasons(tolerant, [cordoned]) == {"n1": []}
 
 
 def ports(ip: str = "", port: int = 8080, protocol: str = "TCP", **more: int) -> dict[str, Any]:
-    return {"containers": [{"name": "c", "ports": [{"containerPort": 80, "protocol": protocol, "hostPort": port,
-                                                    **({"hostIP": ip} if ip else {}), **more}]}]}
+    return {
+        "containers": [
+            {
+                "name": "c",
+                "ports": [
+                    {
+                        "containerPort": 80,
+                        "protocol": protocol,
+                        "hostPort": port,
+                        **({"hostIP": ip} if ip else {}),
+                        **more,
+                    }
+                ],
+            }
+        ]
+    }
 
 
-@pytest.mark.parametrize(("mine", "fits"), [
-    pytest.param(ports("127.0.0.1", protocol="UDP"), True, id="P16-udp"),
-    pytest.param(ports("10.0.0.5"), True, id="P16-other-address"),
-    pytest.param(ports("0.0.0.0"), False, id="P16-all-addresses"),
-    pytest.param(ports(), False, id="P16-no-address"),
-    pytest.param({"containers": [{"name": "c", "ports": [{"containerPort": 8080}]}]}, True, id="P17-no-host-port"),
-])
+@pytest.mark.parametrize(
+    ("mine", "fits"),
+    [
+        pytest.param(ports("127.0.0.1", protocol="UDP"), True, id="P16-udp"),
+        pytest.param(ports("10.0.0.5"), True, id="P16-other-address"),
+        pytest.param(ports("0.0.0.0"), False, id="P16-all-addresses"),
+        pytest.param(ports(), False, id="P16-no-address"),
+        pytest.param({"containers": [{"name": "c", "ports": [{"containerPort": 8080}]}]}, True, id="P17-no-host-port"),
+    ],
+)
 def test_host_ports(mine: dict[str, Any], fits: bool) -> None:
     why = reasons(pod(**mine), [node()], [pod("old", on="n1", **ports("127.0.0.1"))])["n1"]
     assert why == ([] if fits else ["node(s) didn't have free ports for the requested pod ports"])

@@ -34,8 +34,10 @@ def test_higher_priority_then_older_first() -> None:
 
 
 def test_pods_alike_are_asked_again_once_something_was_placed() -> None:
-    near: dict[str, Any] = {"labels": {"app": "web"},
-                            "affinity": affinity("podAffinity", term("db", "kubernetes.io/hostname"))}
+    near: dict[str, Any] = {
+        "labels": {"app": "web"},
+        "affinity": affinity("podAffinity", term("db", "kubernetes.io/hostname")),
+    }
     pods = [pod("a-web", **near), pod("b-web", **near), pod("db", labels={"app": "db"}), pod("c-web", **near)]
     nodes = {d.pod.name: d.node for d in schedule_once(NODES, pods)}
     assert nodes == {"a-web": None, "b-web": None, "db": "n1", "c-web": "n1"}
@@ -44,8 +46,12 @@ def test_pods_alike_are_asked_again_once_something_was_placed() -> None:
 def test_terminating_gated_finished_and_foreign_pods_are_not_tried() -> None:
     done = pod("done")
     done["status"] = {"phase": "Failed"}
-    others = [pod("going", terminating=True), pod("gated", schedulingGates=[{"name": "g"}]), done,
-              pod("foreign", schedulerName="other")]
+    others = [
+        pod("going", terminating=True),
+        pod("gated", schedulingGates=[{"name": "g"}]),
+        done,
+        pod("foreign", schedulerName="other"),
+    ]
     assert schedule_once(NODES, others) == []
 
 

@@ -14,14 +14,20 @@ INIT = container("400m", name="init")
 SIDECAR = container("50m", name="side", restartPolicy="Always")
 
 
-@pytest.mark.parametrize(("spec", "cpu"), [
-    pytest.param({"initContainers": [INIT]}, 400, id="P1"),
-    pytest.param({"initContainers": [SIDECAR, INIT]}, 450, id="P2-sidecar-before"),
-    pytest.param({"initContainers": [INIT, SIDECAR]}, 400, id="P2-sidecar-after"),
-    pytest.param({"initContainers": [SIDECAR, INIT], "overhead": {"cpu": "10m"}}, 460, id="P3-overhead"),
-    pytest.param({"initContainers": [SIDECAR, INIT], "overhead": {"cpu": "10m"},
-                  "resources": {"requests": {"cpu": "1"}}}, 1010, id="P3-pod-level"),
-])
+@pytest.mark.parametrize(
+    ("spec", "cpu"),
+    [
+        pytest.param({"initContainers": [INIT]}, 400, id="P1"),
+        pytest.param({"initContainers": [SIDECAR, INIT]}, 450, id="P2-sidecar-before"),
+        pytest.param({"initContainers": [INIT, SIDECAR]}, 400, id="P2-sidecar-after"),
+        pytest.param({"initContainers": [SIDECAR, INIT], "overhead": {"cpu": "10m"}}, 460, id="P3-overhead"),
+        pytest.param(
+            {"initContainers": [SIDECAR, INIT], "overhead": {"cpu": "10m"}, "resources": {"requests": {"cpu": "1"}}},
+            1010,
+            id="P3-pod-level",
+        ),
+    ],
+)
 def test_request_of_a_pod(spec: dict[str, Any], cpu: int) -> None:
     assert pod_requests(pod(containers=MAIN, **spec))["cpu"] == cpu
 
@@ -36,12 +42,15 @@ def test_a_resized_container_counts_what_it_still_holds() -> None:
     assert pod_requests(resized)["cpu"] == 300
 
 
-@pytest.mark.parametrize(("used", "asked", "why"), [
-    pytest.param("600m", "400m", [], id="P4-equal"),
-    pytest.param("600m", "401m", ["Insufficient cpu"], id="P4-one-more"),
-    pytest.param("1200m", None, [], id="P5-asks-nothing"),
-    pytest.param("1200m", "1m", ["Insufficient cpu"], id="P5-asks-little"),
-])
+@pytest.mark.parametrize(
+    ("used", "asked", "why"),
+    [
+        pytest.param("600m", "400m", [], id="P4-equal"),
+        pytest.param("600m", "401m", ["Insufficient cpu"], id="P4-one-more"),
+        pytest.param("1200m", None, [], id="P5-asks-nothing"),
+        pytest.param("1200m", "1m", ["Insufficient cpu"], id="P5-asks-little"),
+    ],
+)
 def test_room_left(used: str, asked: str | None, why: list[str]) -> None:
     assert reasons(pod(cpu=asked), [node()], [pod("old", on="n1", cpu=used)]) == {"n1": why}
 

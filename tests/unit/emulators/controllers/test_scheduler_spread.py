@@ -12,8 +12,13 @@ X = {"app": "x"}
 
 
 def spread(key: str = ZONE, **more: Any) -> KubeObject:
-    return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": X}, **more}
+    return {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": X},
+        **more,
+    }
 
 
 def placed(labels: dict[str, str] | None = None, **counts: int) -> list[KubeObject]:
@@ -51,7 +56,7 @@ def test_node_without_the_key_p28() -> None:
 
 def test_a_node_must_have_every_key_to_count_p29() -> None:
     asking = pod(labels=X, topologySpreadConstraints=[spread(), spread(HOST)])
-    bare = node("bare1")        # a hostname, no zone: neither its 0 pods nor its host lower a minimum
+    bare = node("bare1")  # a hostname, no zone: neither its 0 pods nor its host lower a minimum
     assert fitting(asking, [A, B, bare], placed(a=1, b=1)) == {"a1", "b1"}
 
 
@@ -72,8 +77,11 @@ def test_affinity_policy() -> None:
 
 
 def test_terminating_and_foreign_pods_are_not_counted_p31() -> None:
-    there = [*placed(a=1, b=1), pod("going", on="b1", labels=X, terminating=True),
-             pod("foreign", on="b1", labels=X, namespace="other")]
+    there = [
+        *placed(a=1, b=1),
+        pod("going", on="b1", labels=X, terminating=True),
+        pod("foreign", on="b1", labels=X, namespace="other"),
+    ]
     assert fitting(pod(labels=X, topologySpreadConstraints=[spread()]), [A, B], there) == {"a1", "b1"}
 
 

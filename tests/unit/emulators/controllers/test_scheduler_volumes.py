@@ -27,24 +27,40 @@ def using(*claims: str, **more: Any) -> KubeObject:
     return pod(**{"volumes": volumes, **more})
 
 
-def claim(name: str = "data", volume: str = "", storage_class: str = "", modes: tuple[str, ...] = ("ReadWriteOnce",),
-          annotations: dict[str, str] | None = None) -> KubeObject:
-    return {"metadata": {"name": name, "namespace": "default", "annotations": annotations or {}},
-            "spec": {"volumeName": volume, "storageClassName": storage_class, "accessModes": list(modes),
-                     "resources": {"requests": {"storage": "10Gi"}}}}
+def claim(
+    name: str = "data",
+    volume: str = "",
+    storage_class: str = "",
+    modes: tuple[str, ...] = ("ReadWriteOnce",),
+    annotations: dict[str, str] | None = None,
+) -> KubeObject:
+    return {
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations or {}},
+        "spec": {
+            "volumeName": volume,
+            "storageClassName": storage_class,
+            "accessModes": list(modes),
+            "resources": {"requests": {"storage": "10Gi"}},
+        },
+    }
 
 
 def volume(name: str, labels: dict[str, str] | None = None, **spec: Any) -> KubeObject:
-    return {"metadata": {"name": name, "labels": labels or {}},
-            "spec": {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], **spec}}
+    return {
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"], **spec},
+    }
 
 
 def in_zone(zone: str) -> KubeObject:
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression(ZONE, "In", zone)]}]}}
 
 
-WAITING = {"metadata": {"name": "local"}, "volumeBindingMode": "WaitForFirstConsumer",
-           "provisioner": "kubernetes.io/no-provisioner"}
+WAITING = {
+    "metadata": {"name": "local"},
+    "volumeBindingMode": "WaitForFirstConsumer",
+    "provisioner": "kubernetes.io/no-provisioner",
+}
 
 
 def dynamic(**more: Any) -> KubeObject:
@@ -54,27 +70,34 @@ def dynamic(**more: Any) -> KubeObject:
 def test_zone_of_a_bound_volume_p34() -> None:
     around = Surroundings(claims=(claim(volume="v"),), volumes=(volume("v", {ZONE: "a__b"}),))
     assert reasons(using("data"), [A, B, node("c1", "c"), BARE], around=around) == {
-        "a1": [], "b1": [], "c1": [NO_ZONE], "bare": []}
+        "a1": [],
+        "b1": [],
+        "c1": [NO_ZONE],
+        "bare": [],
+    }
 
 
 def test_old_zone_label_means_the_same() -> None:
-    around = Surroundings(claims=(claim(volume="v"),),
-                          volumes=(volume("v", {"failure-domain.beta.kubernetes.io/zone": "a"}),))
+    around = Surroundings(
+        claims=(claim(volume="v"),), volumes=(volume("v", {"failure-domain.beta.kubernetes.io/zone": "a"}),)
+    )
     assert fitting(using("data"), [A, B], around=around) == {"a1"}
 
 
-@pytest.mark.parametrize(("claims", "why"), [
-    pytest.param((claim(),), UNBOUND_IMMEDIATE, id="P35-immediate"),
-    pytest.param((), 'persistentvolumeclaim "data" not found', id="missing"),
-])
+@pytest.mark.parametrize(
+    ("claims", "why"),
+    [
+        pytest.param((claim(),), UNBOUND_IMMEDIATE, id="P35-immediate"),
+        pytest.param((), 'persistentvolumeclaim "data" not found', id="missing"),
+    ],
+)
 def test_a_claim_that_no_node_can_serve(claims: tuple[KubeObject, ...], why: str) -> None:
     assert reasons(using("data"), [A], around=Surroundings(claims=claims)) == {"a1": [why]}
 
 
 def test_topologies_a_class_allows_p35() -> None:
     allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
-    around = Surroundings(claims=(claim(storage_class="fast"),),
-                          storage_classes=(dynamic(allowedTopologies=allowed),))
+    around = Surroundings(claims=(claim(storage_class="fast"),), storage_classes=(dynamic(allowedTopologies=allowed),))
     assert reasons(using("data"), [A, B], around=around) == {"a1": [], "b1": [NOTHING_TO_BIND]}
 
 
@@ -85,17 +108,24 @@ def test_volume_affinity_to_nodes() -> None:
 
 def test_a_waiting_claim_takes_a_free_volume_of_its_own() -> None:
     free = volume("v", storageClassName="local", nodeAffinity=in_zone("a"))
-    one = Surroundings(claims=(claim(storage_class="local"), claim("logs", storage_class="local")),
-                       storage_classes=(WAITING,), volumes=(free,))
+    one = Surroundings(
+        claims=(claim(storage_class="local"), claim("logs", storage_class="local")),
+        storage_classes=(WAITING,),
+        volumes=(free,),
+    )
     assert fitting(using("data"), [A, B], around=one) == {"a1"}
     assert not fitting(using("data", "logs"), [A, B], around=one)
 
 
-@pytest.mark.parametrize("spec", [
-    {"claimRef": {"name": "other"}}, {"capacity": {"storage": "5Gi"}}, {"accessModes": ["ReadOnlyMany"]}])
+@pytest.mark.parametrize(
+    "spec", [{"claimRef": {"name": "other"}}, {"capacity": {"storage": "5Gi"}}, {"accessModes": ["ReadOnlyMany"]}]
+)
 def test_a_volume_that_is_taken_or_too_small_is_not_free(spec: dict[str, Any]) -> None:
-    around = Surroundings(claims=(claim(storage_class="local"),), storage_classes=(WAITING,),
-                          volumes=(volume("v", **{"storageClassName": "local", **spec}),))
+    around = Surroundings(
+        claims=(claim(storage_class="local"),),
+        storage_classes=(WAITING,),
+        volumes=(volume("v", **{"storageClassName": "local", **spec}),),
+    )
     assert not fitting(using("data"), [A], around=around)
 
 
@@ -117,8 +147,10 @@ def test_attach_limit_counts_a_shared_volume_once() -> None:
     around = Surroundings(
         claims=(claim(volume="v"), claim("logs", volume="w")),
         volumes=(volume("v", csi={**csi, "volumeHandle": "1"}), volume("w", csi={**csi, "volumeHandle": "2"})),
-        csi_nodes=({"metadata": {"name": "a1"},
-                    "spec": {"drivers": [{"name": "csi.example", "allocatable": {"count": 1}}]}},))
+        csi_nodes=(
+            {"metadata": {"name": "a1"}, "spec": {"drivers": [{"name": "csi.example", "allocatable": {"count": 1}}]}},
+        ),
+    )
     there = [using("data", name="user", on="a1")]
     assert reasons(using("logs"), [A, B], there, around) == {"a1": [TOO_MANY_VOLUMES], "b1": []}
     assert fitting(using("data"), [A], there, around) == {"a1"}
@@ -126,34 +158,46 @@ def test_attach_limit_counts_a_shared_volume_once() -> None:
 
 def test_an_ephemeral_volume_has_a_claim_named_after_its_pod() -> None:
     asking = pod("web", volumes=[{"name": "scratch", "ephemeral": {}}])
-    assert fitting(asking, [A], around=Surroundings(claims=(claim("web-scratch", volume="v"),),
-                                                    volumes=(volume("v"),)))
+    assert fitting(asking, [A], around=Surroundings(claims=(claim("web-scratch", volume="v"),), volumes=(volume("v"),)))
 
 
-@pytest.mark.parametrize(("left", "fits"), [
-    pytest.param({"nodeTopology": {"matchLabels": {ZONE: "a"}}, "capacity": "10Gi"}, {"a1"}, id="enough-in-a"),
-    pytest.param({"nodeTopology": {}, "capacity": "9Gi"}, set(), id="too-little"),
-    pytest.param({"nodeTopology": {}, "capacity": "90Gi", "maximumVolumeSize": "9Gi"}, set(), id="none-so-large"),
-    pytest.param({"capacity": "90Gi"}, set(), id="reaches-no-node"),
-    pytest.param({"nodeTopology": {}, "capacity": "90Gi", "storageClassName": "slow"}, set(), id="another-class"),
-])
+@pytest.mark.parametrize(
+    ("left", "fits"),
+    [
+        pytest.param({"nodeTopology": {"matchLabels": {ZONE: "a"}}, "capacity": "10Gi"}, {"a1"}, id="enough-in-a"),
+        pytest.param({"nodeTopology": {}, "capacity": "9Gi"}, set(), id="too-little"),
+        pytest.param({"nodeTopology": {}, "capacity": "90Gi", "maximumVolumeSize": "9Gi"}, set(), id="none-so-large"),
+        pytest.param({"capacity": "90Gi"}, set(), id="reaches-no-node"),
+        pytest.param({"nodeTopology": {}, "capacity": "90Gi", "storageClassName": "slow"}, set(), id="another-class"),
+    ],
+)
 def test_storage_that_a_driver_says_is_left(left: dict[str, Any], fits: set[str]) -> None:
     around = Surroundings(
-        claims=(claim(storage_class="fast"),), storage_classes=(dynamic(),),
+        claims=(claim(storage_class="fast"),),
+        storage_classes=(dynamic(),),
         csi_drivers=({"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}},),
-        capacities=({"metadata": {"name": "c"}, "storageClassName": "fast", **left},))
+        capacities=({"metadata": {"name": "c"}, "storageClassName": "fast", **left},),
+    )
     assert reasons(using("data"), [A, B], around=around) == {
-        name: [] if name in fits else [NO_SPACE] for name in ("a1", "b1")}
+        name: [] if name in fits else [NO_SPACE] for name in ("a1", "b1")
+    }
     silent = Surroundings(claims=around.claims, storage_classes=around.storage_classes, capacities=around.capacities)
     assert fitting(using("data"), [A, B], around=silent) == {"a1", "b1"}
 
 
-@pytest.mark.parametrize(("source", "read_only", "conflict"), [
-    ({"gcePersistentDisk": {"pdName": "d"}}, False, True), ({"gcePersistentDisk": {"pdName": "d"}}, True, False),
-    ({"awsElasticBlockStore": {"volumeID": "d"}}, True, True), ({"iscsi": {"iqn": "i", "lun": 0}}, False, True),
-    ({"rbd": {"monitors": ["m"], "image": "i"}}, False, True),
-    ({"rbd": {"monitors": ["m"], "image": "i"}}, True, False), ({"iscsi": {"iqn": "i", "lun": 0}}, True, False),
-    ({"nfs": {"server": "s", "path": "/"}}, False, False)])
+@pytest.mark.parametrize(
+    ("source", "read_only", "conflict"),
+    [
+        ({"gcePersistentDisk": {"pdName": "d"}}, False, True),
+        ({"gcePersistentDisk": {"pdName": "d"}}, True, False),
+        ({"awsElasticBlockStore": {"volumeID": "d"}}, True, True),
+        ({"iscsi": {"iqn": "i", "lun": 0}}, False, True),
+        ({"rbd": {"monitors": ["m"], "image": "i"}}, False, True),
+        ({"rbd": {"monitors": ["m"], "image": "i"}}, True, False),
+        ({"iscsi": {"iqn": "i", "lun": 0}}, True, False),
+        ({"nfs": {"server": "s", "path": "/"}}, False, False),
+    ],
+)
 def test_one_disk_on_one_node(source: dict[str, dict[str, Any]], read_only: bool, conflict: bool) -> None:
     volumes = [{"name": "v", **{kind: {**details, "readOnly": read_only} for kind, details in source.items()}}]
     there = pod("user", on="a1", volumes=volumes)
@@ -161,15 +205,19 @@ def test_one_disk_on_one_node(source: dict[str, dict[str, Any]], read_only: bool
 
 
 def test_the_smallest_claim_chooses_the_smallest_volume() -> None:
-    small, large = volume("s", storageClassName="local"), volume("l", storageClassName="local",
-                                                                 capacity={"storage": "20Gi"})
+    small, large = (
+        volume("s", storageClassName="local"),
+        volume("l", storageClassName="local", capacity={"storage": "20Gi"}),
+    )
     big = claim("big", storage_class="local")
     big["spec"]["resources"]["requests"]["storage"] = "20Gi"
-    around = Surroundings(claims=(big, claim(storage_class="local")), storage_classes=(WAITING,),
-                          volumes=(large, small))
+    around = Surroundings(
+        claims=(big, claim(storage_class="local")), storage_classes=(WAITING,), volumes=(large, small)
+    )
     assert fitting(using("big", "data"), [A], around=around) == {"a1"}
 
 
 def test_a_claim_bound_to_a_volume_that_is_gone_fits_nowhere() -> None:
     assert reasons(using("data"), [A], around=Surroundings(claims=(claim(volume="v"),))) == {
-        "a1": ['persistentvolume "v" not found']}
+        "a1": ['persistentvolume "v" not found']
+    }

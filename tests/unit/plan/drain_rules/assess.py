@@ -21,14 +21,30 @@ APP = Selector((Requirement("app", "In", ("x",)),))
 OTHER = Selector((Requirement("app", "In", ("y",)),))
 
 
-def assess(cls: dict[str, Any], pod: dict[str, Any] | None = None, budgets: tuple[Budget, ...] = (),
-           controllers: tuple[Controller, ...] = (), **options: Any) -> tuple[Action, Code | None]:
+def assess(
+    cls: dict[str, Any],
+    pod: dict[str, Any] | None = None,
+    budgets: tuple[Budget, ...] = (),
+    controllers: tuple[Controller, ...] = (),
+    **options: Any,
+) -> tuple[Action, Code | None]:
     """The verdict on a running pod of a ReplicaSet, two hours old, with these fields of its class and its own."""
-    made = PodClass(**{"namespace": "default", "labels": {"app": "x"}, "requests": {},
-                       "owner": Owner("ReplicaSet", "rs", "u"), **cls})
+    made = PodClass(
+        **{
+            "namespace": "default",
+            "labels": {"app": "x"},
+            "requests": {},
+            "owner": Owner("ReplicaSet", "rs", "u"),
+            **cls,
+        }
+    )
     fields: dict[str, Any] = {"created": NOW - 7200, "node": "n", "phase": "Running", **(pod or {})}
-    context = Context(now=NOW, options=Options(**options), budgets=BudgetLedger(budgets, [made]),
-                      controllers={(c.kind, c.namespace, c.name): c for c in controllers},
-                      controller_kinds=frozenset(c.kind for c in controllers))
+    context = Context(
+        now=NOW,
+        options=Options(**options),
+        budgets=BudgetLedger(budgets, [made]),
+        controllers={(c.kind, c.namespace, c.name): c for c in controllers},
+        controller_kinds=frozenset(c.kind for c in controllers),
+    )
     verdict = drain_rules.assess(Pod(made.namespace, "p", "u", 0, **fields), made, context)
     return verdict.action, verdict.reason.code if verdict.reason else None

@@ -21,18 +21,32 @@ def _nodes(*pods: int) -> ClusterBuilder:
     return build.group("g")
 
 
-@pytest.mark.parametrize(("allowed", "annotation", "action", "code"), [
-    (0, "", BLOCK, Code.NOT_ENOUGH_PDB), (1, "", MOVE, None), (0, "true", MOVE, None),
-    (-1, "", BLOCK, Code.NOT_ENOUGH_PDB)])
+@pytest.mark.parametrize(
+    ("allowed", "annotation", "action", "code"),
+    [
+        (0, "", BLOCK, Code.NOT_ENOUGH_PDB),
+        (1, "", MOVE, None),
+        (0, "true", MOVE, None),
+        (-1, "", BLOCK, Code.NOT_ENOUGH_PDB),
+    ],
+)
 def test_D7_budgets(allowed: int, annotation: str, action: str, code: Code | None) -> None:
     assert assess({"safe_to_evict": annotation}, budgets=(Budget("default", "b", APP, allowed),)) == (action, code)
 
 
-@pytest.mark.parametrize(("namespace", "selector", "moves"), [
-    ("kube-system", APP, True), ("kube-system", OTHER, False), ("default", APP, False), ("kube-system", None, False),
-    ("kube-system", Selector(), True)])
+@pytest.mark.parametrize(
+    ("namespace", "selector", "moves"),
+    [
+        ("kube-system", APP, True),
+        ("kube-system", OTHER, False),
+        ("default", APP, False),
+        ("kube-system", None, False),
+        ("kube-system", Selector(), True),
+    ],
+)
 def test_D3_a_budget_of_its_own_namespace_frees_a_system_pod(
-        namespace: str, selector: Selector | None, moves: bool) -> None:
+    namespace: str, selector: Selector | None, moves: bool
+) -> None:
     got = assess(SYSTEM, YOUNG, budgets=(Budget(namespace, "b", selector, 1),))
     assert got == ((MOVE, None) if moves else (BLOCK, Code.KUBE_SYSTEM))
 
@@ -41,8 +55,11 @@ def test_D3_a_budget_that_allows_nothing_holds_a_system_pod() -> None:
     assert assess(SYSTEM, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (BLOCK, Code.NOT_ENOUGH_PDB)
 
 
-@pytest.mark.parametrize(("selector", "held"), [(Selector(), True), (None, False), (OTHER, False)],
-                         ids=["empty selects all", "null selects none", "another app"])
+@pytest.mark.parametrize(
+    ("selector", "held"),
+    [(Selector(), True), (None, False), (OTHER, False)],
+    ids=["empty selects all", "null selects none", "another app"],
+)
 def test_D7_what_a_budget_selects(selector: Selector | None, held: bool) -> None:
     assert (assess({}, budgets=(Budget("default", "b", selector, 0),))[0] is BLOCK) is held
     assert assess({}, budgets=(Budget("elsewhere", "b", selector, 0),)) == (MOVE, None), "budgets have a namespace"
@@ -87,9 +104,17 @@ def test_D7_nothing_is_asked_for_a_pod_that_is_safe_to_evict() -> None:
     assert stays(plan)["n1"] == "BlockedByPod"
 
 
-@pytest.mark.parametrize(("policy", "whole", "goes"), [
-    ("", False, False), ("", True, True), ("IfHealthyBudget", False, False), ("IfHealthyBudget", True, True),
-    ("AlwaysAllow", False, True), ("AlwaysAllow", True, True)])
+@pytest.mark.parametrize(
+    ("policy", "whole", "goes"),
+    [
+        ("", False, False),
+        ("", True, True),
+        ("IfHealthyBudget", False, False),
+        ("IfHealthyBudget", True, True),
+        ("AlwaysAllow", False, True),
+        ("AlwaysAllow", True, True),
+    ],
+)
 def test_a_pod_that_is_not_ready_goes_as_the_eviction_api_has_it(policy: str, whole: bool, goes: bool) -> None:
     """unhealthyPodEvictionPolicy; whole: as many are healthy as the budget wants (policy/v1, evicting unhealthy)."""
     budget = Budget("default", "b", having(app="a"), 0, unhealthy_policy=policy, whole=whole)

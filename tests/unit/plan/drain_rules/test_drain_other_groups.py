@@ -17,21 +17,24 @@ KINDS = ("DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet
 OTHERS = tuple(Controller(kind, "default", "other", replicas=1) for kind in KINDS)
 
 
-@pytest.mark.parametrize(("kind", "version", "action", "code"), [
-    ("StatefulSet", "apps.kruise.io/v1beta1", MOVE, None),
-    ("DaemonSet", "apps.kruise.io/v1alpha1", EVICT, None),
-    ("Job", "batch.volcano.sh/v1alpha1", MOVE, None),
-    ("ReplicaSet", "example.com/v1", MOVE, None),
-    ("ReplicationController", "example.com/v1", MOVE, None),
-    ("StatefulSet", "v1", MOVE, None),
-    ("StatefulSet", "appsx/v1", MOVE, None),
-    ("StatefulSet", "apps/v1beta2", BLOCK, Code.CONTROLLER_NOT_FOUND),
-    ("StatefulSet", "apps/v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
-    ("StatefulSet", "", BLOCK, Code.CONTROLLER_NOT_FOUND),
-    ("DaemonSet", "apps/v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
-    ("Job", "batch/v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
-    ("ReplicationController", "v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
-])
+@pytest.mark.parametrize(
+    ("kind", "version", "action", "code"),
+    [
+        ("StatefulSet", "apps.kruise.io/v1beta1", MOVE, None),
+        ("DaemonSet", "apps.kruise.io/v1alpha1", EVICT, None),
+        ("Job", "batch.volcano.sh/v1alpha1", MOVE, None),
+        ("ReplicaSet", "example.com/v1", MOVE, None),
+        ("ReplicationController", "example.com/v1", MOVE, None),
+        ("StatefulSet", "v1", MOVE, None),
+        ("StatefulSet", "appsx/v1", MOVE, None),
+        ("StatefulSet", "apps/v1beta2", BLOCK, Code.CONTROLLER_NOT_FOUND),
+        ("StatefulSet", "apps/v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
+        ("StatefulSet", "", BLOCK, Code.CONTROLLER_NOT_FOUND),
+        ("DaemonSet", "apps/v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
+        ("Job", "batch/v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
+        ("ReplicationController", "v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
+    ],
+)
 def test_only_built_in_controllers_must_exist(kind: str, version: str, action: Action, code: Code | None) -> None:
     assert assess({"owner": Owner(kind, "gone", "u", version)}, controllers=OTHERS) == (action, code)
 

@@ -20,8 +20,12 @@ _HELD: tuple[tuple[Code, dict[str, Any], dict[str, Any], str], ...] = (
     (Code.NOT_REPLICATED, {"owner": "game", "kind": "Game"}, {}, 'safe-to-evict: "true"'),
     (Code.KUBE_SYSTEM, {"owner": "few", "namespace": "kube-system"}, {}, "PodDisruptionBudget in kube-system"),
     (Code.NOT_SAFE_TO_EVICT, {"owner": "few", "safe_to_evict": "false"}, {}, "remove the annotation"),
-    (Code.LOCAL_STORAGE, {"owner": "few", "volumes": (Volume("scratch", "emptyDir"),)}, {},
-     "safe-to-evict-local-volumes"),
+    (
+        Code.LOCAL_STORAGE,
+        {"owner": "few", "volumes": (Volume("scratch", "emptyDir"),)},
+        {},
+        "safe-to-evict-local-volumes",
+    ),
     (Code.NOT_ENOUGH_PDB, {"owner": "kept"}, {}, "add replicas"),
 )
 
@@ -30,17 +34,22 @@ def _why(pod: dict[str, Any], options: dict[str, Any]) -> tuple[str, str]:
     """The sentence about a node with one such young pod, and the pod that the verdict names."""
     build = cluster().node("home", "8", "64Gi").node("n", group="g").group("g")
     build.running("n", 1, "100m", name="web", created=NOW - 60, **pod).budget("strict", 0, having(app="kept"))
-    build.controllers = [Controller("ReplicaSet", space, name, replicas=1)
-                         for space in ("default", "kube-system") for name in ("few", "kept")]
+    build.controllers = [
+        Controller("ReplicaSet", space, name, replicas=1)
+        for space in ("default", "kube-system")
+        for name in ("few", "kept")
+    ]
     verdict = next(each for each in build.plan(unneeded=7200, **options).unremovable if each.node == "n")
     assert verdict.reason.code is Code.BLOCKED_BY_POD
     return sentence(verdict.reason), verdict.pod
 
 
-@pytest.mark.parametrize(("code", "pod", "options", "remedy"), _HELD,
-                         ids=[f"{row[0]}-{row[1]['owner']}" for row in _HELD])
+@pytest.mark.parametrize(
+    ("code", "pod", "options", "remedy"), _HELD, ids=[f"{row[0]}-{row[1]['owner']}" for row in _HELD]
+)
 def test_CA_1358_every_rule_says_its_name_the_pod_and_the_remedy(
-        code: Code, pod: dict[str, Any], options: dict[str, Any], remedy: str) -> None:
+    code: Code, pod: dict[str, Any], options: dict[str, Any], remedy: str
+) -> None:
     said, named = _why(pod, options)
     assert named == f"{pod.get('namespace', 'default')}/web-00000"
     assert [word for word in (code.value, named, remedy) if word not in said] == [], said
@@ -54,8 +63,12 @@ def test_CA_1358_the_numbers_behind_a_rule_are_said() -> None:
 
 
 def test_D6_a_node_that_waits_for_a_pod_to_complete_names_it() -> None:
-    build = cluster().node("n", group="g").group("g").running(
-        "n", 1, "100m", name="job", owner="j", kind="Job", safe_to_evict="on-completion")
+    build = (
+        cluster()
+        .node("n", group="g")
+        .group("g")
+        .running("n", 1, "100m", name="job", owner="j", kind="Job", safe_to_evict="on-completion")
+    )
     plan = build.plan(unneeded=7200)
     verdict = next(each for each in plan.unremovable if each.node == "n")
     assert (plan.unneeded, plan.removals) == (("n",), ())
@@ -65,5 +78,11 @@ def test_D6_a_node_that_waits_for_a_pod_to_complete_names_it() -> None:
 
 def test_every_rule_that_blocks_has_a_sentence_here() -> None:
     assert {code.value for code, *_ in _HELD} == {
-        "ControllerNotFound", "MinReplicasReached", "NotReplicated", "LocalStorageRequested",
-        "NotSafeToEvictAnnotation", "UnmovableKubeSystemPod", "NotEnoughPdb"}, "scale-down.md §6"
+        "ControllerNotFound",
+        "MinReplicasReached",
+        "NotReplicated",
+        "LocalStorageRequested",
+        "NotSafeToEvictAnnotation",
+        "UnmovableKubeSystemPod",
+        "NotEnoughPdb",
+    }, "scale-down.md §6"

@@ -29,8 +29,9 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-def cron(name: str = "evening", when: str = "47 20 * * *", add: int = 1, groups: tuple[str, ...] = ("g",),
-         **more: Any) -> Rule:
+def cron(
+    name: str = "evening", when: str = "47 20 * * *", add: int = 1, groups: tuple[str, ...] = ("g",), **more: Any
+) -> Rule:
     """A cron rule."""
     return Rule(name, groups, cron=when, add=add, **more)
 
@@ -40,8 +41,9 @@ def cpu(name: str = "cpu", above: int = 60, add: int = 1, groups: tuple[str, ...
     return Rule(name, groups, metric=Metric.CPU, above=above, add=add, **more)
 
 
-def memory_rule(name: str = "memory", above: int = 60, add: int = 1, groups: tuple[str, ...] = ("g",),
-                **more: Any) -> Rule:
+def memory_rule(
+    name: str = "memory", above: int = 60, add: int = 1, groups: tuple[str, ...] = ("g",), **more: Any
+) -> Rule:
     """A rule for the memory rate."""
     return Rule(name, groups, metric=Metric.MEMORY, above=above, add=add, **more)
 
@@ -49,8 +51,13 @@ def memory_rule(name: str = "memory", above: int = 60, add: int = 1, groups: tup
 def horizontal(name: str, *rules: Rule, created: float = 0.0, **more: Any) -> RuleObject:
     """A HorizontalNodeAutoscaler with these rules."""
     key = f"kube-system/{name}"
-    return RuleObject("kube-system", name, created=created,
-                      rules=tuple(msgspec.structs.replace(rule, source=key) for rule in rules), **more)
+    return RuleObject(
+        "kube-system",
+        name,
+        created=created,
+        rules=tuple(msgspec.structs.replace(rule, source=key) for rule in rules),
+        **more,
+    )
 
 
 class _Kept(msgspec.Struct):
@@ -66,8 +73,9 @@ class _Kept(msgspec.Struct):
 class Site:
     """Groups come to the size that a plan gave them with `arrive`; memory goes from pass to pass by itself."""
 
-    def __init__(self, *rules: Rule, now: float = at("2026-03-09 20:46:30"), scale_up: ScaleUp | None = None,
-                 **options: Any) -> None:
+    def __init__(
+        self, *rules: Rule, now: float = at("2026-03-09 20:46:30"), scale_up: ScaleUp | None = None, **options: Any
+    ) -> None:
         self.rules, self.now = rules, now
         self.scale_up = scale_up or ScaleUp()
         self.options: dict[str, Any] = {"scale_down_enabled": False, **options}
@@ -78,9 +86,19 @@ class Site:
         self.unready = 0
         self.memory = Memory()
 
-    def group(self, name: str = "g", count: int = 1, each: str = "4", memory: str = "16Gi", *,
-              pool: VendorPool | None = None, utilization: float | None = None, bare: bool = False,
-              node: Mapping[str, Any] | None = None, **more: Any) -> Site:
+    def group(
+        self,
+        name: str = "g",
+        count: int = 1,
+        each: str = "4",
+        memory: str = "16Gi",
+        *,
+        pool: VendorPool | None = None,
+        utilization: float | None = None,
+        bare: bool = False,
+        node: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Site:
         """A group of so many ready nodes. each: cores; bare: its provider knows no template."""
         given = more.pop("options", GroupOptions(scale_down_utilization_threshold=utilization))
         model = {"cpu": each, "memory": memory, "created": LONG_AGO, "ready_since": LONG_AGO, **(node or {})}
@@ -111,13 +129,22 @@ class Site:
         for count, each in self.pending:
             build.pending(count, each, created=LONG_AGO)
         made = build.snapshot()
-        return msgspec.structs.replace(made, rule_objects=self.objects, gaps=self.gaps, groups=tuple(
-            sorted(made.groups, key=lambda group: group.id)))
+        return msgspec.structs.replace(
+            made,
+            rule_objects=self.objects,
+            gaps=self.gaps,
+            groups=tuple(sorted(made.groups, key=lambda group: group.id)),
+        )
 
     def policy(self) -> Policy:
         """With the rules in force."""
-        return Policy(name="test", mode=Mode.ACTIVE, rules=self.rules, scale_up=self.scale_up,
-                      options=msgspec.structs.replace(Options(), **self.options))
+        return Policy(
+            name="test",
+            mode=Mode.ACTIVE,
+            rules=self.rules,
+            scale_up=self.scale_up,
+            options=msgspec.structs.replace(Options(), **self.options),
+        )
 
     def plan(self, now: float | None = None, *, changed: Sequence[NodeGroup] = ()) -> Plan:
         """One pass, at that instant (or where the clock stands). changed: groups as they are read just now."""
@@ -177,5 +204,18 @@ def noted(plan: Plan) -> set[Code]:
     return {note.code for note in plan.notes}
 
 
-__all__ = ["LONG_AGO", "MINUTE", "Site", "VendorPool", "at", "cpu", "cron", "grown", "horizontal", "memory_rule",
-           "noted", "said", "why"]
+__all__ = [
+    "LONG_AGO",
+    "MINUTE",
+    "Site",
+    "VendorPool",
+    "at",
+    "cpu",
+    "cron",
+    "grown",
+    "horizontal",
+    "memory_rule",
+    "noted",
+    "said",
+    "why",
+]

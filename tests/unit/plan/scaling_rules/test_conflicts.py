@@ -12,7 +12,7 @@ DUE = at("2026-03-09 20:47:10")
 
 def busy(*rules: object, **more: object) -> Site:
     """Two groups of two nodes; g is full by cpu and memory, h has a little room."""
-    site = Site(*rules, **more).group("g", 2).group("h", 2)     # type: ignore[arg-type]
+    site = Site(*rules, **more).group("g", 2).group("h", 2)  # type: ignore[arg-type]
     return site.ask("g", ("4", "16Gi"), ("4", "16Gi")).ask("h", ("3", "12Gi"), ("3", "12Gi"))
 
 
@@ -26,13 +26,13 @@ def test_CCE_A5_1_pods_that_got_nodes_silence_metric_rules_of_the_whole_cluster(
 def test_CCE_A5_1_pods_that_got_none_or_none_at_all_leave_metric_rules_alone() -> None:
     assert grown(busy(cpu()).wait(1, "64").plan()) == {"g": 1}
     assert grown(busy(cpu()).plan()) == {"g": 1}
-    assert grown(busy(cpu()).wait(1, "1").plan()) == {"g": 1}       # it has room on h
+    assert grown(busy(cpu()).wait(1, "1").plan()) == {"g": 1}  # it has room on h
 
 
 def test_CCE_8_served_no_metric_action_refused_metric_in_the_same_pass() -> None:
     served = busy(cpu(add=3)).wait(1, "4").plan()
     assert (sum(grown(served).values()), why(served, "cpu")) == (1, Code.RULE_PODS_FIRST)
-    refused = busy(cpu(add=3)).wait(1, "5").plan()      # no node is large enough
+    refused = busy(cpu(add=3)).wait(1, "5").plan()  # no node is large enough
     assert (grown(refused), len(refused.unschedulable)) == ({"g": 3}, 1)
 
 
@@ -44,7 +44,7 @@ def test_CCE_9_the_rule_that_adds_most_acts_alone() -> None:
 
 def test_CCE_A5_2_most_after_calculating_and_before_clamping_and_cpu_of_equals() -> None:
     site = busy(memory_rule(add=2), cpu(add=0, above=25), scale_down_utilization_threshold=0.2)
-    plan = site.plan()      # 8 of 8 cores: 9 nodes in all for less than a quarter
+    plan = site.plan()  # 8 of 8 cores: 9 nodes in all for less than a quarter
     assert (grown(plan), why(plan, "memory")) == ({"g": 7}, Code.RULE_SUPERSEDED)
     limited = busy(memory_rule(add=4), cpu(add=9), max_nodes_total=5).plan()
     assert (grown(limited), said(limited, "cpu").nodes, why(limited, "memory")) == ({"g": 1}, 1, Code.RULE_SUPERSEDED)
@@ -140,8 +140,7 @@ def test_CCE_16_a_sick_cluster_stops_rules_and_a_small_one_goes_on() -> None:
     site = Site(*rules).group("g", 8).group("h", 2).ask("h", ("4", "1Gi"), ("4", "1Gi"))
     site.unready = 5
     plan = site.plan(DUE)
-    assert (grown(plan), why(plan, "cpu"), why(plan, "evening")) == (
-        {}, Code.CLUSTER_UNHEALTHY, Code.CLUSTER_UNHEALTHY)
+    assert (grown(plan), why(plan, "cpu"), why(plan, "evening")) == ({}, Code.CLUSTER_UNHEALTHY, Code.CLUSTER_UNHEALTHY)
     small = Site(*rules).group("g", 2).group("h", 2).ask("h", ("4", "1Gi"), ("4", "1Gi"))
     small.unready = 2
     assert grown(small.plan(DUE)) == {"h": 1}

@@ -15,7 +15,7 @@ POOL = VendorPool("pool", name="web", max=100)
 
 def zones(add: int, first: int, second: int, **more: object) -> Site:
     """A pool with one flavour in two zones."""
-    site = Site(cron(add=add, groups=("pool",)), **more)    # type: ignore[arg-type]
+    site = Site(cron(add=add, groups=("pool",)), **more)  # type: ignore[arg-type]
     for name, count in (("pool/az1", first), ("pool/az2", second)):
         site.group(name, count, pool=POOL, node={"labels": {TYPE: "c7.xlarge"}, "zone": name[-3:]})
     return site.group("calm", 1)
@@ -27,9 +27,15 @@ def due(site: Site) -> dict[str, int]:
     return grown(site.plan(site.now + MINUTE))
 
 
-@pytest.mark.parametrize(("add", "outcome"), [
-    (10, {"pool/az2": 10}), (20, {"pool/az1": 5, "pool/az2": 15}), (3, {"pool/az2": 3}), (11, {"pool/az1": 1,
-                                                                                                "pool/az2": 10})])
+@pytest.mark.parametrize(
+    ("add", "outcome"),
+    [
+        (10, {"pool/az2": 10}),
+        (20, {"pool/az1": 5, "pool/az2": 15}),
+        (3, {"pool/az2": 3}),
+        (11, {"pool/az1": 1, "pool/az2": 10}),
+    ],
+)
 def test_CCE_A6_7_zones_even_out(add: int, outcome: dict[str, int]) -> None:
     assert due(zones(add, 10, 0)) == outcome
 
@@ -44,14 +50,14 @@ def test_CCE_A6_7_a_short_zone_spills_over() -> None:
     assert grown(plan) == {"pool/az1": 4}
 
 
-@pytest.mark.parametrize(("limit", "stop"), [({"max_nodes_total": 9}, Code.MAX_NODES_TOTAL),
-                                             ({"cores_total": (0, 36)}, Code.RESOURCE_LIMIT)])
+@pytest.mark.parametrize(
+    ("limit", "stop"), [({"max_nodes_total": 9}, Code.MAX_NODES_TOTAL), ({"cores_total": (0, 36)}, Code.RESOURCE_LIMIT)]
+)
 def test_CCE_A6_7_what_a_shared_limit_leaves_is_spread_as_well(limit: dict[str, object], stop: Code) -> None:
     site = zones(10, 2, 2, **limit)
     site.plan()
     plan = site.plan(site.now + MINUTE)
-    assert (grown(plan), why(plan, "evening"), said(plan, "evening").nodes) == (
-        {"pool/az1": 2, "pool/az2": 2}, stop, 4)
+    assert (grown(plan), why(plan, "evening"), said(plan, "evening").nodes) == ({"pool/az1": 2, "pool/az2": 2}, stop, 4)
 
 
 def test_CCE_A6_1_the_pools_own_range_holds_for_all_its_flavours_together() -> None:
@@ -102,4 +108,4 @@ def test_a_zero_or_max_group_gets_all_its_nodes_or_none(limit: int, outcome: dic
     site.group("g", 0, max=7, options=GroupOptions(zero_or_max=True)).group("calm", 1)
     assert due(site) == outcome
     if not outcome:
-        assert why(site.plan(), "evening") is Code.RULE_NOT_DUE     # limits are no reason to wait
+        assert why(site.plan(), "evening") is Code.RULE_NOT_DUE  # limits are no reason to wait

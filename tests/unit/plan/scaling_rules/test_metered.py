@@ -32,8 +32,13 @@ from tests.unit.plan.scaling_rules.rule_harness import (
 )
 
 # R, A in millicores, T in percent, N, nodes to add: the worked table of A3.
-TABLE = [(13000, 3920, 60, 5, 1), (14112, 3920, 60, 5, 2), (11761, 3920, 60, 5, 1), (9500, 1930, 80, 5, 2),
-         (11760, 3920, 60, 5, 0)]
+TABLE = [
+    (13000, 3920, 60, 5, 1),
+    (14112, 3920, 60, 5, 2),
+    (11761, 3920, 60, 5, 1),
+    (9500, 1930, 80, 5, 2),
+    (11760, 3920, 60, 5, 0),
+]
 
 
 def full(*rules: object, count: int = 5, asks: str = "13", **more: object) -> Site:
@@ -63,40 +68,39 @@ def test_CCE_A3_6_automatic_brings_the_rate_below_the_threshold_and_custom_adds_
 
 
 def test_CCE_A3_6_automatic_level_is_the_policys_own_threshold() -> None:
-    site = full(cpu(above=0, add=0), asks="15680m", scale_up=ScaleUp(cpu_threshold=70))     # 80 %
+    site = full(cpu(above=0, add=0), asks="15680m", scale_up=ScaleUp(cpu_threshold=70))  # 80 %
     plan = site.plan()
-    assert grown(plan) == {"g": 1}     # 66.7 %
+    assert grown(plan) == {"g": 1}  # 66.7 %
     assert said(plan, "cpu").rate == 80.0
     other = full(memory_rule(above=0, add=0), scale_up=ScaleUp(memory_threshold=70)).ask("g", ("1", "60Gi")).plan()
     assert grown(other) == {"g": 1}
-    assert grown(full(cpu(above=0, add=0), asks="15680m").plan()) == {}      # of itself it is 100 %
+    assert grown(full(cpu(above=0, add=0), asks="15680m").plan()) == {}  # of itself it is 100 %
 
 
 def test_CCE_4_the_form_for_mixed_sizes_equals_the_other_for_equal_sizes() -> None:
     for asked, each, above, count, add in TABLE:
         wanted = Below("cpu", asked, count * each, above).nodes(node("t", f"{each}m"))
         assert wanted == (100 * asked) // (each * above) - count + 1
-        assert wanted == add or 100 * asked == above * count * each     # which is no rate above it, so that nobody asks
+        assert wanted == add or 100 * asked == above * count * each  # which is no rate above it, so that nobody asks
 
 
 def test_CCE_4_mixed_sizes_count_the_flavour_that_is_added() -> None:
     pool = VendorPool("pool")
     site = Site(cpu(add=0, groups=("pool",))).group("pool/big", 2, "8", pool=pool, rank=0)
-    site.group("pool/small", 1, "2", pool=pool, rank=5).ask("pool/big", ("14", "1Gi"))      # 14 of 18, 77.8 %
-    assert grown(site.plan()) == {"pool/small": 3}          # 14 of 22 would be 63.6 %, 14 of 24 is 58.3 %
+    site.group("pool/small", 1, "2", pool=pool, rank=5).ask("pool/big", ("14", "1Gi"))  # 14 of 18, 77.8 %
+    assert grown(site.plan()) == {"pool/small": 3}  # 14 of 22 would be 63.6 %, 14 of 24 is 58.3 %
 
 
 def test_CCE_4_what_one_flavour_cannot_give_is_counted_anew_for_the_next() -> None:
     pool = VendorPool("pool")
     site = Site(cpu(add=0, groups=("pool",))).group("pool/small", 1, "2", pool=pool, rank=5, max=2)
     site.group("pool/big", 2, "8", pool=pool).ask("pool/big", ("14", "1Gi"))
-    assert grown(site.plan()) == {"pool/small": 1, "pool/big": 1}       # 14 of 20 is 70 %, of 28 it is 50 %
+    assert grown(site.plan()) == {"pool/small": 1, "pool/big": 1}  # 14 of 20 is 70 %, of 28 it is 50 %
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.integers(1, 10**9), st.integers(1, 10**7), st.integers(1, 100), st.integers(1, 1000))
-def test_CCE_4_the_result_is_the_smallest_that_is_strictly_below(asked: int, each: int, above: int,
-                                                                 count: int) -> None:
+def test_CCE_4_the_result_is_the_smallest_that_is_strictly_below(asked: int, each: int, above: int, count: int) -> None:
     want = Below("cpu", asked, count * each, above)
     add = want.nodes(node("t", f"{each}m"))
     if 100 * asked > above * count * each:
@@ -115,16 +119,18 @@ def test_CCE_A3_1_daemonset_pods_count_and_pods_that_ended_do_not() -> None:
     site = full(cpu(above=70), asks="10")
     read = site.snapshot()
     daemon = msgspec.structs.replace(read.classes[0], owner=Owner("DaemonSet", "logs", "uid-logs"))
-    both = (msgspec.structs.replace(read.pods[0], name="d", cls=1),
-            msgspec.structs.replace(read.pods[0], name="e", cls=1, phase="Succeeded"))
+    both = (
+        msgspec.structs.replace(read.pods[0], name="d", cls=1),
+        msgspec.structs.replace(read.pods[0], name="e", cls=1, phase="Succeeded"),
+    )
     more = msgspec.structs.replace(read, classes=(*read.classes, daemon), pods=(*read.pods, *both))
-    site.snapshot = lambda: more     # type: ignore[method-assign]
+    site.snapshot = lambda: more  # type: ignore[method-assign]
     assert said(site.plan(), "cpu").rate == 102.041
 
 
 def test_CCE_A3_1_nodes_that_are_not_ready_or_leave_count_neither_above_nor_below() -> None:
     site = full(cpu(above=70), asks="3")
-    site.unready = 1        # g-000, with its pod
+    site.unready = 1  # g-000, with its pod
     assert said(site.plan(), "cpu").rate == 0.0
     leaving = full(cpu(above=70)).ask("g", ("3", "1Gi"), ("3", "1Gi"))
     leaving.groups["g"].count = 2
@@ -134,9 +140,18 @@ def test_CCE_A3_1_nodes_that_are_not_ready_or_leave_count_neither_above_nor_belo
     assert said(leaving.plan(), "cpu").rate == 76.531
 
 
-@pytest.mark.parametrize(("above", "own", "valid"), [
-    (50, None, False), (51, None, True), (55, 0.6, False), (60, 0.6, False), (61, 0.6, True), (57, 0.57, False),
-    (58, 0.57, True)])
+@pytest.mark.parametrize(
+    ("above", "own", "valid"),
+    [
+        (50, None, False),
+        (51, None, True),
+        (55, 0.6, False),
+        (60, 0.6, False),
+        (61, 0.6, True),
+        (57, 0.57, False),
+        (58, 0.57, True),
+    ],
+)
 def test_CCE_3_the_threshold_must_be_above_the_one_for_removals(above: int, own: float | None, valid: bool) -> None:
     site = Site(cpu(above=above)).group(count=2, utilization=own).ask("g", ("8", "1Gi"))
     site.options["scale_down_enabled"] = True
@@ -165,7 +180,7 @@ def test_CCE_A3_2_every_group_of_the_pool_must_be_below_and_one_bad_rule_stops_n
 def test_CCE_A3_3_an_empty_pool_has_no_data() -> None:
     site = Site(cpu(add=0), cron()).group("other", 1).group("g", 0)
     assert why(site.plan(), "cpu") is Code.RULE_NO_DATA
-    assert grown(site.plan(site.now + MINUTE)) == {"g": 1}      # the cron rule does not ask for any
+    assert grown(site.plan(site.now + MINUTE)) == {"g": 1}  # the cron rule does not ask for any
 
 
 def gpu_site() -> Site:
@@ -236,7 +251,7 @@ def test_CCE_A6_1_both_kinds_of_rules_stay_inside_the_node_range() -> None:
     site = full(cron(add=9)).group(count=5, max=7)
     plan = site.plan(site.now + MINUTE)
     assert (grown(plan), why(plan, "evening")) == ({"g": 2}, Code.GROUP_MAX_SIZE)
-    again = site.arrive(plan).plan(site.now + MINUTE)       # what was clamped is not wanted any more
+    again = site.arrive(plan).plan(site.now + MINUTE)  # what was clamped is not wanted any more
     assert (grown(again), why(again, "evening")) == ({}, Code.RULE_NOT_DUE)
 
 
@@ -267,7 +282,7 @@ def test_CCE_A3_5_the_least_interval_between_metric_actions_on_one_pool() -> Non
     assert (grown(held), why(held, "cpu"), why(held, "memory")) == ({}, Code.RULE_INTERVAL, Code.RULE_INTERVAL)
     assert grown(site.plan(site.now + MINUTE)) == {"g": 1}
     site.arrive(plan)
-    assert grown(site.plan(site.now - 30 * 86400.0)) == {"g": 1}     # the clock was far ahead
+    assert grown(site.plan(site.now - 30 * 86400.0)) == {"g": 1}  # the clock was far ahead
 
 
 @pytest.mark.parametrize("change", ["operation", "creating", "deleting", "more wanted", "fewer wanted"])
@@ -282,8 +297,12 @@ def test_CCE_A5_6_no_rule_starts_on_a_pool_that_is_scaling(change: str) -> None:
         "fewer wanted": msgspec.structs.replace(read, target=4),
     }.get(change, read)
     if change == "operation":
-        site.memory = msgspec.structs.replace(site.memory, operations=(
-            Operation("shrink-x", "test", "test", "g", Kind.SHRINK, "p", site.now, from_size=6, to_size=5),))
+        site.memory = msgspec.structs.replace(
+            site.memory,
+            operations=(
+                Operation("shrink-x", "test", "test", "g", Kind.SHRINK, "p", site.now, from_size=6, to_size=5),
+            ),
+        )
     plan = site.plan(changed=[moving])
     assert (grown(plan), why(plan, "cpu")) == ({}, Code.RULE_SCALING)
     plan = site.plan(site.now + MINUTE, changed=[moving])

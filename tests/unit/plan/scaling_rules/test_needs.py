@@ -23,12 +23,23 @@ from tests.unit.plan.scaling_rules.rule_harness import MINUTE, Site, VendorPool,
 NEEDS = Code.RULE_NEEDS_NODE.value
 
 
-def decided(build: ClusterBuilder, *rules: Rule, memory: Memory | None = None, objects: tuple[RuleObject, ...] = (),
-            scale_up: ScaleUp | None = None, **options: Any) -> tuple[Plan, Memory]:
+def decided(
+    build: ClusterBuilder,
+    *rules: Rule,
+    memory: Memory | None = None,
+    objects: tuple[RuleObject, ...] = (),
+    scale_up: ScaleUp | None = None,
+    **options: Any,
+) -> tuple[Plan, Memory]:
     """A pass in which all that is not needed has not been for long; ten empty nodes and five drains may go at once."""
     given = {"max_drain_parallelism": 5, **options}
-    policy = Policy(name="test", mode=Mode.ACTIVE, rules=rules, scale_up=scale_up or ScaleUp(),
-                    options=msgspec.structs.replace(Options(), **given))
+    policy = Policy(
+        name="test",
+        mode=Mode.ACTIVE,
+        rules=rules,
+        scale_up=scale_up or ScaleUp(),
+        options=msgspec.structs.replace(Options(), **given),
+    )
     read = msgspec.structs.replace(build.snapshot(), rule_objects=objects)
     return decide(read, policy, memory or Memory(), NOW, 0, assume_unneeded_for=86400.0)
 
@@ -73,7 +84,7 @@ def test_CCE_A3_2_a_rule_adds_five_and_what_it_does_not_need_goes_for_good() -> 
 
 @pytest.mark.parametrize(("above", "left"), [(60, 3), (74, 3), (75, 2), (76, 2)])
 def test_each_node_that_goes_lowers_what_the_next_one_finds(above: int, left: int) -> None:
-    build = nodes(cluster(), "g", "3", "3", empty=4)        # 6 cores: 75 % of two nodes, 50 % of three
+    build = nodes(cluster(), "g", "3", "3", empty=4)  # 6 cores: 75 % of two nodes, 50 % of three
     plan, _ = decided(build, cpu(above=above))
     assert 6 - len(plan.removals) == left
     held = [each.reason for each in plan.unremovable if each.reason.code is Code.RULE_NEEDS_NODE]
@@ -85,12 +96,14 @@ def test_why_it_stays_in_words() -> None:
     plan, _ = decided(nodes(cluster(), "g", "3", "3", empty=1), cpu(above=70))
     [told] = [each for each in plan.unremovable if each.reason.code is Code.RULE_NEEDS_NODE]
     assert (told.node, sentence(told.reason)) == (
-        "g-2", "rule cpu needs it (without it cpu would be at 75%, above 70%)")
+        "g-2",
+        "rule cpu needs it (without it cpu would be at 75%, above 70%)",
+    )
 
 
 def test_every_rule_of_the_pool_counts_and_only_what_was_asked_for() -> None:
     build = nodes(cluster(), "g", "3", empty=4)
-    build.running("g-0", 1, 0, "11Gi", owner="big")     # 12 GiB: 75 % of one node, 37.5 % of two; cpu: 75 % and 37.5 %
+    build.running("g-0", 1, 0, "11Gi", owner="big")  # 12 GiB: 75 % of one node, 37.5 % of two; cpu: 75 % and 37.5 %
     assert len(goes(build, cpu(above=80), memory_rule(above=80))) == 4
     assert len(goes(build, cpu(above=80), memory_rule(above=70))) == 3
     assert len(goes(build, cpu(above=70), memory_rule(above=80))) == 3
@@ -111,16 +124,19 @@ GOOD = horizontal("hna", cpu(above=70))
 BAD = msgspec.structs.replace(GOOD, problems=("spec.rules[0].action: is missing",), rules=())
 
 
-@pytest.mark.parametrize(("given", "held"), [
-    ({"objects": (GOOD,)}, True),
-    ({"objects": (BAD,), "memory": Memory(rule_objects={GOOD.key: GOOD})}, True),
-    ({"objects": (BAD,)}, False),
-    ({"objects": (msgspec.structs.replace(GOOD, disabled=True),)}, False),
-    ({"objects": (GOOD,), "scale_up": ScaleUp(rules=False)}, False),
-    ({"objects": (GOOD,), "scale_up": ScaleUp(unschedulable_pods=False)}, True),
-    ({"objects": (GOOD,), "scale_down_utilization_threshold": 0.7}, False),      # A3.2: it is not in force
-    ({"objects": (horizontal("hna", cpu(above=70, groups=("nobody",))),)}, False),
-])
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ({"objects": (GOOD,)}, True),
+        ({"objects": (BAD,), "memory": Memory(rule_objects={GOOD.key: GOOD})}, True),
+        ({"objects": (BAD,)}, False),
+        ({"objects": (msgspec.structs.replace(GOOD, disabled=True),)}, False),
+        ({"objects": (GOOD,), "scale_up": ScaleUp(rules=False)}, False),
+        ({"objects": (GOOD,), "scale_up": ScaleUp(unschedulable_pods=False)}, True),
+        ({"objects": (GOOD,), "scale_down_utilization_threshold": 0.7}, False),  # A3.2: it is not in force
+        ({"objects": (horizontal("hna", cpu(above=70, groups=("nobody",))),)}, False),
+    ],
+)
 def test_only_a_rule_that_is_in_force_holds_nodes(given: dict[str, Any], held: bool) -> None:
     build = nodes(cluster(), "g", "3", "3", empty=1)
     if "scale_down_utilization_threshold" in given:
@@ -132,7 +148,7 @@ def test_pods_of_daemonsets_go_with_their_node_and_others_stay_in_the_pool() -> 
     build = nodes(cluster(), "g", "2", "2", empty=1)
     for at in range(3):
         build.running(f"g-{at}", 1, "1", "1Gi", owner="agent", kind="DaemonSet", namespace="kube-system")
-    assert goes(build, cpu(above=75)) == ["g-2"]            # 6 of 8 cores, and not 7
+    assert goes(build, cpu(above=75)) == ["g-2"]  # 6 of 8 cores, and not 7
     assert goes(build, cpu(above=74)) == []
     static = nodes(cluster(), "g", "3", "3", empty=1).running("g-2", 1, "1", "1Gi", owner=None, mirror=True)
     assert goes(static, cpu(above=75)) == ["g-2"]
@@ -144,10 +160,22 @@ def test_pods_of_daemonsets_go_with_their_node_and_others_stay_in_the_pool() -> 
 def test_pods_of_nodes_that_are_leaving_will_be_on_those_that_stay() -> None:
     build = nodes(cluster(), "g", "3", "3", "600m", empty=1).running("g-2", 1, "600m", "1Gi", owner="more")
     build.running("g-2", 1, "1", "1Gi", owner="agent", kind="DaemonSet", namespace="kube-system")
-    leaving = Memory(operations=(Operation(
-        id="o", cluster="test", provider="test", group="g", kind=Kind.REMOVE, plan="p", created_at=NOW - 60,
-        targets=(Target("g-2", "test://g/g-2", evict=("default/x",)),), state=State.WAITING),))
-    assert goes(build, cpu(above=90), memory=leaving) == ["g-3"]        # 7.2 of 8 cores
+    leaving = Memory(
+        operations=(
+            Operation(
+                id="o",
+                cluster="test",
+                provider="test",
+                group="g",
+                kind=Kind.REMOVE,
+                plan="p",
+                created_at=NOW - 60,
+                targets=(Target("g-2", "test://g/g-2", evict=("default/x",)),),
+                state=State.WAITING,
+            ),
+        )
+    )
+    assert goes(build, cpu(above=90), memory=leaving) == ["g-3"]  # 7.2 of 8 cores
     assert goes(build, cpu(above=89), memory=leaving) == []
 
 
@@ -157,7 +185,7 @@ def test_CCE_A3_3_without_a_ready_node_there_is_no_rate_and_the_last_one_may_go(
     assert goes(build, cpu(above=51)) == ["g-0"]
     unready = nodes(cluster(), "g", "3", "3").node("bad", "4", "16Gi", group="g", ready=False)
     unready.groups.clear()
-    assert goes(unready.group("g", max=3), cpu(above=51)) == ["bad"]     # it is no part of the rate
+    assert goes(unready.group("g", max=3), cpu(above=51)) == ["bad"]  # it is no part of the rate
 
 
 def test_a_zero_or_max_group_is_counted_as_a_whole() -> None:
@@ -168,14 +196,14 @@ def test_a_zero_or_max_group_is_counted_as_a_whole() -> None:
     pool = VendorPool("p")
     shared = nodes(cluster(), "p/z", empty=2, options=atomic, pool=pool)
     nodes(shared, "p/g", "3600m", "3600m", empty=1, pool=pool)
-    plan, _ = decided(shared, cpu(above=55, groups=("p",)))     # 7.2 of 20 cores: without p/z 60 %, without p/g-2 45 %
+    plan, _ = decided(shared, cpu(above=55, groups=("p",)))  # 7.2 of 20 cores: without p/z 60 %, without p/g-2 45 %
     assert [each.node for each in plan.removals] == ["p/g-2"]
     assert stays(plan)["p/z-0"] == stays(plan)["p/z-1"] == NEEDS
     assert len(goes(shared, cpu(above=60, groups=("p",)))) == 2
     kept = msgspec.structs.replace(atomic, scale_down_unneeded_time=1e9)
     late = nodes(cluster(), "p/z", empty=2, options=kept, pool=pool)
     nodes(late, "p/g", "3", "3", empty=1, pool=pool)
-    assert goes(late, cpu(above=55, groups=("p",))) == ["p/g-2"]    # what stays all the same holds nobody
+    assert goes(late, cpu(above=55, groups=("p",))) == ["p/g-2"]  # what stays all the same holds nobody
 
 
 def test_minima_come_first_and_what_passes_comes_after() -> None:

@@ -21,8 +21,10 @@ class Place:
 
     def __init__(self, dice: Random) -> None:
         pool = VendorPool("p") if dice.random() < 0.6 else None
-        self.groups = {name: (pool if name[0] == "p" else None,
-                              GroupOptions(zero_or_max=dice.random() < 0.2)) for name in ("p/a", "p/b", "q")}
+        self.groups = {
+            name: (pool if name[0] == "p" else None, GroupOptions(zero_or_max=dice.random() < 0.2))
+            for name in ("p/a", "p/b", "q")
+        }
         self.nodes: dict[str, tuple[str, str]] = {}
         self.pods: dict[str, tuple[str, str, str]] = {}
         self.agents = dice.random() < 0.5
@@ -36,7 +38,9 @@ class Place:
         targets = ("p",) if pool is not None and dice.random() < 0.7 else ("p/a",)
         self.rules: tuple[Rule, ...] = tuple(
             make(above=dice.randrange(51, 96), add=dice.choice((0, 1)), groups=(*targets, "q"))
-            for make in (cpu, memory_rule) if dice.random() < 0.8)
+            for make in (cpu, memory_rule)
+            if dice.random() < 0.8
+        )
 
     def build(self) -> ClusterBuilder:
         """What a pass reads."""
@@ -64,8 +68,9 @@ class Place:
             for pod, node in removal.destinations.items():
                 self.pods[called[pod]] = (node, *self.pods[called[pod]][1:])
             del self.nodes[removal.node]
-        moved = ((home[removal.node], home[node]) for removal in plan.removals
-                 for node in removal.destinations.values())
+        moved = (
+            (home[removal.node], home[node]) for removal in plan.removals for node in removal.destinations.values()
+        )
         return {to for origin, to in moved if origin != to}
 
 

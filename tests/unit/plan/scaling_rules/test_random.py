@@ -27,8 +27,11 @@ class _Trial:
         self.chance = random.Random(seed)
         chance = self.chance
         self.caps = {"max_nodes_total": chance.choice([0, 12, 25]), "cores": chance.choice([10**6, 40, 90])}
-        self.site = Site(scale_up=ScaleUp(metric_min_interval=chance.choice([0.0, 300.0])),
-                         max_nodes_total=self.caps["max_nodes_total"], cores_total=(0, self.caps["cores"]))
+        self.site = Site(
+            scale_up=ScaleUp(metric_min_interval=chance.choice([0.0, 300.0])),
+            max_nodes_total=self.caps["max_nodes_total"],
+            cores_total=(0, self.caps["cores"]),
+        )
         self.cores: dict[str, int] = {}
         self.site.now += chance.randrange(60)
         targets = []
@@ -40,8 +43,9 @@ class _Trial:
         chance = self.chance
         self.cores[name] = chance.choice([2, 4, 8])
         count = chance.randrange(4)
-        self.site.group(name, count, str(self.cores[name]), pool=pool, rank=chance.randrange(3),
-                        max=count + chance.randrange(9))
+        self.site.group(
+            name, count, str(self.cores[name]), pool=pool, rank=chance.randrange(3), max=count + chance.randrange(9)
+        )
         if count:
             self.site.ask(name, *[(f"{self.cores[name] * chance.choice([20, 60, 95]) * 10}m", "1Gi")] * count)
         return name
@@ -55,8 +59,9 @@ class _Trial:
         groups = tuple(chance.sample([*targets, "nowhere"], chance.randrange(1, len(targets) + 1)))
         if chance.random() < 0.6:
             return Rule(name, groups, cron=chance.choice(_WHEN), add=chance.randrange(1, 6))
-        return Rule(name, groups, metric=chance.choice(list(Metric)), above=chance.choice([55, 70, 90]),
-                    add=chance.randrange(3))
+        return Rule(
+            name, groups, metric=chance.choice(list(Metric)), above=chance.choice([55, 70, 90]), add=chance.randrange(3)
+        )
 
     def step(self) -> Plan:
         """One pass; what was asked for comes at once, or is sold out. Says what is wrong with the plan."""
@@ -69,7 +74,7 @@ class _Trial:
         for name, nodes in grown(plan).items():
             if chance.random() < 0.3:
                 site.sold_out(name)
-                nodes = chance.randrange(nodes)     # noqa: PLW2901 - the rest never comes
+                nodes = chance.randrange(nodes)  # noqa: PLW2901 - the rest never comes
             site.groups[name].count += nodes
         return plan
 
@@ -82,12 +87,17 @@ class _Trial:
         for pool, here in _pools(groups).items():
             most = here[0].pool.max if here[0].pool is not None else -1
             size = sum(before[group.id] + more[group.id] for group in here)
-            assert most < 0 or size + (here[0].pool.elsewhere if here[0].pool else 0) <= most or not any(
-                more[group.id] for group in here), pool
+            assert (
+                most < 0
+                or size + (here[0].pool.elsewhere if here[0].pool else 0) <= most
+                or not any(more[group.id] for group in here)
+            ), pool
         if self.caps["max_nodes_total"]:
             assert sum(before.values()) + sum(more.values()) <= self.caps["max_nodes_total"]
-        assert sum(math.ceil(self.cores[name]) * (count + more[name])
-                   for name, count in before.items()) <= self.caps["cores"]
+        assert (
+            sum(math.ceil(self.cores[name]) * (count + more[name]) for name, count in before.items())
+            <= self.caps["cores"]
+        )
 
 
 def _pools(groups: dict[str, NodeGroup]) -> dict[str, list[NodeGroup]]:
@@ -112,8 +122,12 @@ def test_no_rule_passes_a_limit_and_every_occurrence_is_dealt_with_once(seed: in
             key = f"{each.rule}@{each.pool}"
             assert not each.nodes or each.rule in sources
             after = trial.site.memory.rules.get(key)
-            if each.due and after is not None and after.handled == each.due and (
-                    key not in known or known[key].handled != each.due):
+            if (
+                each.due
+                and after is not None
+                and after.handled == each.due
+                and (key not in known or known[key].handled != each.due)
+            ):
                 dealt[key, each.due] += 1
             if after is not None and key in known and after.cron:
                 assert after.handled >= known[key].handled

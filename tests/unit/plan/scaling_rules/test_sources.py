@@ -60,7 +60,7 @@ def test_CCE_2_of_two_objects_with_a_cpu_rule_on_one_pool_the_later_is_refused()
     site = with_objects(late, early)
     plan = site.plan()
     assert grown(plan) == {"g": 2}
-    assert {(each.source, each.rule) for each in plan.rules} == {("kube-system/z", "cpu")}      # refused as a whole
+    assert {(each.source, each.rule) for each in plan.rules} == {("kube-system/z", "cpu")}  # refused as a whole
     assert [note.params["object"] for note in plan.notes] == ["kube-system/a"]
     assert details(site) == ["cpu: pool g has a rule for cpu already; one is allowed"]
     assert set(site.memory.rule_objects) == {"kube-system/z"}
@@ -174,8 +174,13 @@ def test_CCE_A2_a_name_of_one_flavour_is_that_flavour_and_a_name_of_all_is_the_p
 
 def test_CCE_A2_hundreds_of_thousands_of_targets_that_do_not_exist_fill_no_plan() -> None:
     gone = [tuple(f"gone-{number}-{at}" for at in range(100)) for number in range(50)]
-    site = with_objects(*(horizontal(f"h{number}", *(cron(f"r{at}", groups=names) for at in range(10)))
-                          for number, names in enumerate(gone)), rules=(cron("mine"),))
+    site = with_objects(
+        *(
+            horizontal(f"h{number}", *(cron(f"r{at}", groups=names) for at in range(10)))
+            for number, names in enumerate(gone)
+        ),
+        rules=(cron("mine"),),
+    )
     plan = site.plan(at("2026-03-09 20:47"))
     assert grown(plan) == {"g": 1}
     assert (len(plan.rules), len(plan.notes)) == (101, 100)

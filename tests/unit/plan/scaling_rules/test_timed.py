@@ -51,10 +51,20 @@ def around(instant: float, *, before: float = 600.0, after: float = 5400.0) -> t
     return instant - before - 30.0, instant + after
 
 
-@pytest.mark.parametrize(("when", "due"), [
-    ("47 20 * * *", "2026-03-09 20:47"), ("47 20 * * 1", "2026-03-09 20:47"), ("47 20 15 * *", "2026-04-15 20:47"),
-    ("47 20 15 6 *", "2026-06-15 20:47"), ("47 20 15 6 1", "2026-06-15 20:47"), ("47 20 * * mon", "2026-03-09 20:47"),
-    ("47 20 * * 0", "2026-03-08 20:47"), ("47 20 * * 7", "2026-03-08 20:47"), ("*/20 20-21 * * *", "2026-03-09 20:40")])
+@pytest.mark.parametrize(
+    ("when", "due"),
+    [
+        ("47 20 * * *", "2026-03-09 20:47"),
+        ("47 20 * * 1", "2026-03-09 20:47"),
+        ("47 20 15 * *", "2026-04-15 20:47"),
+        ("47 20 15 6 *", "2026-06-15 20:47"),
+        ("47 20 15 6 1", "2026-06-15 20:47"),
+        ("47 20 * * mon", "2026-03-09 20:47"),
+        ("47 20 * * 0", "2026-03-08 20:47"),
+        ("47 20 * * 7", "2026-03-08 20:47"),
+        ("*/20 20-21 * * *", "2026-03-09 20:40"),
+    ],
+)
 def test_CCE_7_day_week_month_and_year_come_once(when: str, due: str) -> None:
     instant = at(due)
     assert times(cron(when=when), instant - 330.0, instant + 930.0) == [instant + 30.0]
@@ -65,15 +75,23 @@ def test_CCE_7_a_skipped_minute_costs_nothing() -> None:
     assert times(cron(), instant - 330.0, instant + 1800.0, step=150.0) == [instant + 120.0]
 
 
-@pytest.mark.parametrize(("when", "first"), [
-    # Clocks go from 2:00 to 3:00 on March 29th, and from 3:00 back to 2:00 on October 25th.
-    ("30 2 * * *", "2026-03-29 03:00"), ("30 3 * * *", "2026-03-29 03:30"),
-    ("30 2 * * *", "2026-10-25 02:30"), ("59 1 * * *", "2026-10-25 01:59"),
-    ("30 2 25 10 *", "2026-10-25 02:30"), ("30 2 * * 0", "2026-10-25 02:30")])
+@pytest.mark.parametrize(
+    ("when", "first"),
+    [
+        # Clocks go from 2:00 to 3:00 on March 29th, and from 3:00 back to 2:00 on October 25th.
+        ("30 2 * * *", "2026-03-29 03:00"),
+        ("30 3 * * *", "2026-03-29 03:30"),
+        ("30 2 * * *", "2026-10-25 02:30"),
+        ("59 1 * * *", "2026-10-25 01:59"),
+        ("30 2 25 10 *", "2026-10-25 02:30"),
+        ("30 2 * * 0", "2026-10-25 02:30"),
+    ],
+)
 def test_CCE_7_once_where_the_clock_is_changed(when: str, first: str) -> None:
     instant = local(first)
     assert times(cron(when=when, time_zone=ZURICH), *around(instant, after=6 * 3600.0), step=300.0) == [
-        instant - 30.0 + 300.0]
+        instant - 30.0 + 300.0
+    ]
 
 
 def test_CCE_7_in_its_zone_and_not_in_utc() -> None:
@@ -122,7 +140,7 @@ def test_CCE_A4_the_same_pass_twice_decides_the_same() -> None:
     site.plan()
     before = site.memory
     first = site.plan(at("2026-03-09 20:47:20"))
-    site.memory = before       # it crashed before anything was stored
+    site.memory = before  # it crashed before anything was stored
     assert site.plan() == first
     assert grown(site.under_way(first).plan(site.now + 20.0)) == {}
     assert why(site.plan(), "evening") is Code.RULE_SCALING
@@ -160,7 +178,7 @@ def test_CCE_A4_a_clock_that_goes_back_repeats_nothing_and_one_from_the_future_s
     site.arrive(plan)
     assert grown(site.plan(at("2026-03-09 20:46:50"))) == {}
     assert grown(site.plan(at("2026-03-09 20:47:05"))) == {}
-    site.plan(at("2027-03-09 20:50"))       # a pass with a wrong clock
+    site.plan(at("2027-03-09 20:50"))  # a pass with a wrong clock
     site.plan(at("2026-03-10 20:46:30"))
     assert grown(site.plan(at("2026-03-10 20:47:10"))) == {"g": 1}
 
@@ -219,12 +237,12 @@ def test_CCE_A9_1_a_sold_out_flavour_does_not_cost_the_evenings_nodes() -> None:
     plan = site.plan(site.now + MINUTE)
     assert grown(plan) == {"pool/first": 5}
     assert grown(site.under_way(plan).plan(site.now + MINUTE)) == {}
-    site.over().groups["pool/first"].count = 4      # two came
+    site.over().groups["pool/first"].count = 4  # two came
     plan = site.sold_out("pool/first").plan(site.now + MINUTE)
     assert (grown(plan), said(plan, "evening").nodes) == ({"pool/second": 3}, 3)
     assert grown(site.arrive(plan).plan(site.now + MINUTE)) == {}
     assert site.memory.rules["evening@pool"].goal == 0
-    site.groups["pool/second"].count = 1      # what is removed later is not made up for
+    site.groups["pool/second"].count = 1  # what is removed later is not made up for
     assert grown(site.plan(site.now + MINUTE)) == {}
 
 
@@ -258,7 +276,7 @@ def test_a_group_that_is_gone_from_the_list_is_not_made_up_for() -> None:
     site.plan()
     site.plan(site.now + MINUTE)
     site.groups.pop("pool/second")
-    assert grown(site.plan(site.now + MINUTE)) == {"pool/first": 5}     # of 17 that seem to be missing
+    assert grown(site.plan(site.now + MINUTE)) == {"pool/first": 5}  # of 17 that seem to be missing
 
 
 def test_nodes_that_were_removed_meanwhile_are_not_made_up_for() -> None:
@@ -267,8 +285,10 @@ def test_nodes_that_were_removed_meanwhile_are_not_made_up_for() -> None:
     plan = site.plan(site.now + MINUTE)
     site.arrive(plan).groups["pool/first"].count = 5
     known = site.memory.groups["pool/first"]
-    site.memory = msgspec.structs.replace(site.memory, groups={
-        **site.memory.groups, "pool/first": msgspec.structs.replace(known, last_delete=site.now + 5.0)})
+    site.memory = msgspec.structs.replace(
+        site.memory,
+        groups={**site.memory.groups, "pool/first": msgspec.structs.replace(known, last_delete=site.now + 5.0)},
+    )
     assert grown(site.plan(site.now + MINUTE)) == {}
     assert site.memory.rules["evening@pool"].goal == 0
 

@@ -16,11 +16,20 @@ OTHER = {"kind": "Addon", "spec": {"addonTemplateName": "coredns", "values": {"c
 RULES = {"apiVersion": "autoscaling.cce.io/v1alpha1", "kind": "HorizontalNodeAutoscaler", "metadata": {"name": "a"}}
 
 
-@pytest.mark.parametrize("held", [
-    ADDON, [ADDON], {"kind": "Addon", "apiVersion": "v3", "items": [OTHER, ADDON]}, {"items": [ADDON]},
-    {"kind": "List", "items": [ADDON, OTHER]}, {"custom": CUSTOM}, {"values": {"custom": CUSTOM}}, CUSTOM,
-    {"kind": "Addon", "items": [{"spec": ADDON["spec"]}]},
-])
+@pytest.mark.parametrize(
+    "held",
+    [
+        ADDON,
+        [ADDON],
+        {"kind": "Addon", "apiVersion": "v3", "items": [OTHER, ADDON]},
+        {"items": [ADDON]},
+        {"kind": "List", "items": [ADDON, OTHER]},
+        {"custom": CUSTOM},
+        {"values": {"custom": CUSTOM}},
+        CUSTOM,
+        {"kind": "Addon", "items": [{"spec": ADDON["spec"]}]},
+    ],
+)
 @pytest.mark.parametrize("write", [json.dumps, lambda held: "# yaml\n" + json.dumps(held) + "\n---\n"])
 def test_settings_are_found_in_every_wrapping(held: Any, write: Any) -> None:
     found = sort_out({"f": write(held)})
@@ -44,19 +53,30 @@ def test_items_of_a_list_may_leave_their_kind_to_the_list() -> None:
     assert [source.content["metadata"] for source in found.objects] == [{"name": "a"}]
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ("", "f: holds no settings"), ("null", "f: holds no settings"), ("{}", "f: holds no settings"),
-    ("just words", "f: holds no settings"), (json.dumps(OTHER), "f: holds no settings"),
-    (json.dumps({"kind": "Addon"}), "f: holds no settings"),
-    ("a: b: c", "f:1: is neither JSON nor YAML (mapping values are not allowed"),
-    ("a: [1\nb: 2", "f:2: is neither JSON nor YAML"), ("? [a]\n: b", "f:1: is neither JSON nor YAML"),
-    ("a: !!python/object:os.system x", "f:1: is neither JSON nor YAML"), ("a: \x07", "f: is neither JSON nor YAML"),
-    ("[" * 100_000, "f:1: is nested deeper than 100 levels"), ("{a: " * 100_000, "f:1: is nested deeper than 100"),
-    (json.dumps(CUSTOM)[:-1] + ', "a": ' + "[" * 5000 + "]" * 5000 + "}", "f:1: is nested deeper than 100 levels"),
-    ("k0: &k0 [1]\n" + "".join(f"k{n}: &k{n} [*k{n - 1}, *k{n - 1}]\n" for n in range(1, 40)),
-     "f:17: is more than 200000 values once"),
-    ("maxNodesTotal: &a [*a]", "f:1: is an alias that stands inside its own anchor"),
-])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "f: holds no settings"),
+        ("null", "f: holds no settings"),
+        ("{}", "f: holds no settings"),
+        ("just words", "f: holds no settings"),
+        (json.dumps(OTHER), "f: holds no settings"),
+        (json.dumps({"kind": "Addon"}), "f: holds no settings"),
+        ("a: b: c", "f:1: is neither JSON nor YAML (mapping values are not allowed"),
+        ("a: [1\nb: 2", "f:2: is neither JSON nor YAML"),
+        ("? [a]\n: b", "f:1: is neither JSON nor YAML"),
+        ("a: !!python/object:os.system x", "f:1: is neither JSON nor YAML"),
+        ("a: \x07", "f: is neither JSON nor YAML"),
+        ("[" * 100_000, "f:1: is nested deeper than 100 levels"),
+        ("{a: " * 100_000, "f:1: is nested deeper than 100"),
+        (json.dumps(CUSTOM)[:-1] + ', "a": ' + "[" * 5000 + "]" * 5000 + "}", "f:1: is nested deeper than 100 levels"),
+        (
+            "k0: &k0 [1]\n" + "".join(f"k{n}: &k{n} [*k{n - 1}, *k{n - 1}]\n" for n in range(1, 40)),
+            "f:17: is more than 200000 values once",
+        ),
+        ("maxNodesTotal: &a [*a]", "f:1: is an alias that stands inside its own anchor"),
+    ],
+)
 def test_what_is_of_no_use_is_refused_in_a_sentence(text: str, says: str) -> None:
     with pytest.raises(BadInput) as refused:
         sort_out({"f": text})

@@ -82,8 +82,8 @@ class FakeApi(Api):
         self.plans = {"asc-1": ScalingConfiguration("asc-1", instance_type="ecs.g7.xlarge", system_disk_size=120)}
         self.launch: dict[tuple[str, str], LaunchTemplateData] = {}
         self.made: dict[str, int] = {}
-        self.scaled_in: list[str] = []      # instances that ESS chose
-        self.removed: list[str] = []        # instances that we named
+        self.scaled_in: list[str] = []  # instances that ESS chose
+        self.removed: list[str] = []  # instances that we named
         self._number = 0
 
     def writes(self) -> list[str]:
@@ -98,8 +98,7 @@ class FakeApi(Api):
         names = [self.next_id("i") for _ in range(size)]
         found = self.all[group]
         for name in names:
-            found.instances[name] = ScalingInstance(
-                name, group, lifecycle_state=state, zone_id="cn-hangzhou-i", **more)
+            found.instances[name] = ScalingInstance(name, group, lifecycle_state=state, zone_id="cn-hangzhou-i", **more)
         if state not in (*LEAVING, "Stopped"):
             found.desired += size
         return names
@@ -113,8 +112,8 @@ class FakeApi(Api):
     def groups(self, ids: Sequence[str]) -> dict[str, ScalingGroup]:
         found: dict[str, ScalingGroup] = {}
         for at in range(0, len(ids), 20):
-            self._call("groups", str(len(ids[at:at + 20])))
-            found |= {name: self._describe(self.all[name]) for name in ids[at:at + 20] if name in self.all}
+            self._call("groups", str(len(ids[at : at + 20])))
+            found |= {name: self._describe(self.all[name]) for name in ids[at : at + 20] if name in self.all}
         return found
 
     def expect(self, calls: int) -> None:
@@ -152,8 +151,9 @@ class FakeApi(Api):
             raise refusal(NotFound, "InvalidLaunchTemplate.NotFound")
         return self.launch[template, version]
 
-    def scale(self, group: str, kind: str, value: int, *, token: str, at_once: bool,
-              metadata: Mapping[str, str]) -> Accepted:
+    def scale(
+        self, group: str, kind: str, value: int, *, token: str, at_once: bool, metadata: Mapping[str, str]
+    ) -> Accepted:
         self._call("scale", f"{group} {kind} {value} {'now' if at_once else 'later'}")
         assert 0 < len(token) <= 64
         if token not in self.tokens:
@@ -199,8 +199,9 @@ class FakeApi(Api):
                 return Accepted(activity_type="CapacityChange", request_id="r")
         change = size - len(group.living())
         name = self.next_id("asa")
-        group.activities.append(ScalingActivity(name, group.id, "InProgress", activity_metadata=metadata,
-                                                status_message=str(change)))
+        group.activities.append(
+            ScalingActivity(name, group.id, "InProgress", activity_metadata=metadata, status_message=str(change))
+        )
         return Accepted(name, "ScaleOut", "r")
 
     def _remove(self, group: Group, names: Sequence[str], decrease: bool) -> Accepted:
@@ -249,26 +250,39 @@ class FakeApi(Api):
         count = asked if group.stock is None else min(asked, group.stock)
         group.stock = None if group.stock is None else group.stock - count
         before = group.desired
-        names = self.fill(group.id, count, "Pending:Wait" if group.wait_hook else "InService",
-                          scaling_activity_id=activity.scaling_activity_id)
+        names = self.fill(
+            group.id,
+            count,
+            "Pending:Wait" if group.wait_hook else "InService",
+            scaling_activity_id=activity.scaling_activity_id,
+        )
         group.desired = before if group.desired_mode else 0
         self.made[group.id] = self.made.get(group.id, 0) + count
         status = "Successful" if count == asked else ("Warning" if count else "Failed")
         reason = {} if count == asked else {"error_code": group.code, "error_message": "not available"}
-        return msgspec.structs.replace(activity, status_code=status, progress=100, created_capacity=count,
-                                       created_instances=names, **reason)
+        return msgspec.structs.replace(
+            activity, status_code=status, progress=100, created_capacity=count, created_instances=names, **reason
+        )
 
     def _describe(self, group: Group) -> ScalingGroup:
         states = [each.lifecycle_state for each in group.instances.values()]
         fields: dict[str, object] = {
-            "total_capacity": len(states), "active_capacity": states.count("InService"),
-            "pending_capacity": states.count("Pending"), "pending_wait_capacity": states.count("Pending:Wait"),
-            "protected_capacity": states.count("Protected"), "standby_capacity": states.count("Standby"),
-            "removing_capacity": states.count("Removing"), "stopped_capacity": states.count("Stopped"),
-            "active_scaling_configuration_id": group.configuration, "v_switch_ids": ["vsw-1"],
+            "total_capacity": len(states),
+            "active_capacity": states.count("InService"),
+            "pending_capacity": states.count("Pending"),
+            "pending_wait_capacity": states.count("Pending:Wait"),
+            "protected_capacity": states.count("Protected"),
+            "standby_capacity": states.count("Standby"),
+            "removing_capacity": states.count("Removing"),
+            "stopped_capacity": states.count("Stopped"),
+            "active_scaling_configuration_id": group.configuration,
+            "v_switch_ids": ["vsw-1"],
             "enable_desired_capacity": group.desired_mode,
             "desired_capacity": group.desired if group.desired_mode else 0,
-            "min_size": group.least, "max_size": group.most, "region_id": "cn-hangzhou", **group.more,
+            "min_size": group.least,
+            "max_size": group.most,
+            "region_id": "cn-hangzhou",
+            **group.more,
         }
         return msgspec.structs.replace(ScalingGroup(group.id), **fields)
 

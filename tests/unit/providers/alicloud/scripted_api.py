@@ -86,16 +86,24 @@ class Board(Bare):
 
 
 def api_for(
-    url: str, *, clock: Clock | None = None, read_secret: Callable[[str], str] | None = None,
-    pacer: Pacer | None = None, shelf: Shelf | None = None, sessions: Sessions | None = None,
-    nodes: str = f"0:5:{GROUP}", deployment: Deployment = LOOPBACK, **settings: str,
+    url: str,
+    *,
+    clock: Clock | None = None,
+    read_secret: Callable[[str], str] | None = None,
+    pacer: Pacer | None = None,
+    shelf: Shelf | None = None,
+    sessions: Sessions | None = None,
+    nodes: str = f"0:5:{GROUP}",
+    deployment: Deployment = LOOPBACK,
+    **settings: str,
 ) -> Api:
     """An Api that talks to the script; credentials are an access key unless the settings say otherwise."""
     clock = clock or Clock()
     given = {"region": "cn-hangzhou", "nodes": nodes, "essEndpoint": url, "ecsEndpoint": url, "stsEndpoint": url}
     given |= settings or {"credentialsSecret": "key"}
-    means = Means(deployment=deployment, sleep=clock.sleep, chance=lambda: 0.5,
-                  pacer=pacer or Unpaced(), shelf=shelf or Bare())
+    means = Means(
+        deployment=deployment, sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Bare()
+    )
     connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given), sessions=sessions if sessions is not None else Sessions())
 
@@ -107,8 +115,16 @@ def refusal(code: str, status: int = 400, message: str = "Said.", headers: Mappi
 
 def instances_page(numbers: range, total: int) -> Reply:
     """A page of DescribeScalingInstances."""
-    return Reply(200, {"RequestId": "r", "TotalCount": total, "ScalingInstances": [
-        {"InstanceId": f"i-{number:04d}", "LifecycleState": "InService"} for number in numbers]})
+    return Reply(
+        200,
+        {
+            "RequestId": "r",
+            "TotalCount": total,
+            "ScalingInstances": [
+                {"InstanceId": f"i-{number:04d}", "LifecycleState": "InService"} for number in numbers
+            ],
+        },
+    )
 
 
 def groups_page(*ids: str) -> Reply:
@@ -121,5 +137,22 @@ def action(seen: Seen) -> str:
     return seen.headers.get("x-acs-action") or seen.query.get("Action", "")
 
 
-__all__ = ["GROUP", "KEY", "KEY_ID", "KEY_SECRET", "NOW", "Board", "Books", "Clock", "HttpScript", "Reply", "Secrets",
-           "Seen", "action", "api_for", "groups_page", "instances_page", "refusal"]
+__all__ = [
+    "GROUP",
+    "KEY",
+    "KEY_ID",
+    "KEY_SECRET",
+    "NOW",
+    "Board",
+    "Books",
+    "Clock",
+    "HttpScript",
+    "Reply",
+    "Secrets",
+    "Seen",
+    "action",
+    "api_for",
+    "groups_page",
+    "instances_page",
+    "refusal",
+]

@@ -36,12 +36,18 @@ def test_an_operation_finds_its_own_activity() -> None:
     assert is_own(activity("Failed", own=UPSTREAMS))
 
 
-@pytest.mark.parametrize(("code", "cls"), [
-    ("OperationDenied.NoStock", "OutOfStock"), ("Zone.NotOnSale", "OutOfStock"),
-    ("QuotaExceed.ElasticQuota", "QuotaExceeded"), ("InvalidVSwitchId.IpNotEnough", "QuotaExceeded"),
-    ("InvalidAccountStatus.NotEnoughBalance", "Unknown"), ("Never.Heard", "Unknown"),
-    ("ScalingActivityInProgress", "Conflict"),
-])
+@pytest.mark.parametrize(
+    ("code", "cls"),
+    [
+        ("OperationDenied.NoStock", "OutOfStock"),
+        ("Zone.NotOnSale", "OutOfStock"),
+        ("QuotaExceed.ElasticQuota", "QuotaExceeded"),
+        ("InvalidVSwitchId.IpNotEnough", "QuotaExceeded"),
+        ("InvalidAccountStatus.NotEnoughBalance", "Unknown"),
+        ("Never.Heard", "Unknown"),
+        ("ScalingActivityInProgress", "Conflict"),
+    ],
+)
 def test_ALI_DEFECT_7_a_failed_activity_has_the_class_of_its_code(code: str, cls: str) -> None:
     found = failure(activity("Failed", code))
     assert (found.cls, found.code) == (cls, code)
@@ -49,8 +55,13 @@ def test_ALI_DEFECT_7_a_failed_activity_has_the_class_of_its_code(code: str, cls
 
 
 def test_of_several_reasons_the_telling_one_is_taken() -> None:
-    several = ScalingActivity("asa-1", status_code="Failed", error_code="Odd", error_message="odd", error_messages=[
-        CodeAndMessage("Odder", "odder"), CodeAndMessage("OperationDenied.NoStock", "none left")])
+    several = ScalingActivity(
+        "asa-1",
+        status_code="Failed",
+        error_code="Odd",
+        error_message="odd",
+        error_messages=[CodeAndMessage("Odder", "odder"), CodeAndMessage("OperationDenied.NoStock", "none left")],
+    )
     found = failure(several)
     assert (found.cls, found.code, found.message) == ("OutOfStock", "OperationDenied.NoStock", "none left")
 
@@ -68,19 +79,25 @@ def test_what_was_created_is_counted_by_number_or_by_name() -> None:
 NO_STOCK = "OperationDenied.NoStock"
 
 
-@pytest.mark.parametrize(("history", "code"), [
-    ([activity("Failed", NO_STOCK)], NO_STOCK),
-    ([activity("Warning", NO_STOCK)], NO_STOCK),
-    ([activity("Rejected", NO_STOCK)], NO_STOCK),
-    ([activity("Failed", NO_STOCK, own=UPSTREAMS)], NO_STOCK),
-    ([activity("InProgress"), activity("Failed", NO_STOCK)], ""),           # asked again
-    ([activity("Successful"), activity("Failed", NO_STOCK)], ""),           # and got
-    ([activity("Failed", own=""), activity("Failed", NO_STOCK)], NO_STOCK),  # ESS has tried by itself, and failed too
-    ([activity("Successful", own="", made=1), activity("Failed", NO_STOCK)], ""),  # ESS has tried, and got some
-    ([activity("Successful", own=""), activity("Failed", NO_STOCK)], NO_STOCK),     # a removal in between
-    ([activity("Failed", NO_STOCK, own="")], ""),                           # never ours
-    ([], ""),
-])
+@pytest.mark.parametrize(
+    ("history", "code"),
+    [
+        ([activity("Failed", NO_STOCK)], NO_STOCK),
+        ([activity("Warning", NO_STOCK)], NO_STOCK),
+        ([activity("Rejected", NO_STOCK)], NO_STOCK),
+        ([activity("Failed", NO_STOCK, own=UPSTREAMS)], NO_STOCK),
+        ([activity("InProgress"), activity("Failed", NO_STOCK)], ""),  # asked again
+        ([activity("Successful"), activity("Failed", NO_STOCK)], ""),  # and got
+        (
+            [activity("Failed", own=""), activity("Failed", NO_STOCK)],
+            NO_STOCK,
+        ),  # ESS has tried by itself, and failed too
+        ([activity("Successful", own="", made=1), activity("Failed", NO_STOCK)], ""),  # ESS has tried, and got some
+        ([activity("Successful", own=""), activity("Failed", NO_STOCK)], NO_STOCK),  # a removal in between
+        ([activity("Failed", NO_STOCK, own="")], ""),  # never ours
+        ([], ""),
+    ],
+)
 def test_the_last_own_activity_says_why_machines_are_missing(history: list[ScalingActivity], code: str) -> None:
     found = last_failure(history)
     assert (found.code if found else "") == code

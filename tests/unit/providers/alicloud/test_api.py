@@ -99,13 +99,16 @@ def test_ALI_7_pages_of_fifty_until_all_are_there(total: int, calls: int) -> Non
     assert len(server.requests) == calls
 
 
-@pytest.mark.parametrize(("bad", "cls"), [
-    (refusal("Forbidden.RAM", 403), Unauthorized),
-    (Reply(200, b'{"TotalCount": 137, "ScalingInst'), Transient),
-    (Reply(200, "<html>", {"Content-Type": "text/html"}), Transient),
-    (Reply(200, {"RequestId": "r"}), Unknown),
-    (Reply(200, {"TotalCount": 137, "ScalingInstances": "many"}), Unknown),
-])
+@pytest.mark.parametrize(
+    ("bad", "cls"),
+    [
+        (refusal("Forbidden.RAM", 403), Unauthorized),
+        (Reply(200, b'{"TotalCount": 137, "ScalingInst'), Transient),
+        (Reply(200, "<html>", {"Content-Type": "text/html"}), Transient),
+        (Reply(200, {"RequestId": "r"}), Unknown),
+        (Reply(200, {"TotalCount": 137, "ScalingInstances": "many"}), Unknown),
+    ],
+)
 def test_ALI_7_a_page_that_fails_fails_the_read(bad: Reply, cls: type[ProviderError]) -> None:
     def answer(seen: Seen) -> Reply:
         return bad if seen.query["PageNumber"] == "2" else paged(137)(seen)
@@ -116,8 +119,12 @@ def test_ALI_7_a_page_that_fails_fails_the_read(bad: Reply, cls: type[ProviderEr
 
 def test_a_list_that_moved_while_it_was_read_is_read_once_more() -> None:
     """An instance that went between two pages shifts another one out of sight."""
-    replies = [instances_page(range(50), 60), instances_page(range(51, 60), 60),
-               instances_page(range(50), 59), instances_page(range(51, 60), 59)]
+    replies = [
+        instances_page(range(50), 60),
+        instances_page(range(51, 60), 60),
+        instances_page(range(50), 59),
+        instances_page(range(51, 60), 59),
+    ]
     with HttpScript(replies) as server:
         assert len(api_for(server.url).instances(GROUP)) == 59
 
@@ -125,8 +132,12 @@ def test_a_list_that_moved_while_it_was_read_is_read_once_more() -> None:
 def test_ALI_7_a_list_whose_total_changes_from_page_to_page_is_read_once_more() -> None:
     """i-0003 went after the first page was read, so that i-0050 slipped from the second page to the first: as many came
     as the last page says, and one of them is not there any more."""
-    replies = [instances_page(range(50), 100), instances_page(range(51, 100), 99),
-               instances_page(range(1, 51), 99), instances_page(range(51, 100), 99)]
+    replies = [
+        instances_page(range(50), 100),
+        instances_page(range(51, 100), 99),
+        instances_page(range(1, 51), 99),
+        instances_page(range(51, 100), 99),
+    ]
     with HttpScript(replies) as server:
         found = {each.instance_id for each in api_for(server.url).instances(GROUP)}
     assert {"i-0050", "i-0099"} <= found
@@ -137,8 +148,16 @@ def test_ALI_12_instances_are_asked_for_by_id_twenty_at_a_time_and_unknown_ones_
     def answer(seen: Seen) -> Reply:
         asked = [value for name, value in seen.query.items() if name.startswith("InstanceIds.")]
         assert 1 <= len(asked) <= 20
-        return Reply(200, {"TotalCount": 2, "ScalingInstances": [
-            {"InstanceId": asked[0], "ScalingGroupId": "asg-2"}, {"InstanceId": "i-nobody-asked-for"}]})
+        return Reply(
+            200,
+            {
+                "TotalCount": 2,
+                "ScalingInstances": [
+                    {"InstanceId": asked[0], "ScalingGroupId": "asg-2"},
+                    {"InstanceId": "i-nobody-asked-for"},
+                ],
+            },
+        )
 
     names = [f"i-{number:04d}" for number in range(45)]
     with HttpScript(answer) as server:
@@ -149,8 +168,12 @@ def test_ALI_12_instances_are_asked_for_by_id_twenty_at_a_time_and_unknown_ones_
 
 
 def test_one_group_of_another_shape_hides_none_of_the_others() -> None:
-    groups = [{"ScalingGroupId": "asg-1", "MaxSize": "5"}, {"ScalingGroupId": "asg-2", "MinSize": "few"},
-              {"ScalingGroupId": "asg-3", "ActiveCapacity": -1}, {"ScalingGroupName": "without an id"}]
+    groups = [
+        {"ScalingGroupId": "asg-1", "MaxSize": "5"},
+        {"ScalingGroupId": "asg-2", "MinSize": "few"},
+        {"ScalingGroupId": "asg-3", "ActiveCapacity": -1},
+        {"ScalingGroupName": "without an id"},
+    ]
     with HttpScript([Reply(200, {"TotalCount": 4, "ScalingGroups": groups})]) as server:
         found = api_for(server.url).groups(["asg-1", "asg-2", "asg-3"])
     assert (found["asg-1"].max_size, found["asg-1"].problem) == (5, "")
@@ -164,16 +187,41 @@ def test_a_list_that_never_adds_up_is_no_answer() -> None:
     assert len(server.requests) == 2
 
 
-NEW = {"TotalCount": 1, "ScalingGroups": [{
-    "ScalingGroupId": GROUP, "EnableDesiredCapacity": True, "DesiredCapacity": 3, "MaxSize": 20,
-    "SuspendedProcesses": ["ScaleIn"], "VSwitchIds": ["vsw-1"], "Tags": [{"TagKey": "env", "TagValue": "prod"}],
-    "LaunchTemplateOverrides": [{"InstanceType": "ecs.g7.large"}]}]}
-OLD = {"TotalCount": "1", "ScalingGroups": {"ScalingGroup": [{
-    "ScalingGroupId": GROUP, "EnableDesiredCapacity": "True", "DesiredCapacity": "3", "MaxSize": "20",
-    "SuspendedProcesses": {"SuspendedProcess": ["ScaleIn"]}, "VSwitchIds": {"VSwitchId": ["vsw-1"]},
-    "Tags": {"Tag": [{"TagKey": "env", "TagValue": "prod"}]}, "LaunchTemplateId": None, "LifecycleState": "",
-    "PendingCapacity": None, "LaunchTemplateOverrides": {"LaunchTemplateOverride": [{"InstanceType": "ecs.g7.large"}]},
-}]}}
+NEW = {
+    "TotalCount": 1,
+    "ScalingGroups": [
+        {
+            "ScalingGroupId": GROUP,
+            "EnableDesiredCapacity": True,
+            "DesiredCapacity": 3,
+            "MaxSize": 20,
+            "SuspendedProcesses": ["ScaleIn"],
+            "VSwitchIds": ["vsw-1"],
+            "Tags": [{"TagKey": "env", "TagValue": "prod"}],
+            "LaunchTemplateOverrides": [{"InstanceType": "ecs.g7.large"}],
+        }
+    ],
+}
+OLD = {
+    "TotalCount": "1",
+    "ScalingGroups": {
+        "ScalingGroup": [
+            {
+                "ScalingGroupId": GROUP,
+                "EnableDesiredCapacity": "True",
+                "DesiredCapacity": "3",
+                "MaxSize": "20",
+                "SuspendedProcesses": {"SuspendedProcess": ["ScaleIn"]},
+                "VSwitchIds": {"VSwitchId": ["vsw-1"]},
+                "Tags": {"Tag": [{"TagKey": "env", "TagValue": "prod"}]},
+                "LaunchTemplateId": None,
+                "LifecycleState": "",
+                "PendingCapacity": None,
+                "LaunchTemplateOverrides": {"LaunchTemplateOverride": [{"InstanceType": "ecs.g7.large"}]},
+            }
+        ]
+    },
+}
 
 
 def test_ALI_16_both_shapes_and_values_as_text_are_the_same_group() -> None:
@@ -191,9 +239,18 @@ def test_instance_types_are_asked_ten_at_a_time_and_kept() -> None:
 
     def answer(seen: Seen) -> Reply:
         asked = [value for name, value in seen.query.items() if name.startswith("InstanceTypes.")]
-        return Reply(200, {"InstanceTypes": {"InstanceType": [
-            {"InstanceTypeId": name, "CpuCoreCount": "4", "MemorySize": 16.0, "GPUAmount": 1} for name in asked
-            if name != "ecs.g7.11"]}})
+        return Reply(
+            200,
+            {
+                "InstanceTypes": {
+                    "InstanceType": [
+                        {"InstanceTypeId": name, "CpuCoreCount": "4", "MemorySize": 16.0, "GPUAmount": 1}
+                        for name in asked
+                        if name != "ecs.g7.11"
+                    ]
+                }
+            },
+        )
 
     board, clock = Board(), Clock()
     with HttpScript(answer) as server:
@@ -206,7 +263,7 @@ def test_instance_types_are_asked_ten_at_a_time_and_kept() -> None:
         again = api_for(server.url, clock=clock, shelf=board)
         assert again.instance_types(names) == found
         assert len(server.requests) == 2
-        clock.now += 3601       # what was not there may be there now
+        clock.now += 3601  # what was not there may be there now
         assert api_for(server.url, clock=clock, shelf=board).instance_types(names) == found
         assert len(server.requests) == 3
         clock.now += 86400
@@ -233,14 +290,27 @@ def versions(*sets: dict[str, object]) -> Reply:
 
 
 def template(number: int, kind: str, *, default: bool = False) -> dict[str, object]:
-    return {"VersionNumber": number, "DefaultVersion": default, "LaunchTemplateId": "lt-1", "LaunchTemplateData": {
-        "InstanceType": kind, "SystemDisk": {"Size": 80}, "Tags": {"InstanceTag": [{"Key": "a", "Value": "b"}]}}}
+    return {
+        "VersionNumber": number,
+        "DefaultVersion": default,
+        "LaunchTemplateId": "lt-1",
+        "LaunchTemplateData": {
+            "InstanceType": kind,
+            "SystemDisk": {"Size": 80},
+            "Tags": {"InstanceTag": [{"Key": "a", "Value": "b"}]},
+        },
+    }
 
 
-@pytest.mark.parametrize(("version", "asked", "kind"), [
-    ("2", {"LaunchTemplateVersion.1": "2"}, "ecs.two"), ("Default", {"DefaultVersion": "true"}, "ecs.one"),
-    ("Latest", {}, "ecs.ten"), ("", {"DefaultVersion": "true"}, "ecs.one"),
-])
+@pytest.mark.parametrize(
+    ("version", "asked", "kind"),
+    [
+        ("2", {"LaunchTemplateVersion.1": "2"}, "ecs.two"),
+        ("Default", {"DefaultVersion": "true"}, "ecs.one"),
+        ("Latest", {}, "ecs.ten"),
+        ("", {"DefaultVersion": "true"}, "ecs.one"),
+    ],
+)
 def test_ALI_DEFECT_13_a_version_of_a_launch_template(version: str, asked: dict[str, str], kind: str) -> None:
     sets = [template(2, "ecs.two"), template(1, "ecs.one", default=True), template(10, "ecs.ten")]
     with HttpScript([versions(*sets)]) as server:
@@ -257,10 +327,19 @@ def test_a_launch_template_without_that_version_is_not_found() -> None:
 
 
 def test_activities_come_newest_first() -> None:
-    body = {"TotalCount": 2, "ScalingActivities": [
-        {"ScalingActivityId": "asa-1", "StartTime": "2026-01-15T08:30Z", "StatusCode": "Failed", "Progress": "100",
-         "ErrorMessages": [{"Code": "OperationDenied.NoStock", "Message": "none"}]},
-        {"ScalingActivityId": "asa-2", "StartTime": "2026-01-15T08:31Z", "StatusCode": "InProgress"}]}
+    body = {
+        "TotalCount": 2,
+        "ScalingActivities": [
+            {
+                "ScalingActivityId": "asa-1",
+                "StartTime": "2026-01-15T08:30Z",
+                "StatusCode": "Failed",
+                "Progress": "100",
+                "ErrorMessages": [{"Code": "OperationDenied.NoStock", "Message": "none"}],
+            },
+            {"ScalingActivityId": "asa-2", "StartTime": "2026-01-15T08:31Z", "StatusCode": "InProgress"},
+        ],
+    }
     with HttpScript([Reply(200, body), Reply(200, body)]) as server:
         found = api_for(server.url).activities(GROUP, limit=5)
         api_for(server.url).activities(GROUP, ids=["asa-1"])
@@ -272,10 +351,29 @@ def test_activities_come_newest_first() -> None:
     assert "ScalingGroupId" not in by_id
 
 
-rubbish = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-                       lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-                           st.sampled_from(["Code", "TotalCount", "ScalingGroups", "ScalingGroup", "ScalingGroupId",
-                                            "InstanceTypes", "Tags", "MinSize"]), inner, max_size=4), max_leaves=12)
+rubbish = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "Code",
+                    "TotalCount",
+                    "ScalingGroups",
+                    "ScalingGroup",
+                    "ScalingGroupId",
+                    "InstanceTypes",
+                    "Tags",
+                    "MinSize",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -299,22 +397,32 @@ def test_an_answer_nested_without_end_is_an_error_of_ours() -> None:
 
 
 def grow(api: Api) -> str:
-    return api.scale(GROUP, "TotalCapacity", 5, token="ca-1", at_once=True, metadata={"b": "1", "a": "2"}
-                     ).scaling_activity_id
+    return api.scale(
+        GROUP, "TotalCapacity", 5, token="ca-1", at_once=True, metadata={"b": "1", "a": "2"}
+    ).scaling_activity_id
 
 
 def test_a_size_is_asked_for_with_a_token_and_metadata() -> None:
     with HttpScript([Reply(200, {"ScalingActivityId": "asa-1"})]) as server:
         assert grow(api_for(server.url)) == "asa-1"
     query = server.requests[0].query
-    assert query == {"RegionId": "cn-hangzhou", "ScalingGroupId": GROUP, "AdjustmentType": "TotalCapacity",
-                     "AdjustmentValue": "5", "SyncActivity": "true", "ClientToken": "ca-1",
-                     "ActivityMetadata": '{"a":"2","b":"1"}'}
+    assert query == {
+        "RegionId": "cn-hangzhou",
+        "ScalingGroupId": GROUP,
+        "AdjustmentType": "TotalCapacity",
+        "AdjustmentValue": "5",
+        "SyncActivity": "true",
+        "ClientToken": "ca-1",
+        "ActivityMetadata": '{"a":"2","b":"1"}',
+    }
 
 
 def test_instances_are_removed_by_id_and_what_was_ignored_is_told() -> None:
-    body = {"RequestId": "r", "ScalingActivityId": "asa-1", "IgnoredInstances": [
-        {"InstanceId": "i-2", "Code": "InvalidInstanceId.NotFound", "Message": "gone"}]}
+    body = {
+        "RequestId": "r",
+        "ScalingActivityId": "asa-1",
+        "IgnoredInstances": [{"InstanceId": "i-2", "Code": "InvalidInstanceId.NotFound", "Message": "gone"}],
+    }
     with HttpScript([Reply(200, body)]) as server:
         accepted = api_for(server.url).remove(GROUP, ["i-1", "i-2"], token="ca-1")
     query = server.requests[0].query

@@ -87,10 +87,20 @@ def test_a_code_decides_and_not_the_status(code: str, cls: str, status: int) -> 
     assert (found.cls, found.code, found.request_id) == (cls, code, "r-1")
 
 
-@pytest.mark.parametrize(("status", "cls"), [
-    (400, "InvalidRequest"), (401, "Unauthorized"), (403, "Unauthorized"), (404, "NotFound"), (409, "Conflict"),
-    (429, "Throttled"), (500, "Transient"), (503, "Transient"), (200, "Unknown"),
-])
+@pytest.mark.parametrize(
+    ("status", "cls"),
+    [
+        (400, "InvalidRequest"),
+        (401, "Unauthorized"),
+        (403, "Unauthorized"),
+        (404, "NotFound"),
+        (409, "Conflict"),
+        (429, "Throttled"),
+        (500, "Transient"),
+        (503, "Transient"),
+        (200, "Unknown"),
+    ],
+)
 def test_an_unknown_code_is_what_its_status_says(status: int, cls: str) -> None:
     assert error("Never.Heard", status).cls == cls
 
@@ -106,9 +116,18 @@ def test_a_body_that_is_not_the_vendors_says_nothing(body: bytes) -> None:
     assert error_for(Answer("POST x/", 502, {}, body)) is None
 
 
-@pytest.mark.parametrize(("text", "seconds"), [
-    ("2500", 2.5), ("0", 0.0), ("", 0.0), ("-5", 0.0), ("1e3", 0.0), ("٣", 0.0), ("9" * 400, 3600.0),
-])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2500", 2.5),
+        ("0", 0.0),
+        ("", 0.0),
+        ("-5", 0.0),
+        ("1e3", 0.0),
+        ("٣", 0.0),
+        ("9" * 400, 3600.0),
+    ],
+)
 def test_ALI_10_the_time_to_come_back_is_in_milliseconds_and_never_nonsense(text: str, seconds: float) -> None:
     assert retry_after(answer("Throttling.User", headers={"x-acs-retry-after": text})) == seconds
 
@@ -127,11 +146,18 @@ def test_only_a_code_says_that_something_is_gone() -> None:
     assert not is_gone(error("InvalidAction.NotFound", 404))
 
 
-@pytest.mark.parametrize(("code", "cls"), [
-    ("OperationDenied.NoStock", "OutOfStock"), ("QuotaExceed.ElasticQuota", "QuotaExceeded"),
-    ("QuotaExceeded.Anything", "QuotaExceeded"), ("InsufficientBalance", "Unknown"), ("Throttling", "Unknown"),
-    ("", "Unknown"), ("Never.Heard", "Unknown"),
-])
+@pytest.mark.parametrize(
+    ("code", "cls"),
+    [
+        ("OperationDenied.NoStock", "OutOfStock"),
+        ("QuotaExceed.ElasticQuota", "QuotaExceeded"),
+        ("QuotaExceeded.Anything", "QuotaExceeded"),
+        ("InsufficientBalance", "Unknown"),
+        ("Throttling", "Unknown"),
+        ("", "Unknown"),
+        ("Never.Heard", "Unknown"),
+    ],
+)
 def test_ALI_DEFECT_7_codes_of_activities_have_a_class(code: str, cls: str) -> None:
     assert activity_class(code) == cls
 
@@ -149,8 +175,14 @@ PAGE = (Path(__file__).resolve().parents[4] / "docs" / "providers" / "alicloud.m
 def test_the_page_says_what_every_code_becomes() -> None:
     """But those whose class is what their status would say as well, and templates' own."""
     told = [row.pattern.rstrip("*").rstrip(".") for row in TABLE if row.sense is not Sense.REFUSED]
-    assert [code for code in told if f"`{code}" not in PAGE and "LaunchTemplate" not in code and code != "UnknownError"
-            and code != "MissingSecurityToken"] == []
+    assert [
+        code
+        for code in told
+        if f"`{code}" not in PAGE
+        and "LaunchTemplate" not in code
+        and code != "UnknownError"
+        and code != "MissingSecurityToken"
+    ] == []
 
 
 def test_the_page_has_every_setting() -> None:

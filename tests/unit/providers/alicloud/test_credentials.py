@@ -40,9 +40,18 @@ TOKEN = "eyJhbGciOi.example.token"
 
 
 def granted(number: int = 1, ends: str = "2026-01-15T09:30:00Z") -> Reply:
-    return Reply(200, {"RequestId": "r", "Credentials": {
-        "AccessKeyId": f"STS.{number}", "AccessKeySecret": f"sts-secret-{number}",
-        "SecurityToken": f"CAIS+{number}/==", "Expiration": ends}})
+    return Reply(
+        200,
+        {
+            "RequestId": "r",
+            "Credentials": {
+                "AccessKeyId": f"STS.{number}",
+                "AccessKeySecret": f"sts-secret-{number}",
+                "SecurityToken": f"CAIS+{number}/==",
+                "Expiration": ends,
+            },
+        },
+    )
 
 
 class Vendor:
@@ -73,8 +82,15 @@ def test_a_static_session_is_signed_with_its_token() -> None:
     assert server.requests[0].headers["x-acs-accesskey-id"] == "STS.x"
 
 
-@pytest.mark.parametrize("code", ["InvalidAccessKeyId.NotFound", "InvalidAccessKeyId.Inactive", "SignatureDoesNotMatch",
-                                  "InvalidSecurityToken.Expired"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "InvalidAccessKeyId.NotFound",
+        "InvalidAccessKeyId.Inactive",
+        "SignatureDoesNotMatch",
+        "InvalidSecurityToken.Expired",
+    ],
+)
 def test_a_key_that_was_rotated_in_mid_pass_is_read_afresh_once(code: str) -> None:
     secrets = Secrets(key=KEY)
     with HttpScript([groups_page(GROUP), refusal(code, 403), groups_page(GROUP), groups_page(GROUP)]) as server:
@@ -103,8 +119,14 @@ def test_a_reader_that_cannot_look_past_its_cache_is_good_enough() -> None:
 
 
 def by_role(url: str, clock: Clock, sessions: Sessions, secrets: Secrets | None = None) -> Callable[[], object]:
-    api = api_for(url, clock=clock, read_secret=secrets or Secrets(key=KEY), sessions=sessions,
-                  credentialsSecret="key", roleArn=ROLE)
+    api = api_for(
+        url,
+        clock=clock,
+        read_secret=secrets or Secrets(key=KEY),
+        sessions=sessions,
+        credentialsSecret="key",
+        roleArn=ROLE,
+    )
     return lambda: api.groups([GROUP])
 
 
@@ -114,13 +136,18 @@ def test_a_role_is_assumed_once_for_all_passes_of_a_process_until_shortly_before
         by_role(server.url, clock, sessions)()
         by_role(server.url, clock, sessions)()
         assert vendor.log == ["AssumeRole", "DescribeScalingGroups", "DescribeScalingGroups"]
-        clock.now += 2881       # four fifths of an hour
+        clock.now += 2881  # four fifths of an hour
         by_role(server.url, clock, sessions)()
         assert vendor.log[3:] == ["AssumeRole", "DescribeScalingGroups"]
     query = server.requests[0].query
     assert (query["RoleArn"], query["RoleSessionName"], query["DurationSeconds"]) == (ROLE, "outscaler-prod", "3600")
     assert [seen.headers.get("x-acs-security-token") for seen in server.requests] == [
-        None, "CAIS+1/==", "CAIS+1/==", None, "CAIS+2/=="]
+        None,
+        "CAIS+1/==",
+        "CAIS+1/==",
+        None,
+        "CAIS+2/==",
+    ]
 
 
 def test_the_budget_of_a_role_is_its_accounts_whatever_the_session() -> None:
@@ -174,7 +201,7 @@ def test_while_sts_gives_no_answer_a_living_session_goes_on() -> None:
         by_role(server.url, clock, sessions)()
         asked = vendor.log.count("AssumeRole")
         by_role(server.url, clock, sessions)()
-        assert vendor.log.count("AssumeRole") == asked     # not with every call
+        assert vendor.log.count("AssumeRole") == asked  # not with every call
         clock.now = NOW + 3590
         with pytest.raises(Transient):
             by_role(server.url, clock, sessions)()
@@ -206,8 +233,9 @@ def test_a_clock_that_went_back_far_asks_anew() -> None:
     assert vendor.log.count("AssumeRole") == 2
 
 
-@pytest.mark.parametrize(("life", "after"), [
-    (3600, 2700), (7200, 6300), (1800, 900), (900, 720), (30, 60), (0, 60), (-100, 60)])
+@pytest.mark.parametrize(
+    ("life", "after"), [(3600, 2700), (7200, 6300), (1800, 900), (900, 720), (30, 60), (0, 60), (-100, 60)]
+)
 def test_ALI_3_a_session_is_renewed_in_good_time(life: float, after: float) -> None:
     assert due(Credential(Secret("a"), Secret("b"), Secret("c"), obtained=0.0, expires=life)) == after
 
@@ -220,7 +248,7 @@ def test_sessions_do_not_pile_up() -> None:
     sessions = Sessions()
     for number in range(1000):
         key = Credential(Secret("a"), Secret("b"), Secret(str(number)), obtained=number, expires=number + 3600)
-        assert sessions.get(str(number), number, lambda key=key: key) is key      # type: ignore[misc]
+        assert sessions.get(str(number), number, lambda key=key: key) is key  # type: ignore[misc]
     assert len(sessions._kept) <= 256
 
 
@@ -228,8 +256,15 @@ def test_sessions_do_not_pile_up() -> None:
 
 
 def by_token(url: str, clock: Clock, sessions: Sessions, secrets: Secrets) -> Callable[[], object]:
-    api = api_for(url, clock=clock, read_secret=secrets, sessions=sessions, oidcProviderArn=PROVIDER, roleArn=ROLE,
-                  oidcTokenSecret="token")
+    api = api_for(
+        url,
+        clock=clock,
+        read_secret=secrets,
+        sessions=sessions,
+        oidcProviderArn=PROVIDER,
+        roleArn=ROLE,
+        oidcTokenSecret="token",
+    )
     return lambda: api.groups([GROUP])
 
 
@@ -255,9 +290,17 @@ def test_ALI_3_a_token_file_is_read_at_every_renewal(tmp_path: Path) -> None:
     file, vendor, clock, sessions = tmp_path / "token", Vendor(granted(1), granted(2)), Clock(), Sessions()
     file.write_text(TOKEN)
     with HttpScript(vendor) as server:
+
         def ask() -> None:
-            api_for(server.url, clock=clock, sessions=sessions, deployment=FILES, oidcProviderArn=PROVIDER,
-                    roleArn=ROLE, oidcTokenFile=str(file)).groups([GROUP])
+            api_for(
+                server.url,
+                clock=clock,
+                sessions=sessions,
+                deployment=FILES,
+                oidcProviderArn=PROVIDER,
+                roleArn=ROLE,
+                oidcTokenFile=str(file),
+            ).groups([GROUP])
 
         ask()
         file.write_text("eyJ.rotated")
@@ -272,14 +315,19 @@ def test_ALI_3_a_token_file_that_is_missing_or_empty_is_named(tmp_path: Path, co
     if content is not None:
         file.write_text(content)
     with HttpScript() as server, pytest.raises(Unauthorized, match=str(file)):
-        api_for(server.url, deployment=FILES, oidcProviderArn=PROVIDER, roleArn=ROLE,
-                oidcTokenFile=str(file)).groups([GROUP])
+        api_for(server.url, deployment=FILES, oidcProviderArn=PROVIDER, roleArn=ROLE, oidcTokenFile=str(file)).groups(
+            [GROUP]
+        )
     assert server.requests == []
 
 
-@pytest.mark.parametrize("settings", [
-    {"oidcTokenFile": "{}", "oidcProviderArn": PROVIDER, "roleArn": ROLE}, {"credentialsSecret": "key"},
-])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"oidcTokenFile": "{}", "oidcProviderArn": PROVIDER, "roleArn": ROLE},
+        {"credentialsSecret": "key"},
+    ],
+)
 def test_ALI_3_a_function_reads_no_token_file(tmp_path: Path, settings: dict[str, str]) -> None:
     """Neither one that the settings name, nor one that the secret names."""
     file = tmp_path / "token"
@@ -291,8 +339,10 @@ def test_ALI_3_a_function_reads_no_token_file(tmp_path: Path, settings: dict[str
     assert server.requests == []
 
 
-@pytest.mark.parametrize("code", ["AuthenticationFail.OIDCToken.Expired", "EntityNotExist.Role", "NoPermission",
-                                  "InvalidParameter.OIDCToken"])
+@pytest.mark.parametrize(
+    "code",
+    ["AuthenticationFail.OIDCToken.Expired", "EntityNotExist.Role", "NoPermission", "InvalidParameter.OIDCToken"],
+)
 def test_ALI_3_what_sts_refuses_is_unauthorized_and_shows_no_token(code: str) -> None:
     with (
         HttpScript([refusal(code, 400, f"the token {TOKEN} is wrong")]) as server,
@@ -310,12 +360,20 @@ def test_throttling_by_sts_is_throttling() -> None:
 
 
 def test_upstreams_rrsa_secret_gives_the_names_and_the_settings_the_token() -> None:
-    text = json.dumps({"oidc-provider-arn": PROVIDER, "role-arn": ROLE, "session-name": "mine",
-                       "oidc-token-file-path": "/var/run/secrets/tokens/oidc", "region-id": "cn-hangzhou"})
+    text = json.dumps(
+        {
+            "oidc-provider-arn": PROVIDER,
+            "role-arn": ROLE,
+            "session-name": "mine",
+            "oidc-token-file-path": "/var/run/secrets/tokens/oidc",
+            "region-id": "cn-hangzhou",
+        }
+    )
     vendor = Vendor(granted(1))
     with HttpScript(vendor) as server:
-        api_for(server.url, read_secret=Secrets(key=text, token=TOKEN), credentialsSecret="key",
-                oidcTokenSecret="token").groups([GROUP])
+        api_for(
+            server.url, read_secret=Secrets(key=text, token=TOKEN), credentialsSecret="key", oidcTokenSecret="token"
+        ).groups([GROUP])
     assert server.requests[0].query["RoleSessionName"] == "mine"
     assert vendor.forms[0]["RoleArn"] == [ROLE]
 

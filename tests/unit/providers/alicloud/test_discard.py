@@ -100,7 +100,7 @@ def test_some_placeholders_are_discarded_once_however_often_it_is_asked() -> Non
 def test_placeholders_never_cost_an_instance_that_came_after_all() -> None:
     api = failed_growth(2, 5)
     api.fill("asg-1", 2)
-    api.all["asg-1"].desired = 5        # ESS tried again by itself and got two
+    api.all["asg-1"].desired = 5  # ESS tried again by itself and got two
     assert isinstance(provider(api).remove(discard(5, *(f"placeholder-asg-1-{n}" for n in range(3)))), Done)
     api.step()
     assert api.all["asg-1"].desired == 4
@@ -133,7 +133,7 @@ def test_placeholders_are_not_discarded_while_ess_tries_again_or_after_somebody_
 
 def test_ALI_DEFECT_17_a_maximum_lowered_below_what_exists_costs_no_instance_by_our_number() -> None:
     api = failed_growth(4, 6)
-    api.all["asg-1"].most = 3       # ESS would take 4 for 3, and an instance for too many
+    api.all["asg-1"].most = 3  # ESS would take 4 for 3, and an instance for too many
     outcome = provider(api).remove(discard(6, "placeholder-asg-1-0", "placeholder-asg-1-1"))
     assert isinstance(outcome, Failed)
     assert "MaxSize 3" in outcome.message

@@ -7,22 +7,23 @@ import pytest
 from chalicelib.providers.alicloud.endpoints import Endpoints, Network, Service
 
 
-@pytest.mark.parametrize(("service", "region", "network", "host"), [
-    (Service.ESS, "cn-hangzhou", Network.PUBLIC, "ess.aliyuncs.com"),
-    (Service.ESS, "ap-southeast-1", Network.PUBLIC, "ess.aliyuncs.com"),
-    (Service.ESS, "cn-hongkong", Network.PUBLIC, "ess.aliyuncs.com"),
-    (Service.ESS, "cn-north-2-gov-1", Network.PUBLIC, "ess.aliyuncs.com"),
-    (Service.ESS, "eu-central-1", Network.PUBLIC, "ess.eu-central-1.aliyuncs.com"),
-    (Service.ESS, "cn-hangzhou", Network.VPC, "ess-vpc.cn-hangzhou.aliyuncs.com"),
-    (Service.ECS, "cn-hangzhou", Network.PUBLIC, "ecs-cn-hangzhou.aliyuncs.com"),
-    (Service.ECS, "cn-beijing", Network.PUBLIC, "ecs.cn-beijing.aliyuncs.com"),
-    (Service.ECS, "cn-hangzhou", Network.VPC, "ecs-vpc.cn-hangzhou.aliyuncs.com"),
-    (Service.STS, "eu-central-1", Network.PUBLIC, "sts.eu-central-1.aliyuncs.com"),
-    (Service.STS, "eu-central-1", Network.VPC, "sts-vpc.eu-central-1.aliyuncs.com"),
-])
-def test_ALI_DEFECT_1_every_host_is_called_over_tls(
-    service: Service, region: str, network: Network, host: str
-) -> None:
+@pytest.mark.parametrize(
+    ("service", "region", "network", "host"),
+    [
+        (Service.ESS, "cn-hangzhou", Network.PUBLIC, "ess.aliyuncs.com"),
+        (Service.ESS, "ap-southeast-1", Network.PUBLIC, "ess.aliyuncs.com"),
+        (Service.ESS, "cn-hongkong", Network.PUBLIC, "ess.aliyuncs.com"),
+        (Service.ESS, "cn-north-2-gov-1", Network.PUBLIC, "ess.aliyuncs.com"),
+        (Service.ESS, "eu-central-1", Network.PUBLIC, "ess.eu-central-1.aliyuncs.com"),
+        (Service.ESS, "cn-hangzhou", Network.VPC, "ess-vpc.cn-hangzhou.aliyuncs.com"),
+        (Service.ECS, "cn-hangzhou", Network.PUBLIC, "ecs-cn-hangzhou.aliyuncs.com"),
+        (Service.ECS, "cn-beijing", Network.PUBLIC, "ecs.cn-beijing.aliyuncs.com"),
+        (Service.ECS, "cn-hangzhou", Network.VPC, "ecs-vpc.cn-hangzhou.aliyuncs.com"),
+        (Service.STS, "eu-central-1", Network.PUBLIC, "sts.eu-central-1.aliyuncs.com"),
+        (Service.STS, "eu-central-1", Network.VPC, "sts-vpc.eu-central-1.aliyuncs.com"),
+    ],
+)
+def test_ALI_DEFECT_1_every_host_is_called_over_tls(service: Service, region: str, network: Network, host: str) -> None:
     assert Endpoints(region, network).url(service) == f"https://{host}"
 
 

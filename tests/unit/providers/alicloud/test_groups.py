@@ -23,14 +23,30 @@ def world(*sizes: int, **more: object) -> FakeApi:
 
 def test_states_of_instances() -> None:
     api = world(0)
-    names = {state: api.fill("asg-1", 1, state)[0] for state in (
-        "InService", "Protected", "Standby", "Pending", "Pending:Wait", "Removing", "Removing:Wait", "Stopped", "New")}
+    names = {
+        state: api.fill("asg-1", 1, state)[0]
+        for state in (
+            "InService",
+            "Protected",
+            "Standby",
+            "Pending",
+            "Pending:Wait",
+            "Removing",
+            "Removing:Wait",
+            "Stopped",
+            "New",
+        )
+    }
     found = {each.handle: each.state for each in provider(api).observe(()).groups[0].instances}
     assert found == {
-        names["InService"]: InstanceState.RUNNING, names["Protected"]: InstanceState.RUNNING,
-        names["Standby"]: InstanceState.RUNNING, names["Pending"]: InstanceState.CREATING,
-        names["Pending:Wait"]: InstanceState.CREATING, names["Removing"]: InstanceState.DELETING,
-        names["Removing:Wait"]: InstanceState.DELETING, names["New"]: InstanceState.CREATING,
+        names["InService"]: InstanceState.RUNNING,
+        names["Protected"]: InstanceState.RUNNING,
+        names["Standby"]: InstanceState.RUNNING,
+        names["Pending"]: InstanceState.CREATING,
+        names["Pending:Wait"]: InstanceState.CREATING,
+        names["Removing"]: InstanceState.DELETING,
+        names["Removing:Wait"]: InstanceState.DELETING,
+        names["New"]: InstanceState.CREATING,
     }
 
 
@@ -47,11 +63,16 @@ def test_ALI_DEFECT_11_leaving_and_stopped_instances_are_no_part_of_the_size() -
 def test_ALI_6_ALI_DEFECT_10_instances_are_matched_and_spelled_as_the_nodes_are(scheme: str) -> None:
     api = world(3)
     names = list(api.all["asg-1"].instances)
-    nodes = [node("a", f"{scheme}cn-hangzhou.{names[0]}"), node("b", f"{scheme}cn-hangzhou.{names[1]}"),
-             node("c", ""), node("d", "kind://docker/x/y")]
+    nodes = [
+        node("a", f"{scheme}cn-hangzhou.{names[0]}"),
+        node("b", f"{scheme}cn-hangzhou.{names[1]}"),
+        node("c", ""),
+        node("d", "kind://docker/x/y"),
+    ]
     found = provider(api).observe(nodes).groups[0].instances
     assert [(each.id, each.node) for each in found] == [
-        (f"{scheme}cn-hangzhou.{names[0]}", "a"), (f"{scheme}cn-hangzhou.{names[1]}", "b"),
+        (f"{scheme}cn-hangzhou.{names[0]}", "a"),
+        (f"{scheme}cn-hangzhou.{names[1]}", "b"),
         (f"{scheme}cn-hangzhou.{names[2]}", ""),
     ]
 
@@ -74,12 +95,18 @@ def test_a_node_whose_life_cycle_hook_is_still_open_is_running() -> None:
     assert found[0].state is InstanceState.RUNNING
 
 
-@pytest.mark.parametrize(("groups", "calls"), [
-    (1, 1 + 3), (18, 1 + 17 + 3),       # fifty instances of a group per call
-    (21, 2 + 4), (45, 3 + 6),           # fifty of the whole account
-])
+@pytest.mark.parametrize(
+    ("groups", "calls"),
+    [
+        (1, 1 + 3),
+        (18, 1 + 17 + 3),  # fifty instances of a group per call
+        (21, 2 + 4),
+        (45, 3 + 6),  # fifty of the whole account
+    ],
+)
 def test_ALI_DEFECT_14_a_quiet_pass_costs_one_call_per_twenty_groups_and_one_per_fifty_instances(
-        groups: int, calls: int) -> None:
+    groups: int, calls: int
+) -> None:
     api = world(*([3] * (groups - 1)), 137, most=200)
     found = provider(api).observe(()).groups
     assert [len(each.instances) for each in found] == [3] * (groups - 1) + [137]
@@ -187,7 +214,8 @@ def test_ALI_11_ALI_DEFECT_7_each_missing_machine_is_a_placeholder_with_its_erro
     assert [each.id for each in missing] == [f"cn-hangzhou.placeholder-asg-1-{n}" for n in range(4 - made)]
     assert {each.state for each in missing} == {InstanceState.CREATING}
     assert {(each.error.cls, each.error.code) for each in missing if each.error} == {
-        ("OutOfStock", "OperationDenied.NoStock")}
+        ("OutOfStock", "OperationDenied.NoStock")
+    }
 
 
 def test_no_placeholders_while_it_may_still_come_or_where_nobody_asked_for_it() -> None:
@@ -195,7 +223,7 @@ def test_no_placeholders_while_it_may_still_come_or_where_nobody_asked_for_it() 
     api.scale("asg-1", "TotalCapacity", 3, token="t", at_once=True, metadata={"outscaler/operation": "grow-1"})
     assert all(each.error is None for each in provider(api).observe(()).groups[0].instances)
     api = world(1)
-    api.all["asg-1"].desired = 3        # by hand, and nothing has failed yet
+    api.all["asg-1"].desired = 3  # by hand, and nothing has failed yet
     assert all(each.error is None for each in provider(api).observe(()).groups[0].instances)
 
 
@@ -331,11 +359,20 @@ def test_an_attached_instance_that_is_entrusted_to_the_group_may_go() -> None:
 
 def test_options_of_a_group_come_from_its_tags() -> None:
     prefix = "k8s.io/cluster-autoscaler/node-template/autoscaling-options/"
-    api = world(1, more={"tags": tags({
-        f"{prefix}scaledownutilizationthreshold": "0.7", f"{prefix}scaledownunneededtime": "5m",
-        f"{prefix}ignoredaemonsetsutilization": "True", f"{prefix}scaledownunreadytime": "soon",
-        f"{prefix}neverheardof": "1",
-    })})
+    api = world(
+        1,
+        more={
+            "tags": tags(
+                {
+                    f"{prefix}scaledownutilizationthreshold": "0.7",
+                    f"{prefix}scaledownunneededtime": "5m",
+                    f"{prefix}ignoredaemonsetsutilization": "True",
+                    f"{prefix}scaledownunreadytime": "soon",
+                    f"{prefix}neverheardof": "1",
+                }
+            )
+        },
+    )
     observed = provider(api).observe(())
     options = observed.groups[0].options
     assert (options.scale_down_utilization_threshold, options.scale_down_unneeded_time) == (0.7, 300.0)

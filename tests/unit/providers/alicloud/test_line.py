@@ -30,8 +30,9 @@ from tests.unit.providers.alicloud.scripted_api import (
 
 
 def grow(api: Api) -> str:
-    return api.scale(GROUP, "TotalCapacity", 5, token="ca-1", at_once=True, metadata={"b": "1", "a": "2"}
-                     ).scaling_activity_id
+    return api.scale(
+        GROUP, "TotalCapacity", 5, token="ca-1", at_once=True, metadata={"b": "1", "a": "2"}
+    ).scaling_activity_id
 
 
 def test_ALI_10_a_busy_group_is_told_at_once_and_not_tried_again() -> None:
@@ -117,8 +118,13 @@ def test_a_quiet_pass_books_its_calls_once() -> None:
     books = Books()
     with HttpScript(answer) as server:
         api = api_for(server.url, pacer=books)
-        observe(api, read_settings({"region": "cn-hangzhou", "credentialsSecret": "key",
-                                    "nodes": "\n".join(f"0:5:{each}" for each in ids)}), ())
+        observe(
+            api,
+            read_settings(
+                {"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": "\n".join(f"0:5:{each}" for each in ids)}
+            ),
+            (),
+        )
     assert len(server.requests) == 15
     assert [calls for _, calls in books.taken] == [15]
     [pace] = books.paces

@@ -8,8 +8,14 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.errors import Transient, Unauthorized
 from tests.unit.providers.alicloud.scripted_api import GROUP, Clock, HttpScript, Reply, Seen, api_for, groups_page
 
-CREDENTIAL = {"Code": "Success", "AccessKeyId": "STS.9", "AccessKeySecret": "s", "SecurityToken": "CAIS9",
-              "Expiration": "2026-01-15T14:00:00Z", "LastUpdated": "2026-01-15T08:00:00Z"}
+CREDENTIAL = {
+    "Code": "Success",
+    "AccessKeyId": "STS.9",
+    "AccessKeySecret": "s",
+    "SecurityToken": "CAIS9",
+    "Expiration": "2026-01-15T14:00:00Z",
+    "LastUpdated": "2026-01-15T08:00:00Z",
+}
 ROLES = "/latest/meta-data/ram/security-credentials/"
 
 
@@ -39,10 +45,15 @@ def test_a_role_that_is_named_is_not_asked_for() -> None:
     assert [seen.path for seen in service.requests] == ["/latest/api/token", ROLES + "mine"]
 
 
-@pytest.mark.parametrize(("reply", "cls"), [
-    (Reply(404, "no"), Unauthorized), (Reply(200, ""), Unauthorized), (Reply(200, {"Code": "Failed"}), Unauthorized),
-    (Reply(500, "no"), Transient),
-])
+@pytest.mark.parametrize(
+    ("reply", "cls"),
+    [
+        (Reply(404, "no"), Unauthorized),
+        (Reply(200, ""), Unauthorized),
+        (Reply(200, {"Code": "Failed"}), Unauthorized),
+        (Reply(500, "no"), Transient),
+    ],
+)
 def test_an_instance_without_a_role_has_no_credentials(reply: Reply, cls: type[OutscalerError]) -> None:
     with HttpScript(lambda _: reply) as service, pytest.raises(cls, match="instance metadata"):
         api_for("http://127.0.0.1:9", metadataEndpoint=service.url).groups([GROUP])
@@ -54,5 +65,3 @@ def test_ALI_4_where_no_metadata_service_answers_one_attempt_is_made() -> None:
         api_for("http://127.0.0.1:9", clock=clock, metadataEndpoint=service.url).groups([GROUP])
     assert len(service.requests) == 1
     assert clock.slept == 0.0
-
-

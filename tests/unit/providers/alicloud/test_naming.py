@@ -11,13 +11,22 @@ from tests.unit.providers.alicloud.fake_api import REGION, node
 PLAIN, PREFIXED = f"{REGION}.i-1", f"alicloud://{REGION}.i-1"
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    (PLAIN, (REGION, "i-1")),
-    (PREFIXED, (REGION, "i-1")),
-    ("cn-hangzhou.i-1.x", (REGION, "i-1.x")),
-    ("", None), ("i-1", None), (".i-1", None), ("cn-hangzhou.", None), ("alicloud://", None),
-    ("aws:///eu-west-1a/i-1", None), ("kind://docker/kind/a.b", None), ("alicloud://alicloud://cn-hangzhou.i-1", None),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (PLAIN, (REGION, "i-1")),
+        (PREFIXED, (REGION, "i-1")),
+        ("cn-hangzhou.i-1.x", (REGION, "i-1.x")),
+        ("", None),
+        ("i-1", None),
+        (".i-1", None),
+        ("cn-hangzhou.", None),
+        ("alicloud://", None),
+        ("aws:///eu-west-1a/i-1", None),
+        ("kind://docker/kind/a.b", None),
+        ("alicloud://alicloud://cn-hangzhou.i-1", None),
+    ],
+)
 def test_ALI_6_provider_ids_are_read_in_both_spellings_and_no_other(
     text: str, expected: tuple[str, str] | None
 ) -> None:
@@ -45,10 +54,15 @@ def test_ALI_DEFECT_15_empty_and_foreign_ids_are_nobodys() -> None:
     assert names.spell("i-1") == PLAIN
 
 
-@pytest.mark.parametrize(("target", "expected"), [
-    (Target("n", PLAIN, "i-1"), "i-1"), (Target("n", PREFIXED), "i-1"),
-    (Target("n", "what"), ""), (Target("n", ""), ""),
-])
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (Target("n", PLAIN, "i-1"), "i-1"),
+        (Target("n", PREFIXED), "i-1"),
+        (Target("n", "what"), ""),
+        (Target("n", ""), ""),
+    ],
+)
 def test_a_target_is_found_by_handle_or_by_id(target: Target, expected: str) -> None:
     assert handle_of(target) == expected
 

@@ -64,7 +64,7 @@ class _Chaos:
         self.random = random.Random(seed)
         self.group = Group("asg-1", desired_mode=desired, most=12)
         self.api = FakeApi(self.group)
-        self.planned = 0        # instances that growths asked for
+        self.planned = 0  # instances that growths asked for
         self.named: set[str] = set()
         self.old: list[Operation] = []
         self.turn = 0
@@ -77,7 +77,7 @@ class _Chaos:
             if asked is not None:
                 self.old.append(asked)
             if self.random.random() < 0.3 and self.old:
-                self._step(self.random.choice(self.old), first=True)        # an old message once more
+                self._step(self.random.choice(self.old), first=True)  # an old message once more
             self.api.step()
             self._check()
 
@@ -85,7 +85,7 @@ class _Chaos:
         group = provider(self.api).observe(()).groups[0]
         failed = [each.handle for each in group.instances if each.error]
         if failed:
-            some = failed[:self.random.randint(1, len(failed))]
+            some = failed[: self.random.randint(1, len(failed))]
             return msgspec.structs.replace(remove(group.target, *some, kind=Kind.DISCARD), id=f"discard-{self.turn}")
         living = [each.handle for each in group.instances]
         if living and self.random.random() < 0.4:
@@ -110,9 +110,12 @@ class _Chaos:
             if isinstance(outcome, Done | Failed):
                 self._ended(asked, outcome)
                 return
-            first = self.random.random() < 0.3      # dead before it was written down: from the start
-            current = asked if first or outcome is None else msgspec.structs.replace(
-                asked, data=outcome.data, step=outcome.step)
+            first = self.random.random() < 0.3  # dead before it was written down: from the start
+            current = (
+                asked
+                if first or outcome is None
+                else msgspec.structs.replace(asked, data=outcome.data, step=outcome.step)
+            )
             if self.random.random() < 0.3:
                 self.api.step()
         raise AssertionError(f"{asked.id} did not come to an end")

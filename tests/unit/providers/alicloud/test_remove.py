@@ -94,7 +94,8 @@ def test_one_that_goes_between_look_and_request_counts_as_removed() -> None:
     whole = api.instances
     listed = whole("asg-1")
     api.instances = lambda group, ids=(): (  # type: ignore[method-assign]
-        listed if len(api.writes()) == 0 else whole(group, ids))
+        listed if len(api.writes()) == 0 else whole(group, ids)
+    )
     api.all["asg-1"].instances.pop(names[0])
     assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Done)
     assert list(api.all["asg-1"].instances) == [names[2]]
@@ -105,7 +106,8 @@ def test_a_request_refused_for_one_that_has_just_gone_is_made_without_it() -> No
     whole, listed = api.instances, api.instances("asg-1")
     answers = [listed]
     api.instances = lambda group, ids=(): (  # type: ignore[method-assign]
-        answers.pop() if answers else whole(group, ids))
+        answers.pop() if answers else whole(group, ids)
+    )
     api.all["asg-1"].instances.pop(names[0])
     api.trouble["remove"] = [refusal(NotFound, "InvalidInstanceId.NotFound")]
     assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Done)
@@ -170,7 +172,7 @@ def test_ALI_DEFECT_3_the_groups_own_minimum_counts_too() -> None:
 def test_a_removal_that_is_listed_late_is_no_reason_to_give_up_at_the_minimum() -> None:
     api, names = world(2)
     provider(api, "1:10:asg-1").remove(remove(2, names[0]))
-    api.set_state("asg-1", names[0], "InService")       # the list lags behind the group
+    api.set_state("asg-1", names[0], "InService")  # the list lags behind the group
     with pytest.raises(Conflict):
         provider(api, "1:10:asg-1").remove(remove(2, names[0]))
     assert len(api.writes()) == 1
@@ -209,10 +211,13 @@ def test_ALI_DEFECT_2_a_lone_refusal_fails_at_once_with_its_code() -> None:
     assert outcome.code == "OperationDenied.Locked"
 
 
-@pytest.mark.parametrize(("state", "more", "word"), [
-    ("Protected", {}, "protected"),
-    ("InService", {"creation_type": "Attached"}, "attached by hand"),
-])
+@pytest.mark.parametrize(
+    ("state", "more", "word"),
+    [
+        ("Protected", {}, "protected"),
+        ("InService", {"creation_type": "Attached"}, "attached by hand"),
+    ],
+)
 def test_what_a_person_keeps_is_kept_and_the_others_go(state: str, more: dict[str, str], word: str) -> None:
     api, names = world(2)
     kept = api.fill("asg-1", 1, state, **more)[0]
@@ -238,8 +243,9 @@ def test_a_failed_removal_activity_is_told_with_its_code() -> None:
     asked = remove(3, names[0])
     outcome = provider(api).remove(asked)
     group = api.all["asg-1"]
-    group.activities[0] = msgspec.structs.replace(group.activities[0], status_code="Failed",
-                                                  error_code="IncorrectInstanceStatus", error_message="not now")
+    group.activities[0] = msgspec.structs.replace(
+        group.activities[0], status_code="Failed", error_code="IncorrectInstanceStatus", error_message="not now"
+    )
     api.set_state("asg-1", names[0], "InService")
     found = provider(api).poll(continued(asked, outcome))
     assert isinstance(found, Failed)

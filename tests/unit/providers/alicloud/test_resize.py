@@ -31,8 +31,9 @@ def test_ALI_8_a_growth_is_one_call_and_its_activity_is_followed(desired: bool) 
     api = world(2, desired=desired)
     asked = grow(2, 5)
     outcome = provider(api).grow(asked)
-    assert api.writes() == ["scale asg-1 TotalCapacity 5 now" if desired else
-                            "scale asg-1 QuantityChangeInCapacity 3 later"]
+    assert api.writes() == [
+        "scale asg-1 TotalCapacity 5 now" if desired else "scale asg-1 QuantityChangeInCapacity 3 later"
+    ]
     later = continued(asked, outcome)
     running = provider(api).poll(later)
     assert isinstance(running, Pending)
@@ -54,7 +55,7 @@ def test_ALI_9_ALI_DEFECT_6_a_lost_answer_is_asked_for_again_with_the_same_token
     api.step()
     assert isinstance(provider(api).poll(continued(grow(0, 4), again)), Done)
     assert api.made == {"asg-1": 4}
-    assert len(api.writes()) == 1       # the second call found the activity of the first
+    assert len(api.writes()) == 1  # the second call found the activity of the first
 
 
 @MODES
@@ -119,8 +120,9 @@ def test_ALI_DEFECT_17_a_maximum_lowered_meanwhile_is_told_and_not_waited_for() 
     group.most = group.stock = 4
     group.stock = 2
     api.step()
-    group.activities[0] = type(group.activities[0])("asa-x", status_code="Successful", created_capacity=2,
-                                                    activity_metadata=group.activities[0].activity_metadata)
+    group.activities[0] = type(group.activities[0])(
+        "asa-x", status_code="Successful", created_capacity=2, activity_metadata=group.activities[0].activity_metadata
+    )
     found = provider(api).grow(continued(asked, outcome))
     assert isinstance(found, Failed)
     assert found.facts["created"] == 2
@@ -154,7 +156,7 @@ def test_ALI_DEFECT_4_a_group_that_ess_still_shrinks_is_not_told_a_size_below_wh
 def test_ALI_DEFECT_5_the_desired_capacity_is_the_target_while_ess_lags() -> None:
     api = world(0)
     provider(api).grow(grow(0, 3))
-    observed = provider(api).observe(()).groups[0]      # not one instance is listed yet
+    observed = provider(api).observe(()).groups[0]  # not one instance is listed yet
     assert observed.target == 3
     assert observed.instances == ()
     assert isinstance(provider(api).grow(grow(0, 3, plan="another")), Done)
@@ -210,7 +212,7 @@ def test_nothing_to_change_is_looked_into(size: int) -> None:
 
     def moved(ids: list[str]) -> object:
         found = whole(ids)
-        group.desired = size        # somebody set it between our two reads, or nobody did
+        group.desired = size  # somebody set it between our two reads, or nobody did
         return found
 
     api.groups = moved  # type: ignore[method-assign,assignment]
@@ -268,8 +270,10 @@ def test_ALI_15_a_group_that_is_gone_is_not_found() -> None:
 def test_a_group_that_the_policy_does_not_name_is_never_touched() -> None:
     api = FakeApi(Group("asg-1"), Group("asg-theirs"))
     found = provider(api, "0:5:asg-1")
-    for outcome in (found.grow(grow(0, 1, group="asg-theirs")),
-                    found.shrink_target(operation(Kind.SHRINK, "asg-theirs", 2, 1))):
+    for outcome in (
+        found.grow(grow(0, 1, group="asg-theirs")),
+        found.shrink_target(operation(Kind.SHRINK, "asg-theirs", 2, 1)),
+    ):
         assert isinstance(outcome, Failed)
     assert api.calls == []
 

@@ -16,43 +16,61 @@ ROLE = "acs:ram::1234567890123456:role/outscaler"
 PROVIDER = "acs:ram::1234567890123456:oidc-provider/ack"
 
 
-@pytest.mark.parametrize("text", [
-    KEY,
-    json.dumps({"access-key-id": KEY_ID + "\n", "access-key-secret": KEY_SECRET + "\n", "region-id": "cn-beijing\n"}),
-    json.dumps({"ALIBABA_CLOUD_ACCESS_KEY_ID": KEY_ID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": KEY_SECRET}),
-    json.dumps({"AccessKeyID": KEY_ID, "AccessKeySecret": KEY_SECRET, "securityToken": None}),
-    f"[global]\naccess-key-id = {KEY_ID}\nACCESS-KEY-SECRET={KEY_SECRET}\nregion-id=cn-beijing\n",
-    f'[Global]\r\nAccessKeyID="{KEY_ID}"\r\nAccessKeySecret={KEY_SECRET}\r\n',
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        KEY,
+        json.dumps(
+            {"access-key-id": KEY_ID + "\n", "access-key-secret": KEY_SECRET + "\n", "region-id": "cn-beijing\n"}
+        ),
+        json.dumps({"ALIBABA_CLOUD_ACCESS_KEY_ID": KEY_ID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": KEY_SECRET}),
+        json.dumps({"AccessKeyID": KEY_ID, "AccessKeySecret": KEY_SECRET, "securityToken": None}),
+        f"[global]\naccess-key-id = {KEY_ID}\nACCESS-KEY-SECRET={KEY_SECRET}\nregion-id=cn-beijing\n",
+        f'[Global]\r\nAccessKeyID="{KEY_ID}"\r\nAccessKeySecret={KEY_SECRET}\r\n',
+    ],
+)
 def test_ALI_DEFECT_16_a_secret_is_read_in_each_of_its_forms(text: str) -> None:
     found = parse_secret(text, "secret key")
     assert (found.key_id.reveal(), found.key_secret.reveal(), bool(found.token)) == (KEY_ID, KEY_SECRET, False)
 
 
-@pytest.mark.parametrize(("text", "problem"), [
-    ("", "no section"), ("LTAI:secret", "neither JSON nor an INI"), ("[global\nx", "neither JSON"),
-    ("[other]\na=b", "another section"), ('{"accessKeyId": 5}', "not text"), ('{"accessKeyId": "LT', "not complete"),
-    ('{"accessKey": "LTAI"}', "accessKey is not known"), ('{"accessKeyId": "LT AI"}', "blanks"),
-    ('{"accessKeyId": "a", "access-key-id": "b"}', "twice"), ("[global]\naccess-key-id\n", "neither JSON"),
-    ('{"LTAI5-SECRET-AS-A-NAME": "x"}', "a field is not known"), ('{"accessKeyId": "ключ"}', "blanks or other"),
-])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "no section"),
+        ("LTAI:secret", "neither JSON nor an INI"),
+        ("[global\nx", "neither JSON"),
+        ("[other]\na=b", "another section"),
+        ('{"accessKeyId": 5}', "not text"),
+        ('{"accessKeyId": "LT', "not complete"),
+        ('{"accessKey": "LTAI"}', "accessKey is not known"),
+        ('{"accessKeyId": "LT AI"}', "blanks"),
+        ('{"accessKeyId": "a", "access-key-id": "b"}', "twice"),
+        ("[global]\naccess-key-id\n", "neither JSON"),
+        ('{"LTAI5-SECRET-AS-A-NAME": "x"}', "a field is not known"),
+        ('{"accessKeyId": "ключ"}', "blanks or other"),
+    ],
+)
 def test_a_secret_that_cannot_be_used_is_refused_by_its_field(text: str, problem: str) -> None:
     with pytest.raises(BadInput, match=problem) as raised:
         parse_secret(text, "secret key")
     assert "LTAI5" not in str(raised.value)
 
 
-@pytest.mark.parametrize(("secret", "missing"), [
-    ({"accessKeyId": KEY_ID}, "accessKeySecret is missing"),
-    ({"accessKeySecret": KEY_SECRET}, "accessKeyId is missing"),
-    ({"securityToken": "CAIS"}, "accessKeyId is missing"),
-    ({"accessKeyId": KEY_ID, "accessKeySecret": "\n"}, "accessKeySecret is missing"),
-    ({}, "holds no access key"),
-    ({"role-arn": ROLE}, "holds no access key"),
-    ({"oidc-provider-arn": PROVIDER, "role-arn": ROLE}, "oidcTokenSecret: is missing"),
-    ({"oidc-provider-arn": PROVIDER}, "roleArn: is missing"),
-    ({"accessKeyId": KEY_ID, "oidc-provider-arn": PROVIDER}, "two ways"),
-])
+@pytest.mark.parametrize(
+    ("secret", "missing"),
+    [
+        ({"accessKeyId": KEY_ID}, "accessKeySecret is missing"),
+        ({"accessKeySecret": KEY_SECRET}, "accessKeyId is missing"),
+        ({"securityToken": "CAIS"}, "accessKeyId is missing"),
+        ({"accessKeyId": KEY_ID, "accessKeySecret": "\n"}, "accessKeySecret is missing"),
+        ({}, "holds no access key"),
+        ({"role-arn": ROLE}, "holds no access key"),
+        ({"oidc-provider-arn": PROVIDER, "role-arn": ROLE}, "oidcTokenSecret: is missing"),
+        ({"oidc-provider-arn": PROVIDER}, "roleArn: is missing"),
+        ({"accessKeyId": KEY_ID, "oidc-provider-arn": PROVIDER}, "two ways"),
+    ],
+)
 def test_ALI_DEFECT_16_a_half_filled_set_names_what_is_missing_and_asks_nobody(
     secret: dict[str, str], missing: str
 ) -> None:
@@ -78,5 +96,3 @@ def test_a_secret_that_does_not_exist_is_for_a_person() -> None:
 
     with pytest.raises(Unauthorized, match="does not exist"):
         api_for("http://127.0.0.1:9", read_secret=absent).groups([GROUP])
-
-

@@ -20,11 +20,20 @@ def problems(settings: dict[str, str], *groups: GroupPolicy) -> list[str]:
 
 
 def test_what_is_right_is_read() -> None:
-    settings = read_settings({
-        **RIGHT, "nodes": "0:5:asg-1\n 2:10:asg-2 \n", "network": "vpc", "essEndpoint": "https://ess.example.com/",
-        "ecsEndpoint": "http://127.0.0.1:8080", "reservedCpu": "100m", "reservedMemory": "1Gi",
-        "callsPerSecond": "2.5", "roleArn": "acs:ram::1:role/r",
-    }, [GroupPolicy("alicloud", "asg-3", 1, 2, 7), GroupPolicy("exoscale", "pool", 1, 2)])
+    settings = read_settings(
+        {
+            **RIGHT,
+            "nodes": "0:5:asg-1\n 2:10:asg-2 \n",
+            "network": "vpc",
+            "essEndpoint": "https://ess.example.com/",
+            "ecsEndpoint": "http://127.0.0.1:8080",
+            "reservedCpu": "100m",
+            "reservedMemory": "1Gi",
+            "callsPerSecond": "2.5",
+            "roleArn": "acs:ram::1:role/r",
+        },
+        [GroupPolicy("alicloud", "asg-3", 1, 2, 7), GroupPolicy("exoscale", "pool", 1, 2)],
+    )
     assert settings.groups == (Bounds("asg-1", 0, 5), Bounds("asg-2", 2, 10), Bounds("asg-3", 1, 2, 7))
     assert settings.region == "cn-hangzhou"
     assert settings.endpoints.network is Network.VPC
@@ -35,18 +44,40 @@ def test_what_is_right_is_read() -> None:
     assert settings.access.role_arn == "acs:ram::1:role/r"
 
 
-@pytest.mark.parametrize(("text", "bounds"), [
-    ("0:5:asg-1", Bounds("asg-1", 0, 5)), ("+1:+3:asg-1", Bounds("asg-1", 1, 3)),
-    ("3:3:asg:x:y", Bounds("asg:x:y", 3, 3)),
-])
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("0:5:asg-1", Bounds("asg-1", 0, 5)),
+        ("+1:+3:asg-1", Bounds("asg-1", 1, 3)),
+        ("3:3:asg:x:y", Bounds("asg:x:y", 3, 3)),
+    ],
+)
 def test_ALI_5_specs_that_are_right(text: str, bounds: Bounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 
-@pytest.mark.parametrize("text", [
-    "a:5:x", "5:3:x", "-1:3:x", "1:3:", "1:3", "1_0:20:x", "1: 3:x", "1:3:x y", ":3:x", "1::x", "", "::", "\uff11:3:x",
-    "1.0:3:x", "0x1:3:x", "99999999999:99999999999:x", "1:3: x",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a:5:x",
+        "5:3:x",
+        "-1:3:x",
+        "1:3:",
+        "1:3",
+        "1_0:20:x",
+        "1: 3:x",
+        "1:3:x y",
+        ":3:x",
+        "1::x",
+        "",
+        "::",
+        "\uff11:3:x",
+        "1.0:3:x",
+        "0x1:3:x",
+        "99999999999:99999999999:x",
+        "1:3: x",
+    ],
+)
 def test_ALI_5_specs_that_are_refused(text: str) -> None:
     with pytest.raises(BadInput):
         parse_spec(text, "nodes")
@@ -59,57 +90,71 @@ def test_ALI_5_a_group_that_is_named_twice_is_refused_wherever() -> None:
     assert "asg-1 is given twice" in problems(RIGHT, GroupPolicy("alicloud", "asg-1", 0, 5))[0]
 
 
-@pytest.mark.parametrize(("change", "place"), [
-    ({"region": ""}, "providers.alicloud.region: is missing"),
-    ({"region": " "}, "providers.alicloud.region: is missing"),
-    ({"region": "Hangzhou"}, "providers.alicloud.region: 'Hangzhou'"),
-    ({"region": "cn-hangzhou.evil.example"}, "providers.alicloud.region"),
-    ({"network": "private"}, "providers.alicloud.network"),
-    ({"essEndpoint": "http://ess.aliyuncs.com"}, "providers.alicloud.essEndpoint: is not an https address"),
-    ({"ecsEndpoint": "ecs.aliyuncs.com"}, "providers.alicloud.ecsEndpoint"),
-    ({"stsEndpoint": "https://user:pass@sts.aliyuncs.com"}, "providers.alicloud.stsEndpoint"),
-    ({"essEndpoint": "https://ess.aliyuncs.com/path"}, "providers.alicloud.essEndpoint"),
-    ({"essEndpoint": "https://["}, "providers.alicloud.essEndpoint"),
-    ({"callsPerSecond": "0"}, "providers.alicloud.callsPerSecond"),
-    ({"callsPerSecond": "nan"}, "providers.alicloud.callsPerSecond"),
-    ({"callsPerSecond": "1001"}, "providers.alicloud.callsPerSecond"),
-    ({"reservedCpu": "-1"}, "providers.alicloud.reservedCpu"),
-    ({"reservedMemory": "much"}, "providers.alicloud.reservedMemory"),
-    ({"nodes": ""}, "providers.alicloud.nodes: no scaling group is named"),
-    ({"nodeGroupAutoDiscovery": "x"}, "providers.alicloud.nodeGroupAutoDiscovery: there is no such setting"),
-    ({"credentialsSecret": ""}, "providers.alicloud.credentialsSecret: is missing"),
-    ({"credentialsSecret": "", "roleArn": "acs:ram::1:role/r"}, "providers.alicloud.credentialsSecret: is missing"),
-    ({"credentialsSecret": "", "oidcProviderArn": "acs:ram::1:p"}, "providers.alicloud.roleArn: is missing"),
-    ({"credentialsSecret": "", "oidcTokenSecret": "t", "roleArn": "r"}, "providers.alicloud.oidcProviderArn"),
-    ({"credentialsSecret": "", "oidcProviderArn": "p", "roleArn": "r"}, "providers.alicloud.oidcTokenSecret"),
-    ({"oidcTokenSecret": "t", "oidcTokenFile": "f"}, "providers.alicloud.oidcTokenFile: stands beside"),
-    ({"credentialsSecret": "", "ramRole": "r", "oidcTokenFile": "f"}, "names two ways"),
-    ({"metadataEndpoint": "100.100.100.200"}, "providers.alicloud.metadataEndpoint"),
-    ({"metadataEndpoint": "http://metadata.example"}, "providers.alicloud.metadataEndpoint"),
-])
-def test_ALI_DEFECT_16_what_is_wrong_or_half_filled_is_named_by_its_place(
-    change: dict[str, str], place: str
-) -> None:
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"region": ""}, "providers.alicloud.region: is missing"),
+        ({"region": " "}, "providers.alicloud.region: is missing"),
+        ({"region": "Hangzhou"}, "providers.alicloud.region: 'Hangzhou'"),
+        ({"region": "cn-hangzhou.evil.example"}, "providers.alicloud.region"),
+        ({"network": "private"}, "providers.alicloud.network"),
+        ({"essEndpoint": "http://ess.aliyuncs.com"}, "providers.alicloud.essEndpoint: is not an https address"),
+        ({"ecsEndpoint": "ecs.aliyuncs.com"}, "providers.alicloud.ecsEndpoint"),
+        ({"stsEndpoint": "https://user:pass@sts.aliyuncs.com"}, "providers.alicloud.stsEndpoint"),
+        ({"essEndpoint": "https://ess.aliyuncs.com/path"}, "providers.alicloud.essEndpoint"),
+        ({"essEndpoint": "https://["}, "providers.alicloud.essEndpoint"),
+        ({"callsPerSecond": "0"}, "providers.alicloud.callsPerSecond"),
+        ({"callsPerSecond": "nan"}, "providers.alicloud.callsPerSecond"),
+        ({"callsPerSecond": "1001"}, "providers.alicloud.callsPerSecond"),
+        ({"reservedCpu": "-1"}, "providers.alicloud.reservedCpu"),
+        ({"reservedMemory": "much"}, "providers.alicloud.reservedMemory"),
+        ({"nodes": ""}, "providers.alicloud.nodes: no scaling group is named"),
+        ({"nodeGroupAutoDiscovery": "x"}, "providers.alicloud.nodeGroupAutoDiscovery: there is no such setting"),
+        ({"credentialsSecret": ""}, "providers.alicloud.credentialsSecret: is missing"),
+        ({"credentialsSecret": "", "roleArn": "acs:ram::1:role/r"}, "providers.alicloud.credentialsSecret: is missing"),
+        ({"credentialsSecret": "", "oidcProviderArn": "acs:ram::1:p"}, "providers.alicloud.roleArn: is missing"),
+        ({"credentialsSecret": "", "oidcTokenSecret": "t", "roleArn": "r"}, "providers.alicloud.oidcProviderArn"),
+        ({"credentialsSecret": "", "oidcProviderArn": "p", "roleArn": "r"}, "providers.alicloud.oidcTokenSecret"),
+        ({"oidcTokenSecret": "t", "oidcTokenFile": "f"}, "providers.alicloud.oidcTokenFile: stands beside"),
+        ({"credentialsSecret": "", "ramRole": "r", "oidcTokenFile": "f"}, "names two ways"),
+        ({"metadataEndpoint": "100.100.100.200"}, "providers.alicloud.metadataEndpoint"),
+        ({"metadataEndpoint": "http://metadata.example"}, "providers.alicloud.metadataEndpoint"),
+    ],
+)
+def test_ALI_DEFECT_16_what_is_wrong_or_half_filled_is_named_by_its_place(change: dict[str, str], place: str) -> None:
     [problem] = problems(RIGHT | change)
     assert place in problem
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    told = problems({"nodes": "a:5:x\n5:3:y", "network": "x", "colour": "red"}, GroupPolicy("alicloud", "asg-9", 3, 1),
-                    GroupPolicy("alicloud", "asg-8"))
+    told = problems(
+        {"nodes": "a:5:x\n5:3:y", "network": "x", "colour": "red"},
+        GroupPolicy("alicloud", "asg-9", 3, 1),
+        GroupPolicy("alicloud", "asg-8"),
+    )
     assert [problem.split(":")[0] for problem in told] == [
-        "providers.alicloud.region", "providers.alicloud.network", "providers.alicloud.credentialsSecret",
-        "providers.alicloud.nodes", "providers.alicloud.nodes", "nodeGroups", "nodeGroups",
-        "providers.alicloud.colour"]
+        "providers.alicloud.region",
+        "providers.alicloud.network",
+        "providers.alicloud.credentialsSecret",
+        "providers.alicloud.nodes",
+        "providers.alicloud.nodes",
+        "nodeGroups",
+        "nodeGroups",
+        "providers.alicloud.colour",
+    ]
 
 
 def test_a_group_entry_needs_a_maximum() -> None:
     assert "has no max" in problems(RIGHT, GroupPolicy("alicloud", "asg-8", 1))[0]
 
 
-@pytest.mark.parametrize("settings", [
-    {"ramRole": "worker"}, {"metadataEndpoint": "http://100.100.100.200"},
-    {"oidcProviderArn": "acs:ram::1:p", "roleArn": "acs:ram::1:r", "oidcTokenFile": "/var/run/token"},
-])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ramRole": "worker"},
+        {"metadataEndpoint": "http://100.100.100.200"},
+        {"oidcProviderArn": "acs:ram::1:p", "roleArn": "acs:ram::1:r", "oidcTokenFile": "/var/run/token"},
+    ],
+)
 def test_other_ways_need_no_secret(settings: dict[str, str]) -> None:
     assert read_settings({"region": "cn-hangzhou", "nodes": "0:5:asg-1"} | settings).access.credentials_secret == ""

@@ -15,28 +15,41 @@ from tests.unit.providers.alicloud.fake_api import FakeApi, Group, overrides, pr
 
 GOLDEN = Path(__file__).parents[3] / "contract" / "alicloud" / "golden"
 PREFIX = "k8s.io/cluster-autoscaler/node-template/"
-KINDS = {each.instance_type_id: each for each in (
-    InstanceType("ecs.g7.xlarge", "ecs.g7", 4, 16.0),
-    InstanceType("ecs.g6.xlarge", "ecs.g6", 4, 15.5),
-    InstanceType("ecs.c7.large", "ecs.c7", 2, 4.0),
-    InstanceType("ecs.g8y.xlarge", "ecs.g8y", 4, 16.0, "ARM"),
-    InstanceType("ecs.gn5i-c4g1.xlarge", "ecs.gn5i", 4, 16.0, "X86", 1, "NVIDIA P4"),
-    InstanceType("ecs.gn7i-c16g1.4xlarge", "ecs.gn7i", 16, 60.0, "X86", 1, "NVIDIA A10"),
-    InstanceType("ecs.gn7i-c32g1.16xlarge", "ecs.gn7i", 64, 250.0, "X86", 2, "NVIDIA A10"),
-    InstanceType("ecs.broken", "ecs.broken", 0, 0.0),
-)}
+KINDS = {
+    each.instance_type_id: each
+    for each in (
+        InstanceType("ecs.g7.xlarge", "ecs.g7", 4, 16.0),
+        InstanceType("ecs.g6.xlarge", "ecs.g6", 4, 15.5),
+        InstanceType("ecs.c7.large", "ecs.c7", 2, 4.0),
+        InstanceType("ecs.g8y.xlarge", "ecs.g8y", 4, 16.0, "ARM"),
+        InstanceType("ecs.gn5i-c4g1.xlarge", "ecs.gn5i", 4, 16.0, "X86", 1, "NVIDIA P4"),
+        InstanceType("ecs.gn7i-c16g1.4xlarge", "ecs.gn7i", 16, 60.0, "X86", 1, "NVIDIA A10"),
+        InstanceType("ecs.gn7i-c32g1.16xlarge", "ecs.gn7i", 64, 250.0, "X86", 2, "NVIDIA A10"),
+        InstanceType("ecs.broken", "ecs.broken", 0, 0.0),
+    )
+}
 ASKED = {"reservedCpu": "100m", "reservedMemory": "1Gi", "reservedEphemeralStorage": "5Gi"}
 
 
-def configuration(*types: str, disk: int = 120, spot: str = "NoSpot", said: dict[str, str] | None = None,
-                  ) -> ScalingConfiguration:
-    return ScalingConfiguration("asc-1", instance_type=types[0] if types else "", instance_types=list(types),
-                                system_disk_size=disk, spot_strategy=spot,
-                                tags=[Tag(key=key, value=value) for key, value in (said or {}).items()])
+def configuration(
+    *types: str,
+    disk: int = 120,
+    spot: str = "NoSpot",
+    said: dict[str, str] | None = None,
+) -> ScalingConfiguration:
+    return ScalingConfiguration(
+        "asc-1",
+        instance_type=types[0] if types else "",
+        instance_types=list(types),
+        system_disk_size=disk,
+        spot_strategy=spot,
+        tags=[Tag(key=key, value=value) for key, value in (said or {}).items()],
+    )
 
 
-def group_of(plan: ScalingConfiguration | None = None, *, size: int = 0, api: FakeApi | None = None,
-             **more: object) -> NodeGroup:
+def group_of(
+    plan: ScalingConfiguration | None = None, *, size: int = 0, api: FakeApi | None = None, **more: object
+) -> NodeGroup:
     api = api or FakeApi(Group("asg-1", more=more))
     api.kinds = KINDS
     api.plans = {"asc-1": plan} if plan else {}
@@ -74,8 +87,17 @@ def test_ALI_14_several_gpu_types_promise_the_fewest_gpus() -> None:
 
 
 def launched(*own: str) -> NodeGroup:
-    api = FakeApi(Group("asg-1", configuration="", more={
-        "launch_template_id": "lt-1", "launch_template_version": "3", "launch_template_overrides": overrides(*own)}))
+    api = FakeApi(
+        Group(
+            "asg-1",
+            configuration="",
+            more={
+                "launch_template_id": "lt-1",
+                "launch_template_version": "3",
+                "launch_template_overrides": overrides(*own),
+            },
+        )
+    )
     api.launch["lt-1", "3"] = LaunchTemplateData("ecs.g7.xlarge", 80, "NoSpot", [Tag(key="team", value="web")])
     return group_of(api=api)
 
@@ -88,37 +110,71 @@ def test_ALI_DEFECT_13_a_groups_own_types_stand_for_those_of_its_launch_template
     template = launched("ecs.c7.large", "ecs.g8y.xlarge").template
     assert template is not None
     assert template.capacity["cpu"] == 2000
-    assert "kubernetes.io/arch" not in template.labels      # one of each: neither may be promised
+    assert "kubernetes.io/arch" not in template.labels  # one of each: neither may be promised
 
 
 def test_ALI_14_ALI_DEFECT_12_tags() -> None:
-    plan = configuration("ecs.g7.xlarge", said={
-        "workload": "web", "cost centre": "12", "note": "not a label!", "acs:autoscaling:id": "x",
-        "kubernetes.io/arch": "arm64", f"{PREFIX}label/tier": "back",
-    })
-    group = group_of(plan, tags=tags({
-        "env": "prod",
-        f"{PREFIX}label/tier": "front", f"{PREFIX}label/bad key": "x",
-        f"{PREFIX}label/topology.kubernetes.io/zone": "z",
-        f"{PREFIX}taint/dedicated": "web:NoSchedule", f"{PREFIX}taint/gone": ":NoExecute",
-        f"{PREFIX}taint/odd": "web:Sometimes", f"{PREFIX}resources/example.com/card": "2",
-        f"{PREFIX}resources/ephemeral-storage": "50Gi", f"{PREFIX}resources/hugepages-2Mi": "many",
-    }))
+    plan = configuration(
+        "ecs.g7.xlarge",
+        said={
+            "workload": "web",
+            "cost centre": "12",
+            "note": "not a label!",
+            "acs:autoscaling:id": "x",
+            "kubernetes.io/arch": "arm64",
+            f"{PREFIX}label/tier": "back",
+        },
+    )
+    group = group_of(
+        plan,
+        tags=tags(
+            {
+                "env": "prod",
+                f"{PREFIX}label/tier": "front",
+                f"{PREFIX}label/bad key": "x",
+                f"{PREFIX}label/topology.kubernetes.io/zone": "z",
+                f"{PREFIX}taint/dedicated": "web:NoSchedule",
+                f"{PREFIX}taint/gone": ":NoExecute",
+                f"{PREFIX}taint/odd": "web:Sometimes",
+                f"{PREFIX}resources/example.com/card": "2",
+                f"{PREFIX}resources/ephemeral-storage": "50Gi",
+                f"{PREFIX}resources/hugepages-2Mi": "many",
+            }
+        ),
+    )
     assert_golden(group.template, GOLDEN / "tags.json")
 
 
 def test_tags_that_cannot_be_read_are_told() -> None:
-    said = read_tags([(f"{PREFIX}taint/odd", "web:Sometimes"), (f"{PREFIX}resources/cpu", "-1"),
-                      (f"{PREFIX}label/", "x"), (f"{PREFIX}unknown/x", "y")], [])
+    said = read_tags(
+        [
+            (f"{PREFIX}taint/odd", "web:Sometimes"),
+            (f"{PREFIX}resources/cpu", "-1"),
+            (f"{PREFIX}label/", "x"),
+            (f"{PREFIX}unknown/x", "y"),
+        ],
+        [],
+    )
     assert len(said.warnings) == 3
     assert all(PREFIX in warning for warning in said.warnings)
     assert (said.labels, said.taints, said.resources) == ({}, (), {})
 
 
-@pytest.mark.parametrize(("key", "good"), [
-    ("a", True), ("a.b/c_d", True), ("", False), ("/a", False), ("A.b/c", False), ("a b", False), ("a/", False),
-    ("x" * 64, False), ("acs:x", False), ("ä", False),
-])
+@pytest.mark.parametrize(
+    ("key", "good"),
+    [
+        ("a", True),
+        ("a.b/c_d", True),
+        ("", False),
+        ("/a", False),
+        ("A.b/c", False),
+        ("a b", False),
+        ("a/", False),
+        ("x" * 64, False),
+        ("acs:x", False),
+        ("ä", False),
+    ],
+)
 def test_label_keys(key: str, good: bool) -> None:
     assert is_label_key(key) is good
 
@@ -145,12 +201,15 @@ def test_a_group_of_spot_and_other_instances_says_neither() -> None:
     assert "node.alibabacloud.com/spot-strategy" not in template.labels
 
 
-@pytest.mark.parametrize(("plan", "word"), [
-    (None, "scaling configuration does not exist"),
-    (configuration(), "names no instance type"),
-    (configuration("ecs.unheard"), "ECS knows none of ecs.unheard"),
-    (configuration("ecs.broken"), "ECS knows none of ecs.broken"),
-])
+@pytest.mark.parametrize(
+    ("plan", "word"),
+    [
+        (None, "scaling configuration does not exist"),
+        (configuration(), "names no instance type"),
+        (configuration("ecs.unheard"), "ECS knows none of ecs.unheard"),
+        (configuration("ecs.broken"), "ECS knows none of ecs.broken"),
+    ],
+)
 def test_without_a_template_the_group_says_why(plan: ScalingConfiguration | None, word: str) -> None:
     group = group_of(plan)
     assert group.template is None

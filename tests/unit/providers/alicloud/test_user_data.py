@@ -11,8 +11,16 @@ from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.providers.alicloud.scripted_api import Board, api_for
 
 HIDDEN = "aGlkZGVuLXdvcmQtaW4tdXNlci1kYXRh"
-TEMPLATE = {"VersionNumber": 2, "LaunchTemplateId": "lt-1", "LaunchTemplateData": {
-    "InstanceType": "ecs.two", "UserData": HIDDEN, "PasswordInherit": True, "SystemDisk": {"Size": 80}}}
+TEMPLATE = {
+    "VersionNumber": 2,
+    "LaunchTemplateId": "lt-1",
+    "LaunchTemplateData": {
+        "InstanceType": "ecs.two",
+        "UserData": HIDDEN,
+        "PasswordInherit": True,
+        "SystemDisk": {"Size": 80},
+    },
+}
 CONFIGURATION = {"ScalingConfigurationId": "asc-1", "InstanceType": "ecs.two", "UserData": HIDDEN}
 
 
@@ -34,12 +42,17 @@ def test_user_data_of_a_template_is_neither_kept_nor_stored_nor_logged(caplog: p
     assert HIDDEN not in repr(found) + repr(board.rows) + caplog.text
 
 
-@pytest.mark.parametrize("reply", [
-    versions({**TEMPLATE, "VersionNumber": HIDDEN}), versions(HIDDEN),
-    versions({**TEMPLATE, "LaunchTemplateData": {"UserData": HIDDEN, "InstanceType": [HIDDEN]}}),
-    Reply(200, f'{{"TotalCount": 1, "UserData": "{HIDDEN}"'), Reply(200, HIDDEN, {"Content-Type": "text/plain"}),
-    Reply(403, HIDDEN, {"Content-Type": "text/plain"}),
-])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        versions({**TEMPLATE, "VersionNumber": HIDDEN}),
+        versions(HIDDEN),
+        versions({**TEMPLATE, "LaunchTemplateData": {"UserData": HIDDEN, "InstanceType": [HIDDEN]}}),
+        Reply(200, f'{{"TotalCount": 1, "UserData": "{HIDDEN}"'),
+        Reply(200, HIDDEN, {"Content-Type": "text/plain"}),
+        Reply(403, HIDDEN, {"Content-Type": "text/plain"}),
+    ],
+)
 def test_user_data_of_an_answer_that_cannot_be_read_is_in_no_error(reply: Reply) -> None:
     with HttpScript(lambda _: reply) as server, pytest.raises(ProviderError) as caught:
         api_for(server.url).launch_template("lt-1", "2")

@@ -12,8 +12,10 @@ from chalicelib.model.errors import BadInput
 from chalicelib.providers.cherryservers.pool_definitions import Definition, Definitions, read_definitions
 from chalicelib.providers.cherryservers.settings import Bootstrap, Bounds, Settings, Source
 
-SCRIPT = ("#!/bin/bash\nkubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}} "
-          "# {{.NodeGroup}}\n")
+SCRIPT = (
+    "#!/bin/bash\nkubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}} "
+    "# {{.NodeGroup}}\n"
+)
 HEAD = """\
 project-id=10001
 api-server-endpoint=203.0.113.10:6443
@@ -33,11 +35,19 @@ def no_secret(name: str) -> str:
     raise AssertionError(f"nobody asked for {name}")
 
 
-def settings(text: str = "", *, mapping: object = None, secret: str = "", cluster: str = "cluster2",
-             project: int = 0, bootstrap: Bootstrap = KEPT) -> Settings:
+def settings(
+    text: str = "",
+    *,
+    mapping: object = None,
+    secret: str = "",
+    cluster: str = "cluster2",
+    project: int = 0,
+    bootstrap: Bootstrap = KEPT,
+) -> Settings:
     source = Source(text, secret, msgspec.json.encode(mapping).decode() if mapping is not None else "")
-    return Settings("key", (Bounds("pool3", 0, 5),), source, cluster_name=cluster, project_id=project,
-                    bootstrap=bootstrap)
+    return Settings(
+        "key", (Bounds("pool3", 0, 5),), source, cluster_name=cluster, project_id=project, bootstrap=bootstrap
+    )
 
 
 def definitions(text: str = "", *, read: Callable[[str], str] = no_secret, **given: Any) -> Definitions:

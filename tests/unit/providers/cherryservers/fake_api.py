@@ -75,8 +75,14 @@ class FakeCloud(Api):
 
     def add(self, size: int = 1, pool: str = POOL, **more: Any) -> list[int]:
         """Servers that are there already, each with its name."""
-        return [self._put(f"{pool}-{self._number}", {"k8s-cluster": CLUSTER, "k8s-nodepool": pool},
-                          **{"state": "active", "status": "deployed", **more}) for _ in range(size)]
+        return [
+            self._put(
+                f"{pool}-{self._number}",
+                {"k8s-cluster": CLUSTER, "k8s-nodepool": pool},
+                **{"state": "active", "status": "deployed", **more},
+            )
+            for _ in range(size)
+        ]
 
     def change(self, number: int, **more: Any) -> None:
         self.all[number] = msgspec.structs.replace(self.all[number], **more)
@@ -88,8 +94,11 @@ class FakeCloud(Api):
         return [call for call in self.calls if call.startswith(("create", "delete", "tag"))]
 
     def alive(self, pool: str = POOL) -> list[int]:
-        return sorted(number for number, each in self.all.items()
-                      if each.tags.get("k8s-nodepool") == pool and each.state != "terminating")
+        return sorted(
+            number
+            for number, each in self.all.items()
+            if each.tags.get("k8s-nodepool") == pool and each.state != "terminating"
+        )
 
     # the calls
 
@@ -130,12 +139,21 @@ class FakeCloud(Api):
         if self.plans:
             return self.plans.get(slug)
         stock = 1000 if self.stock is None else self.stock
-        return msgspec.convert({
-            "id": 1, "slug": slug, "name": "E5 1620v4",
-            "specs": {"cpus": {"count": 1, "cores": 4}, "memory": {"total": 32, "unit": "GB"},
-                      "storage": [{"count": 2, "size": 240, "unit": "GB"}]},
-            "pricing": [{"price": 0.1, "unit": "Hourly", "currency": "EUR"}],
-            "available_regions": [{"id": 1, "slug": "eu_nord_1", "stock_qty": stock, "spot_qty": stock}]}, Plan)
+        return msgspec.convert(
+            {
+                "id": 1,
+                "slug": slug,
+                "name": "E5 1620v4",
+                "specs": {
+                    "cpus": {"count": 1, "cores": 4},
+                    "memory": {"total": 32, "unit": "GB"},
+                    "storage": [{"count": 2, "size": 240, "unit": "GB"}],
+                },
+                "pricing": [{"price": 0.1, "unit": "Hourly", "currency": "EUR"}],
+                "available_regions": [{"id": 1, "slug": "eu_nord_1", "stock_qty": stock, "spot_qty": stock}],
+            },
+            Plan,
+        )
 
     def tag(self, number: int, tags: Mapping[str, str]) -> None:
         self._call("tag", str(number))
@@ -202,9 +220,17 @@ class FakeKube:
             raise self.error
         selector = (query or {}).get("labelSelector", "")
         self.selectors.append(selector)
-        yield _Page(msgspec.json.encode({"items": [
-            {"metadata": {"name": name, "labels": labels}, "spec": {"providerID": number} if number else {}}
-            for name, number, labels in self.nodes if not selector or selector in labels]}))
+        yield _Page(
+            msgspec.json.encode(
+                {
+                    "items": [
+                        {"metadata": {"name": name, "labels": labels}, "spec": {"providerID": number} if number else {}}
+                        for name, number, labels in self.nodes
+                        if not selector or selector in labels
+                    ]
+                }
+            )
+        )
 
 
 class FixedTokens:
@@ -219,17 +245,34 @@ class FixedTokens:
 
 
 def provider(
-    cloud: FakeCloud, *specs: str, config: str = CONFIG, kube: KubeLists | None = None,
-    tokens: FixedTokens | None = None, **more: str,
+    cloud: FakeCloud,
+    *specs: str,
+    config: str = CONFIG,
+    kube: KubeLists | None = None,
+    tokens: FixedTokens | None = None,
+    **more: str,
 ) -> CherryServers:
     """A fresh provider over the cloud; specs as upstream writes them."""
-    settings = read_settings({
-        "credentialsSecret": "cherry", "clusterName": CLUSTER, "cloudConfig": config, "bootstrapTokenSecret": "token",
-        "nodes": "\n".join(specs or (f"0:10:{POOL}", "0:10:pool2")), **more})
-    return CherryServers(Context(
-        settings, read_definitions=lambda: read_definitions(settings, lambda name: name), open_api=lambda _: cloud,
-        open_gone=lambda project: Gone(cloud.shelf, project, lambda: cloud.time),
-        open_tokens=lambda: tokens or FixedTokens(), nodes=None if kube is None else lister(kube)))
+    settings = read_settings(
+        {
+            "credentialsSecret": "cherry",
+            "clusterName": CLUSTER,
+            "cloudConfig": config,
+            "bootstrapTokenSecret": "token",
+            "nodes": "\n".join(specs or (f"0:10:{POOL}", "0:10:pool2")),
+            **more,
+        }
+    )
+    return CherryServers(
+        Context(
+            settings,
+            read_definitions=lambda: read_definitions(settings, lambda name: name),
+            open_api=lambda _: cloud,
+            open_gone=lambda project: Gone(cloud.shelf, project, lambda: cloud.time),
+            open_tokens=lambda: tokens or FixedTokens(),
+            nodes=None if kube is None else lister(kube),
+        )
+    )
 
 
 def grow(from_size: int, to_size: int, *, pool: str = POOL, plan: str = "p") -> Operation:
@@ -237,8 +280,10 @@ def grow(from_size: int, to_size: int, *, pool: str = POOL, plan: str = "p") -> 
 
 
 def remove(from_size: int, *targets: int | Target, pool: str = POOL, kind: Kind = Kind.REMOVE) -> Operation:
-    named = tuple(each if isinstance(each, Target) else Target(f"node-of-{each}", f"cherryservers://{each}", str(each))
-                  for each in targets)
+    named = tuple(
+        each if isinstance(each, Target) else Target(f"node-of-{each}", f"cherryservers://{each}", str(each))
+        for each in targets
+    )
     return operation(kind, pool, from_size, from_size - len(named), named, "p")
 
 

@@ -56,7 +56,10 @@ def test_every_request_carries_the_token_and_what_the_vendors_clients_send() -> 
         api.delete(1)
         api.tag(1000, TAGS)
     assert [(seen.method, seen.path) for seen in server.requests] == [
-        ("GET", SERVERS), ("DELETE", "/v1/servers/1"), ("PUT", "/v1/servers/1000")]
+        ("GET", SERVERS),
+        ("DELETE", "/v1/servers/1"),
+        ("PUT", "/v1/servers/1000"),
+    ]
     assert server.requests[2].json() == {"tags": TAGS}
     assert len({seen.credential for seen in server.requests} - {""}) == 1
     for seen in server.requests:
@@ -64,17 +67,29 @@ def test_every_request_carries_the_token_and_what_the_vendors_clients_send() -> 
         assert seen.headers["user-agent"].startswith("kubernetes/cluster-autoscaler/")
 
 
-@pytest.mark.parametrize("replies", [
-    [listed(1, 2, 3, total=None), listed(total=None)],
-    [listed(1, 2, 3, total=None)] * 2,
-    [listed(1, 2, total=None), listed(3, total=None), listed(total=None)],
-    [listed(1, 2, 3, total=3)],
-    [listed(1, 2, total=3), listed(3, total=3)],
-    [listed(1, total=3), listed(2, total=3), listed(3, total=3)],
-    [listed(1, 2, total=4), listed(2, total=4), listed(total=4), listed(1, 2, 3, total=3)],
-    [listed(1, 2, total=3), listed(3, 4, total=4), listed(1, 2, 3, total=3)],
-], ids=["no-header", "no-header-and-no-offset", "no-header-and-pages", "one-page", "two-pages", "three-pages",
-        "moved-and-read-again", "grew-and-read-again"])
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [listed(1, 2, 3, total=None), listed(total=None)],
+        [listed(1, 2, 3, total=None)] * 2,
+        [listed(1, 2, total=None), listed(3, total=None), listed(total=None)],
+        [listed(1, 2, 3, total=3)],
+        [listed(1, 2, total=3), listed(3, total=3)],
+        [listed(1, total=3), listed(2, total=3), listed(3, total=3)],
+        [listed(1, 2, total=4), listed(2, total=4), listed(total=4), listed(1, 2, 3, total=3)],
+        [listed(1, 2, total=3), listed(3, 4, total=4), listed(1, 2, 3, total=3)],
+    ],
+    ids=[
+        "no-header",
+        "no-header-and-no-offset",
+        "no-header-and-pages",
+        "one-page",
+        "two-pages",
+        "three-pages",
+        "moved-and-read-again",
+        "grew-and-read-again",
+    ],
+)
 def test_CHERRY_D7_a_list_is_read_whole_by_its_total_count(replies: list[Reply]) -> None:
     with HttpScript(replies) as server:
         assert ids(open_to(server.url)) == [1, 2, 3]
@@ -87,10 +102,18 @@ def test_the_next_page_begins_where_the_last_one_ended() -> None:
     assert [dict(seen.query) for seen in server.requests] == [{}, {"offset": "2"}]
 
 
-@pytest.mark.parametrize("reply", [
-    listed(1, 2, total=3), listed(total=2), listed(1, total="many"), listed(1, total=""), listed(1, total="-1"),
-    listed(1, 1, total=2),
-], ids=["ignores-offsets", "empty", "no-number", "no-digit", "negative", "twice-the-same"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        listed(1, 2, total=3),
+        listed(total=2),
+        listed(1, total="many"),
+        listed(1, total=""),
+        listed(1, total="-1"),
+        listed(1, 1, total=2),
+    ],
+    ids=["ignores-offsets", "empty", "no-number", "no-digit", "negative", "twice-the-same"],
+)
 def test_a_short_list_is_an_error_and_never_a_size(reply: Reply) -> None:
     with HttpScript(lambda _: reply) as server, pytest.raises(Transient):
         open_to(server.url).servers()
@@ -109,8 +132,11 @@ def test_CHERRY_10_a_list_that_is_throttled_is_asked_again_once_after_the_two_se
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize("reply", [refusal(500), refusal(503), Reply(200, b'[{"id"', cut=3), Reply(hang_up=True)],
-                         ids=["500", "503", "cut", "hang-up"])
+@pytest.mark.parametrize(
+    "reply",
+    [refusal(500), refusal(503), Reply(200, b'[{"id"', cut=3), Reply(hang_up=True)],
+    ids=["500", "503", "cut", "hang-up"],
+)
 def test_CHERRY_D7_what_fails_for_a_moment_is_read_again_and_bought_or_deleted_once(reply: Reply) -> None:
     with HttpScript([reply, reply, listed(1)]) as server:
         assert ids(open_to(server.url)) == [1]
@@ -150,12 +176,21 @@ def test_CHERRY_D9_a_deletion_needs_no_content_type() -> None:
             open_to(server.url).delete(1000)
 
 
-@pytest.mark.parametrize(("body", "error"), [
-    ({"code": 400, "message": f"the server is locked {TOKEN}"}, InvalidRequest), ({"error": "locked"}, Unknown),
-    ({"errors": ["locked"]}, Unknown), ({"code": 404}, NotFound), ({"code": 200, "error": "locked"}, Unknown),
-    ({"code": 500}, Transient)], ids=str)
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ({"code": 400, "message": f"the server is locked {TOKEN}"}, InvalidRequest),
+        ({"error": "locked"}, Unknown),
+        ({"errors": ["locked"]}, Unknown),
+        ({"code": 404}, NotFound),
+        ({"code": 200, "error": "locked"}, Unknown),
+        ({"code": 500}, Transient),
+    ],
+    ids=str,
+)
 def test_a_change_that_is_refused_in_so_many_words_is_refused_whatever_its_status(
-        body: dict[str, object], error: type[Exception]) -> None:
+    body: dict[str, object], error: type[Exception]
+) -> None:
     """A server that was noted as deleted would not count for an hour."""
     with HttpScript([Reply(200, body), Reply(201, body)]) as server:
         api = open_to(server.url)
@@ -202,8 +237,13 @@ def test_the_token_does_not_follow_a_redirect(status: int) -> None:
 
 def test_CHERRY_D10_the_token_is_in_no_error_whatever_the_vendor_echoes() -> None:
     texts = []
-    for reply in (refusal(401, f"bad key {TOKEN}"), refusal(400, f"Authorization: Bearer {TOKEN}"),
-                  Reply(400, f"plain {TOKEN}"), Reply(500, {"errors": [TOKEN]}), Reply(404, {"error": TOKEN})):
+    for reply in (
+        refusal(401, f"bad key {TOKEN}"),
+        refusal(400, f"Authorization: Bearer {TOKEN}"),
+        Reply(400, f"plain {TOKEN}"),
+        Reply(500, {"errors": [TOKEN]}),
+        Reply(404, {"error": TOKEN}),
+    ):
         with HttpScript([reply] * 9) as server:
             api = open_to(server.url)
             calls: list[Callable[[], object]] = [api.servers, partial(api.delete, 1)]

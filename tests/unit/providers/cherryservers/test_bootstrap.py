@@ -39,9 +39,16 @@ HOUR = 3600.0
 
 def granted() -> list[Rule]:
     [role] = (each for each in yaml.safe_load_all(ROLE.read_text()) if each["kind"] == "Role")
-    return [Rule(verbs=tuple(rule["verbs"]), groups=("",), resources=tuple(rule["resources"]),
-                 namespaces=(role["metadata"]["namespace"],), names=tuple(rule.get("resourceNames", ())))
-            for rule in role["rules"]]
+    return [
+        Rule(
+            verbs=tuple(rule["verbs"]),
+            groups=("",),
+            resources=tuple(rule["resources"]),
+            namespaces=(role["metadata"]["namespace"],),
+            names=tuple(rule.get("resourceNames", ())),
+        )
+        for rule in role["rules"]
+    ]
 
 
 class Login:
@@ -81,18 +88,30 @@ class There:
 
     def tokens(self, lifetime: float = 2 * HOUR) -> Tokens:
         """As a new function would have them."""
-        return opened(Bootstrap(create=True, lifetime=lifetime), kube=self.kube, now=lambda: self.now,
-                      draw=lambda: next(self.drawn))
+        return opened(
+            Bootstrap(create=True, lifetime=lifetime),
+            kube=self.kube,
+            now=lambda: self.now,
+            draw=lambda: next(self.drawn),
+        )
 
     def secrets(self) -> dict[str, dict[str, str]]:
         """Name -> data, decoded."""
         listed = self.store.list("secrets", "kube-system")
-        return {each["metadata"]["name"]: {key: base64.b64decode(text).decode() for key, text in each["data"].items()}
-                for each in listed}
+        return {
+            each["metadata"]["name"]: {key: base64.b64decode(text).decode() for key, text in each["data"].items()}
+            for each in listed
+        }
 
 
-def opened(bootstrap: Bootstrap, *, read: Callable[[str], str] = str, kube: object | None = None,
-           now: Callable[[], float] = lambda: START, draw: Callable[[], str] = str) -> Tokens:
+def opened(
+    bootstrap: Bootstrap,
+    *,
+    read: Callable[[str], str] = str,
+    kube: object | None = None,
+    now: Callable[[], float] = lambda: START,
+    draw: Callable[[], str] = str,
+) -> Tokens:
     connection = Connection(cluster="prod", settings={}, groups=(), read_secret=read, kube=kube, now=now)
     return open_tokens(connection, settings("x", bootstrap=bootstrap), draw=draw)
 
@@ -110,8 +129,13 @@ def test_a_token_is_made_as_kubernetes_wants_it(there: There) -> None:
     assert name == f"bootstrap-token-{token.id}"
     assert data.pop("description") == "Made by Outscaler for new machines of cluster prod; ends by itself."
     assert parse_time(data.pop("expiration")) == START + 2 * HOUR
-    assert data == {"token-id": token.id, "token-secret": token.secret.reveal(), "auth-extra-groups": GROUPS,
-                    "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true"}
+    assert data == {
+        "token-id": token.id,
+        "token-secret": token.secret.reveal(),
+        "auth-extra-groups": GROUPS,
+        "usage-bootstrap-authentication": "true",
+        "usage-bootstrap-signing": "true",
+    }
     secret = there.store.get("secrets", name, "kube-system")
     assert secret is not None
     assert (secret["type"], secret["metadata"]["labels"]) == ("bootstrap.kubernetes.io/token", {LABEL: "true"})
@@ -125,17 +149,18 @@ def test_a_hundred_orders_make_no_hundred_tokens(there: There) -> None:
         made.add(token.secret.reveal())
         ends = there.secrets()[f"bootstrap-token-{token.id}"]["expiration"]
         lasting.append(parse_time(ends) - there.now)
-    assert len(made) == 10                              # in ten hours: one an hour
-    assert min(lasting) >= HOUR                         # every machine has that long to join
+    assert len(made) == 10  # in ten hours: one an hour
+    assert min(lasting) >= HOUR  # every machine has that long to join
     assert len(there.secrets()) <= len(IDS)
-    assert "GET secrets" not in there.asked             # never a list
+    assert "GET secrets" not in there.asked  # never a list
 
 
 def test_what_has_ended_and_was_not_cleaned_away_is_written_over(there: There) -> None:
     for _ in range(12):
         token = there.tokens().current()
-        alive = {data["token-secret"] for data in there.secrets().values()
-                 if parse_time(data["expiration"]) > there.now}
+        alive = {
+            data["token-secret"] for data in there.secrets().values() if parse_time(data["expiration"]) > there.now
+        }
         assert token.secret.reveal() in alive
         there.now += HOUR + 1
     assert set(there.secrets()) <= {f"bootstrap-token-{name}" for name in IDS}
@@ -144,7 +169,7 @@ def test_what_has_ended_and_was_not_cleaned_away_is_written_over(there: There) -
 def test_a_token_that_a_booting_machine_has_is_never_written_over(there: There) -> None:
     seen: dict[str, float] = {}
     for step in range(200):
-        there.now = START + 600.0 * step - (5 * HOUR if step > 100 else 0)         # the clock goes back once
+        there.now = START + 600.0 * step - (5 * HOUR if step > 100 else 0)  # the clock goes back once
         token = there.tokens(lifetime=(2 if step % 3 else 1) * HOUR).current()
         data = {each["token-secret"]: parse_time(each["expiration"]) for each in there.secrets().values()}
         assert all(secret in data for secret, ends in seen.items() if ends > there.now)
@@ -183,13 +208,19 @@ def test_an_answer_that_got_lost_is_found_by_the_next_attempt(there: There) -> N
 
 
 def foreign(name: str, **changed: Any) -> dict[str, Any]:
-    data = {"token-id": name, "token-secret": "x" * 16, "expiration": "2030-01-01T00:00:00Z",
-            "usage-bootstrap-authentication": "true"}
+    data = {
+        "token-id": name,
+        "token-secret": "x" * 16,
+        "expiration": "2030-01-01T00:00:00Z",
+        "usage-bootstrap-authentication": "true",
+    }
     labels = changed.pop("labels", {LABEL: "true"})
     type_ = changed.pop("type", "bootstrap.kubernetes.io/token")
-    return {"metadata": {"name": f"bootstrap-token-{name}", "namespace": "kube-system", "labels": labels},
-            "type": type_,
-            "data": {key: base64.b64encode(text.encode()).decode() for key, text in (data | changed).items()}}
+    return {
+        "metadata": {"name": f"bootstrap-token-{name}", "namespace": "kube-system", "labels": labels},
+        "type": type_,
+        "data": {key: base64.b64encode(text.encode()).decode() for key, text in (data | changed).items()},
+    }
 
 
 @pytest.mark.parametrize("changed", [{"labels": {}}, {"type": "Opaque"}])
@@ -207,10 +238,17 @@ def test_where_all_four_are_somebody_elses_a_person_is_told(there: There) -> Non
     assert "none of the Secrets bootstrap-token-outsc0" in raised.value.message
 
 
-@pytest.mark.parametrize("changed", [
-    {"token-secret": "short"}, {"token-id": "other1"}, {"expiration": "soon"}, {"expiration": ""},
-    {"usage-bootstrap-authentication": "false"}, {"token-secret": "X" * 16},
-])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"token-secret": "short"},
+        {"token-id": "other1"},
+        {"expiration": "soon"},
+        {"expiration": ""},
+        {"usage-bootstrap-authentication": "false"},
+        {"token-secret": "X" * 16},
+    ],
+)
 def test_one_of_ours_that_somebody_spoilt_is_made_anew(there: There, changed: dict[str, Any]) -> None:
     for name in IDS:
         there.store.create("secrets", foreign(name, **changed))
@@ -227,7 +265,9 @@ def test_without_the_role_a_person_is_told_which_to_apply() -> None:
 
 @pytest.mark.parametrize(("status", "cls"), [(500, Transient), (422, ProviderError), (429, ProviderError)])
 def test_what_the_server_says_of_it_does_not_show_the_token(
-    there: There, status: int, cls: type[ProviderError],
+    there: There,
+    status: int,
+    cls: type[ProviderError],
 ) -> None:
     encoded = base64.b64encode(b"0000000000000001").decode()
     text = f'{{"kind": "Status", "message": "refused 0000000000000001 {encoded}", "code": {status}}}'
@@ -259,10 +299,14 @@ def test_a_token_in_a_secret_is_read_anew_each_time() -> None:
     assert [tokens.current().id for _ in range(2)] == ["nf8atf", "nf8atg"]
 
 
-@pytest.mark.parametrize(("error", "cls"), [
-    (BadInput("secret token", "does not exist"), Unauthorized), (SecretUnavailable("no answer"), Transient),
-    (OutscalerError("?"), Transient),
-])
+@pytest.mark.parametrize(
+    ("error", "cls"),
+    [
+        (BadInput("secret token", "does not exist"), Unauthorized),
+        (SecretUnavailable("no answer"), Transient),
+        (OutscalerError("?"), Transient),
+    ],
+)
 def test_a_secret_that_cannot_be_had_is_an_error_of_the_call(error: OutscalerError, cls: type[ProviderError]) -> None:
     def read(name: str) -> str:
         raise error
@@ -277,9 +321,13 @@ def test_a_secret_with_rubbish_in_it_is_unauthorized_and_not_shown() -> None:
     assert "hunter2" not in str(raised.value)
 
 
-@pytest.mark.parametrize(("bootstrap", "setting"), [
-    (Bootstrap(), "bootstrapTokenSecret"), (Bootstrap(create=True), "createBootstrapTokens"),
-])
+@pytest.mark.parametrize(
+    ("bootstrap", "setting"),
+    [
+        (Bootstrap(), "bootstrapTokenSecret"),
+        (Bootstrap(create=True), "createBootstrapTokens"),
+    ],
+)
 def test_where_there_can_be_no_token_the_setting_is_named(bootstrap: Bootstrap, setting: str) -> None:
     with pytest.raises(Unauthorized) as raised:
         opened(bootstrap).current()

@@ -22,8 +22,9 @@ from tests.unit.providers.cherryservers.config_documents import (
 )
 
 TOKEN = Token("nf8atf", Secret("kwfs1t15pjmhk7n4"))
-VECTOR = ("IyEvYmluL2Jhc2gKa3ViZWFkbSBqb2luIC0tdG9rZW4gbmY4YXRmLmt3ZnMxdDE1cGptaGs3bjQgMjAzLjAuMTEzLjEwOjY0NDMgIyBwb29s"
-          "Mwo=")
+VECTOR = (
+    "IyEvYmluL2Jhc2gKa3ViZWFkbSBqb2luIC0tdG9rZW4gbmY4YXRmLmt3ZnMxdDE1cGptaGs3bjQgMjAzLjAuMTEzLjEwOjY0NDMgIyBwb29sMwo="
+)
 
 
 def with_script(script: str | bytes) -> str:
@@ -46,17 +47,24 @@ def test_only_a_script_that_asks_for_the_token_needs_one() -> None:
     for field in ("BootstrapTokenID", "BootstrapTokenSecret"):
         asking = definition(f"cloudinit={encoded('{{.' + field + '}}')}")
         assert needs_token(asking)
-        assert "there is none" in refused(lambda asking=asking: user_data(asking, None))    # type: ignore[misc]
+        assert "there is none" in refused(lambda asking=asking: user_data(asking, None))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("cloudinit", "problem"), [
-    (encoded("hunter2 {{.Hostname}}"), "line 1, column 9: there is no field Hostname"),
-    (encoded("hunter2\n{{if .X}}"), "line 2, column 1: an action that is not supported"),
-    ("hunter2 is not base64!", "is not base64"), ("aHVudGVyMg", "is not base64"), ("aHVudGVyMg==x", "is not base64"),
-    ("aHVud_VyMg==", "is not base64"), (encoded("a" * (MOST_BYTES + 1)), f"is {MOST_BYTES + 1} bytes long"),
-])
+@pytest.mark.parametrize(
+    ("cloudinit", "problem"),
+    [
+        (encoded("hunter2 {{.Hostname}}"), "line 1, column 9: there is no field Hostname"),
+        (encoded("hunter2\n{{if .X}}"), "line 2, column 1: an action that is not supported"),
+        ("hunter2 is not base64!", "is not base64"),
+        ("aHVudGVyMg", "is not base64"),
+        ("aHVudGVyMg==x", "is not base64"),
+        ("aHVud_VyMg==", "is not base64"),
+        (encoded("a" * (MOST_BYTES + 1)), f"is {MOST_BYTES + 1} bytes long"),
+    ],
+)
 def test_CHERRY_5_CHERRY_D4_a_script_that_cannot_be_used_fails_its_pool_and_no_other(
-    cloudinit: str, problem: str,
+    cloudinit: str,
+    problem: str,
 ) -> None:
     found = definitions(f'{WHOLE}[nodegroupdef "bad"]\n{HEAD}cloudinit="{cloudinit}"\n')
     message = refused(lambda: found.of("bad"))

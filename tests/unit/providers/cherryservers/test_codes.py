@@ -32,17 +32,30 @@ def error(status: int, body: Any, call: str = ORDER) -> ProviderError:
     return error_for(Answer(call, status, {}, text))
 
 
-@pytest.mark.parametrize(("status", "text", "cls"), [
-    (400, "Plan e5_1620v4 is out of stock", OutOfStock), (400, "Bad region", OutOfStock),
-    (404, "No such plan", OutOfStock),
-    (400, "Not enough STOCK", OutOfStock), (400, "Explanation missing", InvalidRequest),
-    (400, "hostname is taken", InvalidRequest), (404, "Project not found", NotFound),
-    (402, "Payment required", QuotaExceeded), (400, "You do not have enough credit", QuotaExceeded),
-    (400, "Server limit reached for this plan", QuotaExceeded), (404, "Quota of the project", QuotaExceeded),
-    (409, "credits exhausted", QuotaExceeded), (409, "Busy", Conflict), (401, "Bad plan", Unauthorized),
-    (403, "No credit", Unauthorized), (429, "rate limit of the plan", Throttled), (500, "stock service", Transient),
-    (503, "", Transient), (418, "teapot", Unknown),
-])
+@pytest.mark.parametrize(
+    ("status", "text", "cls"),
+    [
+        (400, "Plan e5_1620v4 is out of stock", OutOfStock),
+        (400, "Bad region", OutOfStock),
+        (404, "No such plan", OutOfStock),
+        (400, "Not enough STOCK", OutOfStock),
+        (400, "Explanation missing", InvalidRequest),
+        (400, "hostname is taken", InvalidRequest),
+        (404, "Project not found", NotFound),
+        (402, "Payment required", QuotaExceeded),
+        (400, "You do not have enough credit", QuotaExceeded),
+        (400, "Server limit reached for this plan", QuotaExceeded),
+        (404, "Quota of the project", QuotaExceeded),
+        (409, "credits exhausted", QuotaExceeded),
+        (409, "Busy", Conflict),
+        (401, "Bad plan", Unauthorized),
+        (403, "No credit", Unauthorized),
+        (429, "rate limit of the plan", Throttled),
+        (500, "stock service", Transient),
+        (503, "", Transient),
+        (418, "teapot", Unknown),
+    ],
+)
 def test_an_order_is_refused_by_status_and_words(status: int, text: str, cls: type[ProviderError]) -> None:
     found = error(status, {"code": status, "message": text})
     assert type(found) is cls
@@ -55,12 +68,19 @@ def test_words_decide_about_orders_alone(call: str, status: int, cls: type[Provi
     assert type(error(status, {"message": "no such plan in this region, credit limit, out of stock"}, call)) is cls
 
 
-@pytest.mark.parametrize("body", [
-    {"code": 400, "message": "Bad hostname"}, {"errors": ["Bad hostname"]}, {"error": "Bad hostname"},
-    {"message": "", "errors": [], "error": "Bad hostname"}, {"message": None, "error": "Bad hostname"},
-    {"message": {"a": 1}, "errors": ["Bad hostname"]},
-    {"code": "E400", "message": "Bad hostname"},
-], ids=str)
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"code": 400, "message": "Bad hostname"},
+        {"errors": ["Bad hostname"]},
+        {"error": "Bad hostname"},
+        {"message": "", "errors": [], "error": "Bad hostname"},
+        {"message": None, "error": "Bad hostname"},
+        {"message": {"a": 1}, "errors": ["Bad hostname"]},
+        {"code": "E400", "message": "Bad hostname"},
+    ],
+    ids=str,
+)
 def test_CHERRY_D8_the_vendors_words_are_kept_in_every_form(body: object) -> None:
     assert str(error(400, body)) == f"{ORDER}: 400 Bad hostname"
 
@@ -69,11 +89,17 @@ def test_CHERRY_D8_several_errors_are_told_together() -> None:
     assert str(error(400, {"errors": ["one", 2, "three"]})) == f"{ORDER}: 400 one; three"
 
 
-@pytest.mark.parametrize(("body", "described"), [
-    (b"", ""), (b"<html>Bad</html>", " (16 bytes of an unknown type)"),
-    (b"root:x:0:0", " (10 bytes of an unknown type)"),
-    (b'{"wibble": 1}', " (13 bytes of an unknown type)"), (b"\xff\xfe{", " (3 bytes of an unknown type)"),
-], ids=str)
+@pytest.mark.parametrize(
+    ("body", "described"),
+    [
+        (b"", ""),
+        (b"<html>Bad</html>", " (16 bytes of an unknown type)"),
+        (b"root:x:0:0", " (10 bytes of an unknown type)"),
+        (b'{"wibble": 1}', " (13 bytes of an unknown type)"),
+        (b"\xff\xfe{", " (3 bytes of an unknown type)"),
+    ],
+    ids=str,
+)
 def test_a_body_that_is_not_the_vendors_is_described_and_not_repeated(body: bytes, described: str) -> None:
     assert str(error(502, body)) == f"{ORDER}: 502{described}"
 
@@ -87,20 +113,42 @@ def test_CHERRY_D10_what_was_sent_with_an_order_does_not_come_back_in_its_error(
     assert echoed[:12] not in str(error(400, f"user_data {echoed} is bad".encode()))
 
 
-@pytest.mark.parametrize("text", [
-    "EXAMPLE-token", "  EXAMPLE-token\n", '{"authToken": "EXAMPLE-token"}', '{"authtoken": "EXAMPLE-token\\n"}',
-    '{"CHERRY_AUTH_TOKEN": "EXAMPLE-token"}', '{"auth-token": "EXAMPLE-token", "note": null}',
-    '{"CHERRY_API_KEY": "EXAMPLE-token", "authtoken": "EXAMPLE-token"}',
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EXAMPLE-token",
+        "  EXAMPLE-token\n",
+        '{"authToken": "EXAMPLE-token"}',
+        '{"authtoken": "EXAMPLE-token\\n"}',
+        '{"CHERRY_AUTH_TOKEN": "EXAMPLE-token"}',
+        '{"auth-token": "EXAMPLE-token", "note": null}',
+        '{"CHERRY_API_KEY": "EXAMPLE-token", "authtoken": "EXAMPLE-token"}',
+    ],
+)
 def test_a_token_is_read_in_every_form(text: str) -> None:
     assert parse_token(text, "secret a").reveal() == "EXAMPLE-token"
 
 
-@pytest.mark.parametrize("text", [
-    "", "  \n", "{}", '{"authToken": ""}', '{"authToken": 5}', '{"authToken": "hidden"', '["hidden"]', '"hidden"',
-    "Bearer hidden", "hidden\nhidden", "hid\u00e4den", "hidden\x00", '{"password": "hidden"}', "hidden" * 1000,
-    '{"authToken": "hidden", "authtoken": "hidden2"}',
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "  \n",
+        "{}",
+        '{"authToken": ""}',
+        '{"authToken": 5}',
+        '{"authToken": "hidden"',
+        '["hidden"]',
+        '"hidden"',
+        "Bearer hidden",
+        "hidden\nhidden",
+        "hid\u00e4den",
+        "hidden\x00",
+        '{"password": "hidden"}',
+        "hidden" * 1000,
+        '{"authToken": "hidden", "authtoken": "hidden2"}',
+    ],
+)
 def test_a_token_that_cannot_be_sent_is_refused_without_being_shown(text: str) -> None:
     with pytest.raises(BadInput) as told:
         parse_token(text, "secret a")

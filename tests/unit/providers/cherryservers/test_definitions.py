@@ -21,11 +21,24 @@ from tests.unit.providers.cherryservers.config_documents import (
 
 
 def test_what_the_file_says_is_what_the_pool_is() -> None:
-    assert definition(f"ssh-key-ids=101\nssh-key-ids=102\nos-partition-size=60\ncloudinit={encoded(SCRIPT)}\n"
-                      "hostname-pattern=w-{{.RandString8}}\nspot-market=true\ncpu-override=32") == Definition(
-        pool="pool3", cluster_name="cluster2", project_id=10001, api_server_endpoint="203.0.113.10:6443",
-        region="eu_nord_1", plan="e5_1620v4", os="ubuntu_18_04", ssh_key_ids=(101, 102), cloudinit=encoded(SCRIPT),
-        hostname_pattern="w-{{.RandString8}}", os_partition_size=60, spot=True, cpu_override=32)
+    assert definition(
+        f"ssh-key-ids=101\nssh-key-ids=102\nos-partition-size=60\ncloudinit={encoded(SCRIPT)}\n"
+        "hostname-pattern=w-{{.RandString8}}\nspot-market=true\ncpu-override=32"
+    ) == Definition(
+        pool="pool3",
+        cluster_name="cluster2",
+        project_id=10001,
+        api_server_endpoint="203.0.113.10:6443",
+        region="eu_nord_1",
+        plan="e5_1620v4",
+        os="ubuntu_18_04",
+        ssh_key_ids=(101, 102),
+        cloudinit=encoded(SCRIPT),
+        hostname_pattern="w-{{.RandString8}}",
+        os_partition_size=60,
+        spot=True,
+        cpu_override=32,
+    )
 
 
 def test_CHERRY_1_CHERRY_D4_the_default_is_global_unless_a_section_is_called_so() -> None:
@@ -42,7 +55,8 @@ def test_CHERRY_1_CHERRY_D4_the_default_is_global_unless_a_section_is_called_so(
 def test_CHERRY_2_CHERRY_D2_four_mistakes_are_four_errors() -> None:
     assert refused(lambda: definition("api-server=203.0.113.10:6443")) == (
         "providers.cherryservers.cloudConfig: line 7: there is no key api-server; "
-        "upstream's README means api-server-endpoint; write that")
+        "upstream's README means api-server-endpoint; write that"
+    )
     message = refused(lambda: definition("ssh-key-ids=101\nssh-key-ids=a1"))
     assert message.startswith("providers.cherryservers.cloudConfig: line 8: ssh-key-ids: number 2 is 'a1'; ")
     assert refused(lambda: definition(cluster="")).startswith("providers.cherryservers.clusterName: is missing")
@@ -54,23 +68,28 @@ def test_CHERRY_3_a_pool_without_a_section_is_the_default_with_its_own_name() ->
     first, second = found.of("pool9"), found.of("default")
     assert (first.pool, second.pool) == ("pool9", "default")
     assert {(each.plan, each.cluster_name, each.ssh_key_ids) for each in (first, second)} == {
-        ("e5_1620v4", "cluster2", (101,))}
+        ("e5_1620v4", "cluster2", (101,))
+    }
 
 
 def test_CHERRY_D3_what_a_pool_does_not_say_is_inherited() -> None:
-    pool = definitions(f'{WHOLE}ssh-key-ids=101\ncloudinit={encoded(SCRIPT)}\nos-partition-size=60\n'
-                       '[nodegroupdef "pool2"]\nplan=e3_1240v3\nos-partition-size=0\nregion=\n').of("pool2")
+    pool = definitions(
+        f"{WHOLE}ssh-key-ids=101\ncloudinit={encoded(SCRIPT)}\nos-partition-size=60\n"
+        '[nodegroupdef "pool2"]\nplan=e3_1240v3\nos-partition-size=0\nregion=\n'
+    ).of("pool2")
     assert (pool.plan, pool.region, pool.os, pool.ssh_key_ids) == ("e3_1240v3", "eu_nord_1", "ubuntu_18_04", (101,))
     assert (pool.cloudinit, pool.os_partition_size) == (encoded(SCRIPT), 0)
     assert pool.hostname_pattern == "k8s-{{.ClusterName}}-{{.NodeGroup}}-{{.RandString8}}"
 
 
 def test_CHERRY_D3_a_pool_without_plan_region_or_os_is_refused_and_no_other() -> None:
-    found = definitions('[Global]\nproject-id=1\n[nodegroupdef "a"]\nplan=p\nregion=r\nos=o\n'
-                        '[nodegroupdef "b"]\nregion=r\n')
+    found = definitions(
+        '[Global]\nproject-id=1\n[nodegroupdef "a"]\nplan=p\nregion=r\nos=o\n[nodegroupdef "b"]\nregion=r\n'
+    )
     assert found.of("a").plan == "p"
     assert refused(lambda: found.of("b")).startswith(
-        'providers.cherryservers.cloudConfig: [nodegroupdef "b"]: pool b has no plan, no os; ')
+        'providers.cherryservers.cloudConfig: [nodegroupdef "b"]: pool b has no plan, no os; '
+    )
     assert "pool c has no plan, no region, no os" in refused(lambda: found.of("c"))
 
 
@@ -80,8 +99,10 @@ def test_a_list_is_inherited_as_a_whole_and_can_be_emptied() -> None:
 
 
 def test_sections_of_one_name_are_one_and_pool_names_have_a_case() -> None:
-    found = definitions(f'{WHOLE}[nodegroupdef "a"]\nplan=x\nssh-key-ids=1\n[NODEGROUPDEF "a"]\nPLAN=y\nssh-key-ids=2\n'
-                        '[nodegroupdef "A"]\nplan=z\nhostname-pattern={{.RandString8}}\n')
+    found = definitions(
+        f'{WHOLE}[nodegroupdef "a"]\nplan=x\nssh-key-ids=1\n[NODEGROUPDEF "a"]\nPLAN=y\nssh-key-ids=2\n'
+        '[nodegroupdef "A"]\nplan=z\nhostname-pattern={{.RandString8}}\n'
+    )
     assert (found.of("a").plan, found.of("a").ssh_key_ids) == ("y", (1, 2))
     assert found.of("A").plan == "z"
 
@@ -90,23 +111,36 @@ def test_a_section_without_a_name_is_a_pool_without_a_name_as_upstream_reads_it(
     assert definitions(f"{WHOLE}[nodegroupdef]\nplan=x\n").of("pool3").plan == "e5_1620v4"
 
 
-@pytest.mark.parametrize(("line", "problem"), [
-    ("planet=x", "there is no key planet; did you mean plan"), ("plan", "plan has no value"),
-    ('[Global "x"]', "there is no section global"), ("[nodegroup]", "there is no section nodegroup"),
-    ("secretword1=2", "there is no key of that name"),
-])
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("planet=x", "there is no key planet; did you mean plan"),
+        ("plan", "plan has no value"),
+        ('[Global "x"]', "there is no section global"),
+        ("[nodegroup]", "there is no section nodegroup"),
+        ("secretword1=2", "there is no key of that name"),
+    ],
+)
 def test_what_is_not_known_fails_the_whole_file_by_its_line(line: str, problem: str) -> None:
     message = refused(lambda: definitions(f'{WHOLE}{line}\n[nodegroupdef "pool3"]\n{HEAD}'))
     assert message.startswith("providers.cherryservers.cloudConfig: line 7: ")
     assert problem in message
 
 
-@pytest.mark.parametrize(("line", "problem"), [
-    ("os-partition-size=1e3", "os-partition-size is '1e3'"), ("os-partition-size=-1", "os-partition-size is '-1'"),
-    ("spot-market=maybe", "spot-market is neither"), ("cpu-override=99999", "cpu-override is '99999'"),
-    ("ssh-key-ids=1,2", "number 1 is '1,2'"), ("ssh-key-ids=2147483648", "number 1 is"), ("ssh-key-ids=", "number 1"),
-    ("plan=é", "plan has other than plain letters"), ("cluster-name=a b", "cannot name a cluster"),
-])
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("os-partition-size=1e3", "os-partition-size is '1e3'"),
+        ("os-partition-size=-1", "os-partition-size is '-1'"),
+        ("spot-market=maybe", "spot-market is neither"),
+        ("cpu-override=99999", "cpu-override is '99999'"),
+        ("ssh-key-ids=1,2", "number 1 is '1,2'"),
+        ("ssh-key-ids=2147483648", "number 1 is"),
+        ("ssh-key-ids=", "number 1"),
+        ("plan=é", "plan has other than plain letters"),
+        ("cluster-name=a b", "cannot name a cluster"),
+    ],
+)
 def test_a_value_that_is_wrong_is_its_pools_mistake(line: str, problem: str) -> None:
     found = definitions(f'{WHOLE}[nodegroupdef "bad"]\n{line}\n')
     message = refused(lambda: found.of("bad"))
@@ -122,8 +156,9 @@ def test_spot_market_without_a_value_is_true_as_git_has_it() -> None:
 
 @pytest.mark.parametrize("line", ["project-id=10002", "api-server-endpoint=198.51.100.1:6443"])
 def test_CHERRY_D23_a_project_or_an_endpoint_of_a_pools_own_is_refused(line: str) -> None:
-    found = definitions(f'{WHOLE}[nodegroupdef "b"]\n{line}\n[nodegroupdef "c"]\nproject-id=10001\n'
-                        '[nodegroupdef "d"]\nproject-id=0\n')
+    found = definitions(
+        f'{WHOLE}[nodegroupdef "b"]\n{line}\n[nodegroupdef "c"]\nproject-id=10001\n[nodegroupdef "d"]\nproject-id=0\n'
+    )
     message = refused(lambda: found.of("b"))
     assert "line 8" in message
     assert f"{line.partition('=')[0]} differs from the default definition's" in message
@@ -169,26 +204,39 @@ def test_a_secret_that_cannot_be_read_just_now_is_no_mistake() -> None:
 
 
 MAPPING = {
-    "default": {"projectId": 10001, "apiServerEndpoint": "203.0.113.10:6443", "region": "eu_nord_1",
-                "plan": "e5_1620v4", "os": "ubuntu_18_04", "sshKeyIds": [101, "102"], "cloudInit": SCRIPT},
+    "default": {
+        "projectId": 10001,
+        "apiServerEndpoint": "203.0.113.10:6443",
+        "region": "eu_nord_1",
+        "plan": "e5_1620v4",
+        "os": "ubuntu_18_04",
+        "sshKeyIds": [101, "102"],
+        "cloudInit": SCRIPT,
+    },
     "pool2": {"plan": "e3_1240v3", "osPartitionSize": 60, "spotMarket": True, "sshKeyIds": [], "cpuOverride": 8},
 }
 
 
 def test_the_mapping_says_the_same_in_its_own_words() -> None:
-    text = (f"{WHOLE}ssh-key-ids=101\nssh-key-ids=102\ncloudinit={encoded(SCRIPT)}\n"
-            '[nodegroupdef "pool2"]\nplan=e3_1240v3\nos-partition-size=60\nspot-market=true\nssh-key-ids\n'
-            "cpu-override=8\n")
+    text = (
+        f"{WHOLE}ssh-key-ids=101\nssh-key-ids=102\ncloudinit={encoded(SCRIPT)}\n"
+        '[nodegroupdef "pool2"]\nplan=e3_1240v3\nos-partition-size=60\nspot-market=true\nssh-key-ids\n'
+        "cpu-override=8\n"
+    )
     for pool in ("pool2", "pool3"):
         assert definitions(mapping=MAPPING).of(pool) == definitions(text).of(pool)
 
 
-@pytest.mark.parametrize(("pool", "place", "problem"), [
-    ({"apiServer": "x"}, "bad.apiServer", "apiServerEndpoint"), ({"plans": "x"}, "bad.plans", "did you mean plan"),
-    ({"plan": ["a", "b"]}, "bad.plan", "is a list"),
-    ({"cloudInit": "a", "cloudinit": "YQ=="}, "bad.cloudinit", "beside"),
-    ({"plan": {"a": 1}}, "nodeGroupDefs", "is not a mapping"),
-])
+@pytest.mark.parametrize(
+    ("pool", "place", "problem"),
+    [
+        ({"apiServer": "x"}, "bad.apiServer", "apiServerEndpoint"),
+        ({"plans": "x"}, "bad.plans", "did you mean plan"),
+        ({"plan": ["a", "b"]}, "bad.plan", "is a list"),
+        ({"cloudInit": "a", "cloudinit": "YQ=="}, "bad.cloudinit", "beside"),
+        ({"plan": {"a": 1}}, "nodeGroupDefs", "is not a mapping"),
+    ],
+)
 def test_the_mapping_is_refused_by_its_place(pool: dict[str, object], place: str, problem: str) -> None:
     message = refused(lambda: definitions(mapping={**MAPPING, "bad": pool}))
     assert f"{place}: " in message
@@ -203,18 +251,27 @@ def test_settings_that_were_read_have_everything_the_definitions_need() -> None:
     assert settings("x").definitions.text == "x"
 
 
-@pytest.mark.parametrize(("config", "place", "problem"), [
-    (f"{WHOLE}api-server=203.0.113.10:6443\n", "cloudConfig: line 7", "there is no key api-server"),
-    (f"{WHOLE}cloudinit=%%%\n", "cherryservers: pool pool3: cloudinit", "is not base64"),
-    (f"{WHOLE}cloudinit={encoded('{{.Token}}')}\n", "pool pool3: cloudinit: line 1, column 1", "no field Token"),
-    (f"{WHOLE}cloudinit={encoded(SCRIPT)}\n", "cherryservers.bootstrapTokenSecret", "pool3 asks for a bootstrap token"),
-    (f"{WHOLE}ssh-key-ids=a1\n", "cloudConfig: line 7", "ssh-key-ids: number 1 is 'a1'"),
-    (WHOLE.replace("plan=", ";"), "cloudConfig: [nodegroupdef", "pool pool3 has no plan"),
-    ("", "cherryservers.cloudConfig", "is missing"),
-    ("[Global]\n", "cherryservers.cloudConfig", "empty default"),
-], ids=lambda text: text[-24:].strip())
+@pytest.mark.parametrize(
+    ("config", "place", "problem"),
+    [
+        (f"{WHOLE}api-server=203.0.113.10:6443\n", "cloudConfig: line 7", "there is no key api-server"),
+        (f"{WHOLE}cloudinit=%%%\n", "cherryservers: pool pool3: cloudinit", "is not base64"),
+        (f"{WHOLE}cloudinit={encoded('{{.Token}}')}\n", "pool pool3: cloudinit: line 1, column 1", "no field Token"),
+        (
+            f"{WHOLE}cloudinit={encoded(SCRIPT)}\n",
+            "cherryservers.bootstrapTokenSecret",
+            "pool3 asks for a bootstrap token",
+        ),
+        (f"{WHOLE}ssh-key-ids=a1\n", "cloudConfig: line 7", "ssh-key-ids: number 1 is 'a1'"),
+        (WHOLE.replace("plan=", ";"), "cloudConfig: [nodegroupdef", "pool pool3 has no plan"),
+        ("", "cherryservers.cloudConfig", "is missing"),
+        ("[Global]\n", "cherryservers.cloudConfig", "empty default"),
+    ],
+    ids=lambda text: text[-24:].strip(),
+)
 def test_who_checks_a_policy_is_told_what_is_wrong_with_definitions_that_stand_in_it(
-        config: str, place: str, problem: str) -> None:
+    config: str, place: str, problem: str
+) -> None:
     """One mistake, also where several pools inherit it from one line. The provider is built all the same: at work it
     stops no pool but its own (D4)."""
     given = {"credentialsSecret": "key", "clusterName": "c", "nodes": "0:5:pool3", "cloudConfig": config}

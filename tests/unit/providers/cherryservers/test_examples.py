@@ -77,8 +77,12 @@ def test_CHERRY_D22_the_role_names_the_tokens_that_are_made_and_no_others() -> N
     text = (INFRA / "kubernetes" / "rbac-bootstrap-tokens.yaml").read_text(encoding="utf-8")
     role, binding = yaml.safe_load_all(text)
     assert role["rules"] == [
-        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [f"bootstrap-token-{name}" for name in IDS],
-         "verbs": ["get", "update"]},
+        {
+            "apiGroups": [""],
+            "resources": ["secrets"],
+            "resourceNames": [f"bootstrap-token-{name}" for name in IDS],
+            "verbs": ["get", "update"],
+        },
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
     ]
     workload = list(yaml.safe_load_all((INFRA / "kubernetes" / "rbac-workload.yaml").read_text(encoding="utf-8")))
@@ -89,8 +93,10 @@ def test_CHERRY_D22_the_role_names_the_tokens_that_are_made_and_no_others() -> N
 
 def test_CHERRY_D5_tags_are_keys_and_values_and_not_the_single_words_of_the_readme() -> None:
     definition = definitions().of("pool1")
-    tags = [{"k8s-cluster": "prod-vilnius", "k8s-nodepool": "pool1"},
-            {"k8s-cluster-prod-vilnius": "", "k8s-nodepool-pool1": ""}]
+    tags = [
+        {"k8s-cluster": "prod-vilnius", "k8s-nodepool": "pool1"},
+        {"k8s-cluster-prod-vilnius": "", "k8s-nodepool-pool1": ""},
+    ]
     roll = Roll(Server(id=number, hostname=f"w{number}", tags=each) for number, each in enumerate(tags, start=1))
     assert [each.id for each in roll.members(definition)] == [1]
 

@@ -13,8 +13,9 @@ from tests.unit.providers.cherryservers.config_documents import refused
 
 
 def read(text: str) -> list[tuple[str, str | None, list[tuple[str, str | None]]]]:
-    return [(each.name, each.sub, [(entry.key, entry.value) for entry in each.entries])
-            for each in parse(text, "config")]
+    return [
+        (each.name, each.sub, [(entry.key, entry.value) for entry in each.entries]) for each in parse(text, "config")
+    ]
 
 
 def value(written: str) -> str | None:
@@ -26,17 +27,42 @@ def value(written: str) -> str | None:
 
 def test_sections_and_keys_ignore_case_and_subsections_do_not() -> None:
     text = '[GLOBAL]\nProject-ID=1\n[NodegroupDef "Pool2"]\nREGION = EU\n[nodegroupdef]\n'
-    assert read(text) == [("global", None, [("project-id", "1")]), ("nodegroupdef", "Pool2", [("region", "EU")]),
-                          ("nodegroupdef", None, [])]
+    assert read(text) == [
+        ("global", None, [("project-id", "1")]),
+        ("nodegroupdef", "Pool2", [("region", "EU")]),
+        ("nodegroupdef", None, []),
+    ]
 
 
-@pytest.mark.parametrize(("written", "expected"), [
-    ("=a", "a"), (" = a b \t", "a b"), ("=", ""), ("", None), (" ; note", None), ("=a;b", "a"), ("=a # b", "a"),
-    ('="a;b"', "a;b"), ('=" a "', " a "), ('=" a " b ', " a  b"), ('=x"y"z', "xyz"), ('="" ', ""),
-    (r"=a\\b", r"a\b"), (r'="say \"so\""', 'say "so"'), (r"=a\tb\nc", "a\tb\nc"),
-    ("=a\\\n  b", "a  b"), ("=a\\\r\nb", "ab"), ("=a=b:c%d", "a=b:c%d"), ("=a\r\n", "a"), ("=ä 漢", "ä 漢"),
-    ("=[x]", "[x]"), ("=a\\\n", "a"), ('="a;b" ; c', "a;b"), ("=  \\\n  a", "  a"),
-])
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("=a", "a"),
+        (" = a b \t", "a b"),
+        ("=", ""),
+        ("", None),
+        (" ; note", None),
+        ("=a;b", "a"),
+        ("=a # b", "a"),
+        ('="a;b"', "a;b"),
+        ('=" a "', " a "),
+        ('=" a " b ', " a  b"),
+        ('=x"y"z', "xyz"),
+        ('="" ', ""),
+        (r"=a\\b", r"a\b"),
+        (r'="say \"so\""', 'say "so"'),
+        (r"=a\tb\nc", "a\tb\nc"),
+        ("=a\\\n  b", "a  b"),
+        ("=a\\\r\nb", "ab"),
+        ("=a=b:c%d", "a=b:c%d"),
+        ("=a\r\n", "a"),
+        ("=ä 漢", "ä 漢"),
+        ("=[x]", "[x]"),
+        ("=a\\\n", "a"),
+        ('="a;b" ; c', "a;b"),
+        ("=  \\\n  a", "  a"),
+    ],
+)
 def test_a_value_is_what_git_config_makes_of_it(written: str, expected: str | None) -> None:
     assert value(written) == expected
 
@@ -50,23 +76,26 @@ def test_a_subsection_may_have_quotes_and_blanks() -> None:
     assert read('[s  "a \\"b\\\\ c" ]')[0][1] == 'a "b\\ c'
 
 
-@pytest.mark.parametrize(("text", "line", "problem"), [
-    ("key=1", 1, "before the first section"),
-    ('[s]\nkey="a\nb"', 2, "quote that is not closed"),
-    ("[s]\nkey=a\\q", 2, "backslash"),
-    ('[s]\nkey="a\\', 2, "backslash"),
-    ("[s] key=1", 1, "not a section's header"),
-    ('[s ""]', 1, "not a section's header"),
-    ('[s "x]', 1, "not a section's header"),
-    ("[s x]", 1, "not a section's header"),
-    ("[s.x]", 1, "not a section's header"),
-    ('[s "a\\n"]', 1, "not a section's header"),
-    ("[]", 1, "not a section's header"),
-    ("[s]\n\nsome words", 3, "neither a section's header nor key=value"),
-    ("[s]\n=1", 2, "neither"),
-    ("[s]\n[", 2, "not a section's header"),
-    ("[s]\nkey=a\0b", 2, "zero byte"),
-])
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("key=1", 1, "before the first section"),
+        ('[s]\nkey="a\nb"', 2, "quote that is not closed"),
+        ("[s]\nkey=a\\q", 2, "backslash"),
+        ('[s]\nkey="a\\', 2, "backslash"),
+        ("[s] key=1", 1, "not a section's header"),
+        ('[s ""]', 1, "not a section's header"),
+        ('[s "x]', 1, "not a section's header"),
+        ("[s x]", 1, "not a section's header"),
+        ("[s.x]", 1, "not a section's header"),
+        ('[s "a\\n"]', 1, "not a section's header"),
+        ("[]", 1, "not a section's header"),
+        ("[s]\n\nsome words", 3, "neither a section's header nor key=value"),
+        ("[s]\n=1", 2, "neither"),
+        ("[s]\n[", 2, "not a section's header"),
+        ("[s]\nkey=a\0b", 2, "zero byte"),
+    ],
+)
 def test_what_is_no_such_file_is_refused_by_its_line(text: str, line: int, problem: str) -> None:
     message = refused(lambda: parse(text, "config"))
     assert message.startswith(f"config: line {line}: ")
@@ -75,7 +104,7 @@ def test_what_is_no_such_file_is_refused_by_its_line(text: str, line: int, probl
 
 def test_an_error_never_shows_the_line() -> None:
     for text in ("[s]\nhunter2 hunter2", "hunter2=1", '[s]\nk="hunter2', "[s]\nk=hunter2\\q", "[hunter2 x]"):
-        assert "hunter2" not in refused(lambda text=text: parse(text, "config"))    # type: ignore[misc]
+        assert "hunter2" not in refused(lambda text=text: parse(text, "config"))  # type: ignore[misc]
 
 
 def test_whatever_is_written_is_read_or_refused() -> None:

@@ -18,38 +18,84 @@ def filled(text: str) -> str:
     return template.fill(VALUES).decode()
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("", ""), ("plain } }} text {", "plain } }} text {"), ("{{.X}}", "one"), ("{{ .X }}", "one"), ("{{\n.X\t}}", "one"),
-    ("a{{.X}}b{{.Y}}c", "aonebtwoc"), ("{{.X}}{{.X}}", "oneone"),
-    ("a \n {{- .X}} b", "aone b"), ("a {{.X -}}\n\t b", "a oneb"), ("a {{- .X -}} b", "aoneb"),
-    ("a {{.X -}} {{- .Y}}", "a onetwo"),
-    ('{{"{{"}}', "{{"), ('{{ "{{.X}}" }}', "{{.X}}"), ("{{`{{ \\n }}`}}", "{{ \\n }}"),
-    ('{{"a\\n\\"b\\x41\\101"}}', 'a\n"bAA'),
-    ('{{"\\u00e4\\U0001F600"}}', "ä\U0001F600"), ('a {{- "" -}} b', "ab"),
-    ("a{{/* note */}}b", "ab"), ("a {{- /* {{.Z}} */ -}} b", "ab"), ("{{/* a\nb */}}", ""),
-    ("$PATH ${HOME} %{x} {x}", "$PATH ${HOME} %{x} {x}"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("plain } }} text {", "plain } }} text {"),
+        ("{{.X}}", "one"),
+        ("{{ .X }}", "one"),
+        ("{{\n.X\t}}", "one"),
+        ("a{{.X}}b{{.Y}}c", "aonebtwoc"),
+        ("{{.X}}{{.X}}", "oneone"),
+        ("a \n {{- .X}} b", "aone b"),
+        ("a {{.X -}}\n\t b", "a oneb"),
+        ("a {{- .X -}} b", "aoneb"),
+        ("a {{.X -}} {{- .Y}}", "a onetwo"),
+        ('{{"{{"}}', "{{"),
+        ('{{ "{{.X}}" }}', "{{.X}}"),
+        ("{{`{{ \\n }}`}}", "{{ \\n }}"),
+        ('{{"a\\n\\"b\\x41\\101"}}', 'a\n"bAA'),
+        ('{{"\\u00e4\\U0001F600"}}', "ä\U0001f600"),
+        ('a {{- "" -}} b', "ab"),
+        ("a{{/* note */}}b", "ab"),
+        ("a {{- /* {{.Z}} */ -}} b", "ab"),
+        ("{{/* a\nb */}}", ""),
+        ("$PATH ${HOME} %{x} {x}", "$PATH ${HOME} %{x} {x}"),
+    ],
+)
 def test_fields_literals_comments_and_trim_markers(text: str, expected: str) -> None:
     assert filled(text) == expected
 
 
-@pytest.mark.parametrize("action", [
-    "{{.}}", "{{}}", "{{-}}", "{{- }}", "{{X}}", "{{if .X}}a{{end}}", "{{range .X}}", "{{.X | printf}}", "{{.X.Y}}",
-    "{{.X .Y}}", "{{(.X)}}", "{{$.X}}", "{{- 3}}", "{{-3}}", "{{'a'}}", '{{printf "%s" .X}}', "{{.X-}}", "{{. X}}",
-    '{{"a\nb"}}', '{{"a"b}}', "{{v1.local_hostname}}", '{{template "x"}}', "{{.1}}",
-])
+@pytest.mark.parametrize(
+    "action",
+    [
+        "{{.}}",
+        "{{}}",
+        "{{-}}",
+        "{{- }}",
+        "{{X}}",
+        "{{if .X}}a{{end}}",
+        "{{range .X}}",
+        "{{.X | printf}}",
+        "{{.X.Y}}",
+        "{{.X .Y}}",
+        "{{(.X)}}",
+        "{{$.X}}",
+        "{{- 3}}",
+        "{{-3}}",
+        "{{'a'}}",
+        '{{printf "%s" .X}}',
+        "{{.X-}}",
+        "{{. X}}",
+        '{{"a\nb"}}',
+        '{{"a"b}}',
+        "{{v1.local_hostname}}",
+        '{{template "x"}}',
+        "{{.1}}",
+    ],
+)
 def test_every_other_action_is_refused_with_its_place(action: str) -> None:
     message = refused(lambda: filled(f"first\nab{action}"))
     assert message.startswith("t: line 2, column 3: an action that is not supported here; ")
     assert '{{"{{"}}' in message
 
 
-@pytest.mark.parametrize(("text", "problem"), [
-    ("{{.X", "{{ is not closed by }}"), ("{{", "{{ is not closed"),
-    ("{{/* x }}", "comment"), ("{{/* x */ }}", "comment"),
-    ("{{.Hostname}}", "there is no field Hostname; the fields are X, Y"), ('{{"\\q"}}', "escape"),
-    ('{{"\\ud800"}}', "escape"), ('{{"\\U00110000"}}', "escape"), ("{{.x}}", "there is no field x"),
-])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{{.X", "{{ is not closed by }}"),
+        ("{{", "{{ is not closed"),
+        ("{{/* x }}", "comment"),
+        ("{{/* x */ }}", "comment"),
+        ("{{.Hostname}}", "there is no field Hostname; the fields are X, Y"),
+        ('{{"\\q"}}', "escape"),
+        ('{{"\\ud800"}}', "escape"),
+        ('{{"\\U00110000"}}', "escape"),
+        ("{{.x}}", "there is no field x"),
+    ],
+)
 def test_what_cannot_be_read_is_said(text: str, problem: str) -> None:
     assert problem in refused(lambda: filled(text))
 
@@ -69,15 +115,17 @@ def test_values_are_not_templates() -> None:
 
 def test_an_error_never_shows_what_stands_around() -> None:
     for text in ("hunter2 {{ hunter2 }}", "hunter2 {{", "{{/* hunter2", '{{"hunter2\\q"}}'):
-        assert "hunter2" not in refused(lambda text=text: filled(text))     # type: ignore[misc]
+        assert "hunter2" not in refused(lambda text=text: filled(text))  # type: ignore[misc]
 
 
 def test_whatever_is_written_is_read_or_refused() -> None:
     places: list[str] = []
     chance = random.Random(7)
     for _ in range(5000):
-        text = "".join(chance.choice(["{{", "}}", "-", " ", ".X", '"', "`", "/*", "*/", "\\", "a", "\n"])
-                       for _ in range(chance.randrange(12)))
+        text = "".join(
+            chance.choice(["{{", "}}", "-", " ", ".X", '"', "`", "/*", "*/", "\\", "a", "\n"])
+            for _ in range(chance.randrange(12))
+        )
         try:
             filled(text)
         except BadInput as mistake:

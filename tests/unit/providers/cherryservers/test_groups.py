@@ -48,7 +48,9 @@ def test_CHERRY_D7_a_quiet_pass_is_one_list_and_one_plan() -> None:
     observation = seen(cloud)
     assert cloud.calls == ["servers", "plan e5_1620v4"]
     assert [(each.id, each.target, each.min, each.max) for each in observation.groups] == [
-        ("pool3", 3, 0, 10), ("pool2", 2, 0, 10)]
+        ("pool3", 3, 0, 10),
+        ("pool2", 2, 0, 10),
+    ]
     assert observation.gaps == ()
 
 
@@ -73,8 +75,8 @@ def test_CHERRY_D11_the_size_is_counted_anew_in_every_pass() -> None:
 
 def test_CHERRY_13_CHERRY_D12_a_terminating_server_is_deleting_and_does_not_count() -> None:
     cloud = FakeCloud()
-    living, = cloud.add(1)
-    leaving, = cloud.add(1, state="terminating", status="deployed")
+    (living,) = cloud.add(1)
+    (leaving,) = cloud.add(1, state="terminating", status="deployed")
     group = pool(cloud)
     assert group.target == 1
     assert {each.handle: each.state for each in group.instances} == {str(living): RUNNING, str(leaving): DELETING}
@@ -82,7 +84,7 @@ def test_CHERRY_13_CHERRY_D12_a_terminating_server_is_deleting_and_does_not_coun
 
 def test_CHERRY_13_CHERRY_D25_a_failed_deployment_is_told_at_once() -> None:
     cloud = FakeCloud()
-    failed, = cloud.add(1, state="active", status="failed deployment")
+    (failed,) = cloud.add(1, state="active", status="failed deployment")
     group = pool(cloud)
     instance = by_handle(group)[str(failed)]
     assert group.target == 1
@@ -91,12 +93,22 @@ def test_CHERRY_13_CHERRY_D25_a_failed_deployment_is_told_at_once() -> None:
     assert (instance.error.cls, instance.error.code) == ("Unknown", "failed deployment")
 
 
-@pytest.mark.parametrize(("state", "status", "expected"), [
-    ("pending", "", CREATING), ("provisioning", "deploying", CREATING), ("active", "deploying", CREATING),
-    ("active", "deployed", RUNNING), ("active", "allocated", RUNNING), ("active", "", RUNNING),
-    ("inactive", "deployed", RUNNING), ("active", "rescue mode", RUNNING), ("terminating", "", DELETING),
-    ("terminating", "failed deployment", DELETING), ("Active", "Deployed", RUNNING),
-])
+@pytest.mark.parametrize(
+    ("state", "status", "expected"),
+    [
+        ("pending", "", CREATING),
+        ("provisioning", "deploying", CREATING),
+        ("active", "deploying", CREATING),
+        ("active", "deployed", RUNNING),
+        ("active", "allocated", RUNNING),
+        ("active", "", RUNNING),
+        ("inactive", "deployed", RUNNING),
+        ("active", "rescue mode", RUNNING),
+        ("terminating", "", DELETING),
+        ("terminating", "failed deployment", DELETING),
+        ("Active", "Deployed", RUNNING),
+    ],
+)
 def test_CHERRY_D25_states_of_the_contract(state: str, status: str, expected: InstanceState) -> None:
     cloud = FakeCloud()
     cloud.add(1, state=state, status=status)
@@ -119,7 +131,7 @@ def test_CHERRY_D25_an_unheard_state_runs_and_is_told_once() -> None:
 
 def test_a_server_that_is_a_node_runs_whatever_its_deployment_is_at() -> None:
     cloud = FakeCloud()
-    number, = cloud.add(1, state="active", status="failed deployment")
+    (number,) = cloud.add(1, state="active", status="failed deployment")
     instance = pool(cloud, node("any", f"cherryservers://{number}")).instances[0]
     assert (instance.state, instance.error, instance.node) == (RUNNING, None, "any")
 
@@ -128,8 +140,12 @@ def test_CHERRY_14_nodes_and_servers_find_one_another() -> None:
     cloud = FakeCloud()
     full, bare, other, empty = cloud.add(4)
     names = {number: cloud.all[number].hostname for number in (full, bare, other, empty)}
-    nodes = [node("elsewhere-named", f"cherryservers://{full}"), node(names[bare], str(bare)),
-             node(names[other], "aws://1"), node(names[empty].upper(), "")]
+    nodes = [
+        node("elsewhere-named", f"cherryservers://{full}"),
+        node(names[bare], str(bare)),
+        node(names[other], "aws://1"),
+        node(names[empty].upper(), ""),
+    ]
     found = by_handle(pool(cloud, *nodes))
     assert (found[str(full)].id, found[str(full)].node) == (f"cherryservers://{full}", "elsewhere-named")
     assert (found[str(bare)].id, found[str(bare)].node) == (str(bare), names[bare])
@@ -137,8 +153,21 @@ def test_CHERRY_14_nodes_and_servers_find_one_another() -> None:
     assert (found[str(empty)].id, found[str(empty)].node) == (f"cherryservers://{empty}", names[empty].upper())
 
 
-@pytest.mark.parametrize("rubbish", ["cherryservers://", "cherryservers://x", "cherryservers://-1", "-1", "0", "1e3",
-                                     "cherryservers:///1000", "cherryservers://1000/x", "9" * 40, "\u0661\u0660"])
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        "cherryservers://",
+        "cherryservers://x",
+        "cherryservers://-1",
+        "-1",
+        "0",
+        "1e3",
+        "cherryservers:///1000",
+        "cherryservers://1000/x",
+        "9" * 40,
+        "\u0661\u0660",
+    ],
+)
 def test_CHERRY_14_a_provider_id_that_is_none_is_nobodys(rubbish: str) -> None:
     cloud = FakeCloud()
     cloud.add(1)
@@ -158,18 +187,18 @@ def test_CHERRY_D16_a_name_that_two_servers_bear_says_nothing() -> None:
 
 def test_a_server_that_has_not_joined_is_told_with_the_name_its_node_will_have() -> None:
     cloud = FakeCloud()
-    number, = cloud.add(1, state="pending")
+    (number,) = cloud.add(1, state="pending")
     assert pool(cloud).instances[0].node == cloud.all[number].hostname
 
 
 def test_CHERRY_D24_both_tags_make_a_member_and_a_label_makes_none() -> None:
     cloud = FakeCloud()
-    mine, = cloud.add(1)
-    foreign, = cloud.add(1)
+    (mine,) = cloud.add(1)
+    (foreign,) = cloud.add(1)
     cloud.change(foreign, tags={"k8s-cluster": "theirs", "k8s-nodepool": POOL})
-    half, = cloud.add(1)
+    (half,) = cloud.add(1)
     cloud.change(half, tags={"k8s-nodepool": POOL})
-    none, = cloud.add(1)
+    (none,) = cloud.add(1)
     cloud.change(none, tags={})
     nodes = [node(f"n{number}", f"cherryservers://{number}", pool=POOL) for number in (mine, foreign, half, none)]
     group = pool(cloud, *nodes)
@@ -178,7 +207,7 @@ def test_CHERRY_D24_both_tags_make_a_member_and_a_label_makes_none() -> None:
 
 def test_CHERRY_D5_the_tags_of_the_readme_make_no_member() -> None:
     cloud = FakeCloud()
-    number, = cloud.add(1)
+    (number,) = cloud.add(1)
     cloud.change(number, tags={f"k8s-cluster-{CLUSTER}": "", f"k8s-nodepool-{POOL}": ""})
     assert pool(cloud).instances == ()
 
@@ -202,7 +231,7 @@ def test_CHERRY_D17_a_server_we_deleted_counts_no_more_though_it_is_listed_as_ac
     assert group.target == 2
     assert by_handle(group)[str(numbers[0])].state is DELETING
     cloud.time += 3601
-    assert pool(cloud).target == 3      # what is still there after an hour was not deleted after all
+    assert pool(cloud).target == 3  # what is still there after an hour was not deleted after all
 
 
 def test_a_clock_that_went_back_makes_no_server_gone_for_ever() -> None:
@@ -236,8 +265,9 @@ def test_plans_that_cannot_be_read_leave_the_sizes_known() -> None:
     assert cloud.calls == ["servers", "plan e5_1620v4"]
 
 
-@pytest.mark.parametrize("error", [Unauthorized("not yours", code="403"), Unknown("no plan"),
-                                   Transient("broken", code="500")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [Unauthorized("not yours", code="403"), Unknown("no plan"), Transient("broken", code="500")], ids=repr
+)
 def test_CHERRY_15_a_plan_that_can_never_be_read_stops_no_other_pool(error: ProviderError) -> None:
     cloud = FakeCloud()
     cloud.trouble["plan"] = [error]
@@ -252,11 +282,14 @@ def test_the_price_of_the_plan_is_the_groups() -> None:
     assert pool(FakeCloud()).price == 0.1
 
 
-@pytest.mark.parametrize(("script", "told"), [
-    (b"kubeadm join {{.APIServerEndpoint}}", True),
-    (b"echo --node-labels=pool={{.NodeGroup}} > /etc/default/kubelet; kubeadm join", False),
-    (b"", False),
-])
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (b"kubeadm join {{.APIServerEndpoint}}", True),
+        (b"echo --node-labels=pool={{.NodeGroup}} > /etc/default/kubelet; kubeadm join", False),
+        (b"", False),
+    ],
+)
 def test_CHERRY_D6_a_script_that_does_not_label_its_machines_is_told(script: bytes, told: bool) -> None:
     text = base64.b64encode(script).decode()
     config = f"{CONFIG}api-server-endpoint=203.0.113.10:6443\n" + (f"cloudinit={text}\n" if script else "")
@@ -277,7 +310,7 @@ def test_CHERRY_D4_a_wrong_pool_carries_its_error_and_stops_no_other() -> None:
 @pytest.mark.parametrize("error", [Unauthorized("no"), Transient("down"), Throttled("slowly")])
 def test_a_list_that_cannot_be_read_is_raised(error: Exception) -> None:
     cloud = FakeCloud()
-    cloud.trouble["servers"] = [error]      # type: ignore[list-item]
+    cloud.trouble["servers"] = [error]  # type: ignore[list-item]
     with pytest.raises(type(error)):
         provider(cloud).observe([])
 
@@ -298,9 +331,14 @@ def test_observing_writes_nothing() -> None:
 @pytest.mark.parametrize("kind", list(Kind))
 def test_a_pool_that_the_policy_does_not_name_is_never_touched(kind: Kind) -> None:
     cloud = FakeCloud()
-    number, = cloud.add(1, "stranger")
-    asked = operation(kind, "stranger", 1, 2 if kind is Kind.GROW else 0,
-                      remove(1, number).targets if kind in (Kind.REMOVE, Kind.DISCARD) else ())
+    (number,) = cloud.add(1, "stranger")
+    asked = operation(
+        kind,
+        "stranger",
+        1,
+        2 if kind is Kind.GROW else 0,
+        remove(1, number).targets if kind in (Kind.REMOVE, Kind.DISCARD) else (),
+    )
     outcome = provider(cloud).poll(asked)
     assert getattr(outcome, "cls", "") == "InvalidRequest"
     assert cloud.writes() == []

@@ -57,7 +57,8 @@ def test_what_is_bought_bears_the_tags_and_names_of_its_operation() -> None:
     asked = grow(1, 4)
     assert isinstance(drive(cloud, asked), Done)
     assert {tuple(sorted(each.tags.items())) for each in cloud.orders} == {
-        (("k8s-cluster", CLUSTER), ("k8s-nodepool", POOL), ("outscaler-operation", asked.id))}
+        (("k8s-cluster", CLUSTER), ("k8s-nodepool", POOL), ("outscaler-operation", asked.id))
+    }
     assert len(set(names(cloud.orders))) == 3
     assert all(name.startswith("k8s-cluster2-pool3-") for name in names(cloud.orders))
     again = world(1)
@@ -65,7 +66,11 @@ def test_what_is_bought_bears_the_tags_and_names_of_its_operation() -> None:
     assert names(again.orders) == names(cloud.orders)
     first = cloud.orders[0]
     assert (first.project_id, first.plan, first.image, first.region) == (
-        10001, "e5_1620v4", "ubuntu_18_04", "eu_nord_1")
+        10001,
+        "e5_1620v4",
+        "ubuntu_18_04",
+        "eu_nord_1",
+    )
     assert (first.ssh_keys, first.user_data, first.os_partition_size, first.spot_market) == (None, "", 0, False)
 
 
@@ -171,7 +176,7 @@ def test_a_plan_or_a_region_that_is_not_sold_is_out_of_stock() -> None:
     for config in (f'{CONFIG}[nodegroupdef "{POOL}"]\nregion=nowhere\n', CONFIG):
         cloud = FakeCloud()
         if config is CONFIG:
-            cloud.plans = {"other": cloud.plan("other")}        # type: ignore[dict-item]
+            cloud.plans = {"other": cloud.plan("other")}  # type: ignore[dict-item]
         outcome = drive(cloud, grow(0, 1), config=config)
         assert isinstance(outcome, Failed)
         assert outcome.cls == "OutOfStock"

@@ -101,7 +101,7 @@ def test_a_function_that_died_with_the_orders_in_hand_is_followed_by_a_look_firs
     cloud = world(0, lag=3)
     asked = claimed(grow(0, 4))
     announced = continued(asked, provider(cloud).grow(asked))
-    provider(cloud).poll(announced)             # bought, and dead before it was written down
+    provider(cloud).poll(announced)  # bought, and dead before it was written down
     assert len(cloud.posts()) == 4
     current = claimed(announced)
     for _ in range(10):
@@ -215,6 +215,7 @@ def test_a_vendor_that_can_never_be_asked_is_raised_at_last() -> None:
     asked = claimed(grow(0, 1))
     announced = continued(asked, provider(cloud).grow(asked))
     cloud.trouble["servers"] = [Transient("down")] * 99
+
     def go_on(current: Operation) -> None:
         for _ in range(20):
             current = continued(current, provider(cloud).poll(current))
@@ -246,8 +247,12 @@ def test_lost_tags_are_written_again() -> None:
     bought = continued(announced, provider(cloud).poll(announced))
     cloud.change(1000, tags={"note": "mine"})
     provider(cloud).poll(bought)
-    assert cloud.all[1000].tags == {"note": "mine", "k8s-cluster": CLUSTER, "k8s-nodepool": POOL,
-                                    "outscaler-operation": asked.id}
+    assert cloud.all[1000].tags == {
+        "note": "mine",
+        "k8s-cluster": CLUSTER,
+        "k8s-nodepool": POOL,
+        "outscaler-operation": asked.id,
+    }
     assert isinstance(drive(cloud, grow(0, 2)), Done)
     assert len(cloud.posts()) == 2
 
@@ -280,9 +285,16 @@ def test_a_renamed_machine_stands_for_none_that_the_vendor_has_told_us_of() -> N
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-@pytest.mark.parametrize("data", [
-    {"growth": "[1"}, {"growth": '{"lot":[99,-1],"made":{"7":1},"looks":-5,"tries":-1}'}, {"growth": ""},
-    {"removal": '{"gone":["x"]}', "names": "7"}, {"something": "else"}])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"growth": "[1"},
+        {"growth": '{"lot":[99,-1],"made":{"7":1},"looks":-5,"tries":-1}'},
+        {"growth": ""},
+        {"removal": '{"gone":["x"]}', "names": "7"},
+        {"something": "else"},
+    ],
+)
 def test_rubbish_in_an_operation_is_no_crash(kind: Kind, data: dict[str, str]) -> None:
     cloud = world(2)
     for asked in (operation(kind, POOL, 2, 3), operation(kind, POOL, -1, 10**9), operation(kind, POOL, 2, 1)):

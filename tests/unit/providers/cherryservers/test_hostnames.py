@@ -28,23 +28,34 @@ def test_the_letters_of_a_seed_stay_for_ever() -> None:
     assert letters_for("op-1/0") == "djrdjwup"
 
 
-@pytest.mark.parametrize(("pattern", "name"), [
-    ("{{.RandString8}}", "gndxdmmw"), ("w-{{ .RandString8 }}.{{.ClusterName}}.example", "w-gndxdmmw.cluster2.example"),
-    ("{{.NodeGroup -}} - {{- .RandString8}}", "pool3-gndxdmmw"),
-])
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("{{.RandString8}}", "gndxdmmw"),
+        ("w-{{ .RandString8 }}.{{.ClusterName}}.example", "w-gndxdmmw.cluster2.example"),
+        ("{{.NodeGroup -}} - {{- .RandString8}}", "pool3-gndxdmmw"),
+    ],
+)
 def test_patterns_that_make_names(pattern: str, name: str) -> None:
     assert hostname(msgspec.structs.replace(DEFINITION, hostname_pattern=pattern), "gndxdmmw") == name
 
 
-@pytest.mark.parametrize(("pattern", "problem"), [
-    ("k8s-{{.NodeGroup}}", "gives all machines one name"),
-    ("K8s-{{.RandString8}}", "which cannot be the name of a node"),
-    ("k8s_{{.RandString8}}", "which cannot be the name of a node"),
-    ("-{{.RandString8}}", "cannot be"), ("{{.RandString8}}.", "cannot be"), ("a..{{.RandString8}}", "cannot be"),
-    ("{{.RandString8}} x", "cannot be"), ("ä{{.RandString8}}", "cannot be"),
-    ("a" * 56 + "{{.RandString8}}", "at most 63"),
-    ("{{.Random}}", "there is no field Random"), ("{{.BootstrapTokenSecret}}-{{.RandString8}}", "there is no field"),
-])
+@pytest.mark.parametrize(
+    ("pattern", "problem"),
+    [
+        ("k8s-{{.NodeGroup}}", "gives all machines one name"),
+        ("K8s-{{.RandString8}}", "which cannot be the name of a node"),
+        ("k8s_{{.RandString8}}", "which cannot be the name of a node"),
+        ("-{{.RandString8}}", "cannot be"),
+        ("{{.RandString8}}.", "cannot be"),
+        ("a..{{.RandString8}}", "cannot be"),
+        ("{{.RandString8}} x", "cannot be"),
+        ("ä{{.RandString8}}", "cannot be"),
+        ("a" * 56 + "{{.RandString8}}", "at most 63"),
+        ("{{.Random}}", "there is no field Random"),
+        ("{{.BootstrapTokenSecret}}-{{.RandString8}}", "there is no field"),
+    ],
+)
 def test_patterns_that_make_no_name_are_refused_for_their_pool(pattern: str, problem: str) -> None:
     message = refused(lambda: definition(f'hostname-pattern="{pattern}"'))
     assert message.startswith("pool pool3: hostname-pattern")

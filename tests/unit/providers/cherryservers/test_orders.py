@@ -89,14 +89,25 @@ def test_a_turn_is_taken_only_when_there_is_a_line_to_use_it() -> None:
 
 def test_an_order_that_fails_stops_no_other() -> None:
     def answer(seen: Seen) -> Reply:
-        return {"1": refusal(400, "Plan is out of stock"), "2": Reply(hang_up=True),
-                "3": Reply(201, b'{"id"', cut=2), "4": Reply(201, {}), "5": refusal(400, "Bad hostname")}.get(
-            json.loads(seen.body)["hostname"][-1], made(seen))
+        return {
+            "1": refusal(400, "Plan is out of stock"),
+            "2": Reply(hang_up=True),
+            "3": Reply(201, b'{"id"', cut=2),
+            "4": Reply(201, {}),
+            "5": refusal(400, "Bad hostname"),
+        }.get(json.loads(seen.body)["hostname"][-1], made(seen))
 
     with HttpScript(answer) as server:
         answers = open_to(server.url).create([order(number) for number in range(7)])
     assert [type(each) for each in answers] == [
-        Server, OutOfStock, Transient, Transient, Transient, InvalidRequest, Server]
+        Server,
+        OutOfStock,
+        Transient,
+        Transient,
+        Transient,
+        InvalidRequest,
+        Server,
+    ]
     assert len(server.requests) == 7
 
 
@@ -134,7 +145,8 @@ def test_orders_wait_for_their_turn_and_say_where_it_is_too_far_off() -> None:
     books, clock = Books([0.0, 0.25, 0.0, 99.0, 99.0]), Clock()
     with HttpScript(made) as server:
         first, second, refused, last = open_to(server.url, pacer=books, clock=clock).create(
-            [order(number) for number in range(4)])
+            [order(number) for number in range(4)]
+        )
     assert names((first, second)) == [order(0).hostname, order(1).hostname]
     assert isinstance(refused, Throttled)
     assert (refused.code, last, clock.slept) == ("OwnPace", None, 0.25)

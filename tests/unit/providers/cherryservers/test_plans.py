@@ -17,14 +17,23 @@ def plan(*regions: AvailableRegion, **more: Any) -> Plan:
     return msgspec.structs.replace(msgspec.convert(PLAN, Plan), **{"available_regions": regions} | more)
 
 
-REGIONS = (AvailableRegion(id=1, slug="LT-Siauliai", name="Lithuania", stock_qty=4, spot_qty=1),
-           AvailableRegion(id=4, slug="US-Chicago", name="United States"))
+REGIONS = (
+    AvailableRegion(id=1, slug="LT-Siauliai", name="Lithuania", stock_qty=4, spot_qty=1),
+    AvailableRegion(id=4, slug="US-Chicago", name="United States"),
+)
 
 
-@pytest.mark.parametrize(("region", "spot", "stock"), [
-    ("LT-Siauliai", False, 4), ("LT-Siauliai", True, 1), ("Lithuania", False, 4), ("1", False, 4),
-    ("US-Chicago", False, 0), ("United States", True, 0),
-])
+@pytest.mark.parametrize(
+    ("region", "spot", "stock"),
+    [
+        ("LT-Siauliai", False, 4),
+        ("LT-Siauliai", True, 1),
+        ("Lithuania", False, 4),
+        ("1", False, 4),
+        ("US-Chicago", False, 0),
+        ("United States", True, 0),
+    ],
+)
 def test_CHERRY_11_the_stock_is_found_by_slug_name_or_id(region: str, spot: bool, stock: int) -> None:
     assert stock_of(plan(*REGIONS), region, spot=spot) == stock
 
@@ -39,8 +48,11 @@ def test_less_than_nothing_is_nothing() -> None:
 
 
 def test_a_region_where_the_plan_is_not_sold_is_told_with_those_where_it_is() -> None:
-    with pytest.raises(OutOfStock, match=r"plan amd-ryzen-9950x is not sold in region 'eu_nord_1'; it is sold in "
-                                         r"LT-Siauliai, US-Chicago"):
+    with pytest.raises(
+        OutOfStock,
+        match=r"plan amd-ryzen-9950x is not sold in region 'eu_nord_1'; it is sold in "
+        r"LT-Siauliai, US-Chicago",
+    ):
         stock_of(plan(*REGIONS), "eu_nord_1")
     with pytest.raises(OutOfStock, match="it is sold in no region"):
         stock_of(plan(), "")

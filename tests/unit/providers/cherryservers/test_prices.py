@@ -12,19 +12,43 @@ from tests.unit.providers.cherryservers.scripted_api import PLAN
 EUR = "EUR"
 
 
-@pytest.mark.parametrize(("rows", "plain", "spot"), [
-    ((Pricing(0.1016, currency=EUR, unit="Hourly"), Pricing(0.0812, currency=EUR, unit="Spot hourly")), 0.1016, 0.0812),
-    ((Pricing(0.1016, currency=EUR, unit="Hourly"), Pricing(50.0, currency=EUR, unit="Monthly")), 0.1016, None),
-    ((Pricing(50.0, currency=EUR, unit="Monthly"),), None, None), ((), None, None),
-    ((Pricing(0.0, unit="Hourly"), Pricing(-1.0, unit="Spot hourly")), None, None),
-    ((Pricing(float("inf"), unit="Hourly"), Pricing(float("nan"), unit="Spot hourly")), None, None),
-    ((Pricing(0.2, unit=" HOURLY "),), 0.2, None),
-    ((Pricing(0.121, taxed=True, unit="Hourly"), Pricing(0.1, unit="Hourly")), 0.1, None),
-    ((Pricing(0.05, taxed=True, currency=EUR, unit="Hourly"), Pricing(0.1, currency=EUR, unit="Hourly")), 0.1, None),
-    ((Pricing(0.09, currency="USD", unit="Hourly"), Pricing(0.1, currency=EUR, unit="Hourly")), 0.1, None),
-    ((Pricing(0.121, taxed=True, unit="Hourly"),), 0.121, None),
-], ids=["both", "no-spot", "monthly-only", "none", "nothing", "nonsense", "case", "untaxed", "untaxed-though-dearer",
-        "own-currency", "taxed-only"])
+@pytest.mark.parametrize(
+    ("rows", "plain", "spot"),
+    [
+        (
+            (Pricing(0.1016, currency=EUR, unit="Hourly"), Pricing(0.0812, currency=EUR, unit="Spot hourly")),
+            0.1016,
+            0.0812,
+        ),
+        ((Pricing(0.1016, currency=EUR, unit="Hourly"), Pricing(50.0, currency=EUR, unit="Monthly")), 0.1016, None),
+        ((Pricing(50.0, currency=EUR, unit="Monthly"),), None, None),
+        ((), None, None),
+        ((Pricing(0.0, unit="Hourly"), Pricing(-1.0, unit="Spot hourly")), None, None),
+        ((Pricing(float("inf"), unit="Hourly"), Pricing(float("nan"), unit="Spot hourly")), None, None),
+        ((Pricing(0.2, unit=" HOURLY "),), 0.2, None),
+        ((Pricing(0.121, taxed=True, unit="Hourly"), Pricing(0.1, unit="Hourly")), 0.1, None),
+        (
+            (Pricing(0.05, taxed=True, currency=EUR, unit="Hourly"), Pricing(0.1, currency=EUR, unit="Hourly")),
+            0.1,
+            None,
+        ),
+        ((Pricing(0.09, currency="USD", unit="Hourly"), Pricing(0.1, currency=EUR, unit="Hourly")), 0.1, None),
+        ((Pricing(0.121, taxed=True, unit="Hourly"),), 0.121, None),
+    ],
+    ids=[
+        "both",
+        "no-spot",
+        "monthly-only",
+        "none",
+        "nothing",
+        "nonsense",
+        "case",
+        "untaxed",
+        "untaxed-though-dearer",
+        "own-currency",
+        "taxed-only",
+    ],
+)
 def test_the_price_by_the_hour(rows: tuple[Pricing, ...], plain: float | None, spot: float | None) -> None:
     for some in (rows, rows[::-1]):
         plan = Plan(slug="a", pricing=some)

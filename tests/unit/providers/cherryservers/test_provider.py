@@ -42,8 +42,14 @@ def connection(**settings: str) -> Connection:
     def read(name: str) -> str:
         raise OutscalerError(f"{name}: no answer")
 
-    return Connection("ours", {"credentialsSecret": "cherry", "clusterName": "c", **settings},
-                      (GroupPolicy("cherryservers", POOL, 0, 5),), read, None, lambda: 0.0)
+    return Connection(
+        "ours",
+        {"credentialsSecret": "cherry", "clusterName": "c", **settings},
+        (GroupPolicy("cherryservers", POOL, 0, 5),),
+        read,
+        None,
+        lambda: 0.0,
+    )
 
 
 def test_it_is_built_without_a_call_or_a_secret() -> None:
@@ -110,8 +116,7 @@ class _Chaos:
 
     def _plan(self, turn: int) -> Operation | None:
         group = provider(self.cloud).observe([]).groups[0]
-        failed = [int(each.handle) for each in group.instances
-                  if each.error and each.state is InstanceState.CREATING]
+        failed = [int(each.handle) for each in group.instances if each.error and each.state is InstanceState.CREATING]
         living = [int(each.handle) for each in group.instances if each.state is not InstanceState.DELETING]
         if failed or (living and self.random.random() < 0.4):
             some = self.random.sample(failed or living, self.random.randint(1, len(failed or living)))
@@ -126,8 +131,17 @@ class _Chaos:
         return whole
 
     def _fate(self) -> str | ProviderError:
-        fates: list[str | ProviderError] = ["", "", "", "", LOST, DROPPED, Throttled("429", retry_after=1.0),
-                                            InvalidRequest("400"), OutOfStock("400 stock")]
+        fates: list[str | ProviderError] = [
+            "",
+            "",
+            "",
+            "",
+            LOST,
+            DROPPED,
+            Throttled("429", retry_after=1.0),
+            InvalidRequest("400"),
+            OutOfStock("400 stock"),
+        ]
         return self.random.choice(fates)
 
     def _carry_out(self, whole: Operation) -> None:
@@ -138,7 +152,7 @@ class _Chaos:
                 self.cloud.trouble[method] = [Transient("down")] if self.random.random() < 0.1 else []
             outcome = self._step(current, first=first)
             if self.random.random() < 0.25:
-                outcome = None              # dead before it was written down
+                outcome = None  # dead before it was written down
             if isinstance(outcome, Done | Failed):
                 self._ended(whole, outcome)
                 return

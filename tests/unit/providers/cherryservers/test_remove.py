@@ -28,7 +28,7 @@ from tests.unit.providers.cherryservers.fake_api import (
     remove,
 )
 
-TWO = f"2:5:{POOL}"     # at least two
+TWO = f"2:5:{POOL}"  # at least two
 
 
 def world(size: int = 3, **more: int) -> FakeCloud:
@@ -77,7 +77,7 @@ def test_what_a_name_meant_is_known_after_its_server_is_gone() -> None:
     asked = claimed(remove(3, Target(cloud.all[1001].hostname, "")))
     known = continued(asked, provider(cloud).remove(asked))
     assert cloud.deleted == []
-    for _ in range(3):          # dead before it was written down, twice
+    for _ in range(3):  # dead before it was written down, twice
         assert isinstance(provider(cloud).poll(known), Done)
     assert cloud.deleted == [1001]
 
@@ -121,7 +121,7 @@ def test_CHERRY_12_a_server_that_is_leaving_counts_as_removed() -> None:
 
 def test_CHERRY_12_a_server_of_another_pool_or_cluster_or_of_nobody_refuses_the_whole_removal() -> None:
     cloud = world()
-    other, = cloud.add(1, "pool2")
+    (other,) = cloud.add(1, "pool2")
     foreign, bare = cloud.add(2)
     cloud.change(foreign, tags={"k8s-cluster": "theirs", "k8s-nodepool": POOL})
     cloud.change(bare, tags={})
@@ -136,7 +136,7 @@ def test_CHERRY_12_a_server_of_another_project_refuses_it_as_well(answer: str) -
         cloud.trouble["server"] = [Unauthorized("403", code="403")]
         outcome = provider(cloud).remove(claimed(remove(3, 1000, 77)))
     else:
-        number, = cloud.add(1, "stranger")
+        (number,) = cloud.add(1, "stranger")
         hidden = cloud.all.pop(number)
         cloud.server = lambda number: {number: hidden}[number]  # type: ignore[method-assign]
         outcome = provider(cloud).remove(claimed(remove(3, 1000, number)))
@@ -178,8 +178,9 @@ def test_CHERRY_D17_what_this_removal_has_deleted_holds_up_no_minimum_though_nob
     """The list is late, and the shelf has forgotten."""
     cloud = FakeCloud()
     ghost, second, _ = cloud.add(3)
-    asked = msgspec.structs.replace(remove(3, ghost, second), data={"removal": msgspec.json.encode(
-        {"gone": [ghost]}).decode()})
+    asked = msgspec.structs.replace(
+        remove(3, ghost, second), data={"removal": msgspec.json.encode({"gone": [ghost]}).decode()}
+    )
     outcome = provider(cloud, f"2:10:{POOL}").poll(asked)
     assert isinstance(outcome, Failed)
     assert "1 would be below the minimum 2" in outcome.message
@@ -202,11 +203,13 @@ def test_a_control_plane_is_never_deleted_and_not_counted() -> None:
     assert isinstance(outcome, Failed)
     assert "1 would be below the minimum 2" in outcome.message
     assert cloud.writes() == []
-    assert "" not in kube.selectors         # not the whole cluster for it
+    assert "" not in kube.selectors  # not the whole cluster for it
 
 
-@pytest.mark.parametrize("seen", [("n", "cherryservers://1001"), ("n", "1001"), ("pool3-1001", ""), ("POOL3-1001", ""),
-                                  ("pool3-1001", "aws://1")])
+@pytest.mark.parametrize(
+    "seen",
+    [("n", "cherryservers://1001"), ("n", "1001"), ("pool3-1001", ""), ("POOL3-1001", ""), ("pool3-1001", "aws://1")],
+)
 def test_one_that_has_joined_is_not_discarded_nor_is_any_other_with_it(seen: tuple[str, str]) -> None:
     cloud = world()
     outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(claimed(remove(3, 1000, 1001, kind=Kind.DISCARD)))
@@ -269,11 +272,11 @@ def test_and_waited_for_where_something_was() -> None:
             raise Throttled("429", retry_after=9.0)
         delete(number)
 
-    cloud.delete = stop     # type: ignore[method-assign]
+    cloud.delete = stop  # type: ignore[method-assign]
     outcome = found.remove(asked)
     assert isinstance(outcome, Pending)
     assert outcome.after == 9.0
-    cloud.delete = delete   # type: ignore[method-assign]
+    cloud.delete = delete  # type: ignore[method-assign]
     assert isinstance(provider(cloud).poll(continued(asked, outcome)), Done)
     assert cloud.deleted == [1000, 1001, 1002]
 

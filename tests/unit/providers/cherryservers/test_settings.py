@@ -21,12 +21,21 @@ def problems(settings: dict[str, str], *groups: GroupPolicy) -> list[str]:
 
 
 def test_what_is_right_is_read() -> None:
-    settings = read_settings({
-        **RIGHT, "nodes": "0:5:pool1\n 2:10:pool_2 \n", "clusterName": "c", "projectId": "10001",
-        "endpoint": "http://127.0.0.1:8080/v1/", "controllerNodeLabel": "example.com/controller",
-        "createBootstrapTokens": "true", "bootstrapTokenLifetime": "30m", "reservedCpu": "100m",
-        "callsPerSecond": "2.5",
-    }, [GroupPolicy("cherryservers", "pool3", 1, 2, 7), GroupPolicy("exoscale", "pool", 1, 2)])
+    settings = read_settings(
+        {
+            **RIGHT,
+            "nodes": "0:5:pool1\n 2:10:pool_2 \n",
+            "clusterName": "c",
+            "projectId": "10001",
+            "endpoint": "http://127.0.0.1:8080/v1/",
+            "controllerNodeLabel": "example.com/controller",
+            "createBootstrapTokens": "true",
+            "bootstrapTokenLifetime": "30m",
+            "reservedCpu": "100m",
+            "callsPerSecond": "2.5",
+        },
+        [GroupPolicy("cherryservers", "pool3", 1, 2, 7), GroupPolicy("exoscale", "pool", 1, 2)],
+    )
     assert settings.groups == (Bounds("pool1", 0, 5), Bounds("pool_2", 2, 10), Bounds("pool3", 1, 2, 7))
     assert (settings.cluster_name, settings.project_id, settings.root) == ("c", 10001, "http://127.0.0.1:8080/v1")
     assert settings.controller_labels == ("example.com/controller",)
@@ -42,40 +51,62 @@ def test_CHERRY_D1_both_labels_of_control_plane_nodes_are_known() -> None:
     assert (settings.calls_per_second, settings.bootstrap) == (4.0, Bootstrap())
 
 
-@pytest.mark.parametrize(("text", "bounds"), [
-    ("3:3:p", Bounds("p", 3, 3)), ("0:10:pool9", Bounds("pool9", 0, 10)), ("0:1:" + "a" * 63, Bounds("a" * 63, 0, 1)),
-    ("0:1:A.b_c-d", Bounds("A.b_c-d", 0, 1)),
-])
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("3:3:p", Bounds("p", 3, 3)),
+        ("0:10:pool9", Bounds("pool9", 0, 10)),
+        ("0:1:" + "a" * 63, Bounds("a" * 63, 0, 1)),
+        ("0:1:A.b_c-d", Bounds("A.b_c-d", 0, 1)),
+    ],
+)
 def test_CHERRY_4_specs_that_are_right(text: str, bounds: Bounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 
-@pytest.mark.parametrize("text", [
-    "5:4:p", "-1:2:p", "1:2:", "1:2:" + "a" * 64, "1:2:-x", "1:2:x-", "1:2:x:y", "1:2:x y", "a:2:p", "1:2", "", "1:2:é",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5:4:p",
+        "-1:2:p",
+        "1:2:",
+        "1:2:" + "a" * 64,
+        "1:2:-x",
+        "1:2:x-",
+        "1:2:x:y",
+        "1:2:x y",
+        "a:2:p",
+        "1:2",
+        "",
+        "1:2:é",
+    ],
+)
 def test_CHERRY_4_specs_that_are_refused(text: str) -> None:
     with pytest.raises(BadInput):
         parse_spec(text, "nodes")
 
 
-@pytest.mark.parametrize(("change", "problem"), [
-    ({"credentialsSecret": ""}, "providers.cherryservers.credentialsSecret: is missing"),
-    ({"nodes": ""}, "providers.cherryservers.nodes: no pool is named"),
-    ({"nodes": "0:1:a\n0:2:a"}, "a is given twice"),
-    ({"cloudConfigSecret": ""}, "providers.cherryservers.cloudConfig: is missing"),
-    ({"cloudConfig": "[Global]"}, "providers.cherryservers.cloudConfig: stands beside another one"),
-    ({"projectId": "0"}, "projectId: '0' is not a project's number"),
-    ({"projectId": "99999999999"}, "projectId"),
-    ({"clusterName": "a b"}, "clusterName: 'a b' cannot name a cluster"),
-    ({"endpoint": "http://api.example.com"}, "endpoint: is not an https address"),
-    ({"controllerNodeLabel": "a b"}, "controllerNodeLabel: 'a b' is not a label's key"),
-    ({"createBootstrapTokens": "yes"}, "createBootstrapTokens: 'yes' is neither true nor false"),
-    ({"createBootstrapTokens": "true", "bootstrapTokenSecret": "t"}, "createBootstrapTokens: stands beside"),
-    ({"bootstrapTokenLifetime": "5m"}, "bootstrapTokenLifetime: '5m' is out of range; write a duration from 10m"),
-    ({"bootstrapTokenLifetime": "soon"}, "bootstrapTokenLifetime"),
-    ({"callsPerSecond": "0"}, "callsPerSecond"),
-    ({"authToken": "x"}, "authToken: there is no such setting"),
-])
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"credentialsSecret": ""}, "providers.cherryservers.credentialsSecret: is missing"),
+        ({"nodes": ""}, "providers.cherryservers.nodes: no pool is named"),
+        ({"nodes": "0:1:a\n0:2:a"}, "a is given twice"),
+        ({"cloudConfigSecret": ""}, "providers.cherryservers.cloudConfig: is missing"),
+        ({"cloudConfig": "[Global]"}, "providers.cherryservers.cloudConfig: stands beside another one"),
+        ({"projectId": "0"}, "projectId: '0' is not a project's number"),
+        ({"projectId": "99999999999"}, "projectId"),
+        ({"clusterName": "a b"}, "clusterName: 'a b' cannot name a cluster"),
+        ({"endpoint": "http://api.example.com"}, "endpoint: is not an https address"),
+        ({"controllerNodeLabel": "a b"}, "controllerNodeLabel: 'a b' is not a label's key"),
+        ({"createBootstrapTokens": "yes"}, "createBootstrapTokens: 'yes' is neither true nor false"),
+        ({"createBootstrapTokens": "true", "bootstrapTokenSecret": "t"}, "createBootstrapTokens: stands beside"),
+        ({"bootstrapTokenLifetime": "5m"}, "bootstrapTokenLifetime: '5m' is out of range; write a duration from 10m"),
+        ({"bootstrapTokenLifetime": "soon"}, "bootstrapTokenLifetime"),
+        ({"callsPerSecond": "0"}, "callsPerSecond"),
+        ({"authToken": "x"}, "authToken: there is no such setting"),
+    ],
+)
 def test_CHERRY_2_a_mistake_is_named_by_its_key(change: dict[str, str], problem: str) -> None:
     [found] = problems(RIGHT | change)
     assert problem in found
@@ -85,12 +116,15 @@ def test_all_mistakes_come_at_once() -> None:
     assert len(problems({"projectId": "x", "callsPerSecond": "x", "colour": "red"})) == 6
 
 
-@pytest.mark.parametrize(("entry", "problem"), [
-    (GroupPolicy("cherryservers", "p", 1), "nodeGroups: p: has no max"),
-    (GroupPolicy("cherryservers", "p", 3, 2), "max 2 is below min 3"),
-    (GroupPolicy("cherryservers", "-p", 0, 2), "'-p' cannot name a pool"),
-    (GroupPolicy("cherryservers", "pool1", 0, 2), "pool1 is given twice"),
-])
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        (GroupPolicy("cherryservers", "p", 1), "nodeGroups: p: has no max"),
+        (GroupPolicy("cherryservers", "p", 3, 2), "max 2 is below min 3"),
+        (GroupPolicy("cherryservers", "-p", 0, 2), "'-p' cannot name a pool"),
+        (GroupPolicy("cherryservers", "pool1", 0, 2), "pool1 is given twice"),
+    ],
+)
 def test_entries_of_node_groups_are_checked_too(entry: GroupPolicy, problem: str) -> None:
     assert problem in refused(lambda: read_settings(RIGHT, [entry]))
 

@@ -32,13 +32,23 @@ def node(of: Plan | None = None, reserve: dict[str, int] | None = None, **more: 
 
 def test_CHERRY_15_the_contracts_plan_is_16_cores_and_192_gigabytes_with_labels_by_slug() -> None:
     made = node()
-    assert made.capacity == {"cpu": 16000, "memory": 206158430208, "pods": 110, "nvidia.com/gpu": 0,
-                             "ephemeral-storage": 2**40}
+    assert made.capacity == {
+        "cpu": 16000,
+        "memory": 206158430208,
+        "pods": 110,
+        "nvidia.com/gpu": 0,
+        "ephemeral-storage": 2**40,
+    }
     assert made.allocatable == made.capacity
     assert made.labels == {
-        "pool": "pool3", "node.kubernetes.io/instance-type": "amd-ryzen-9950x",
-        "beta.kubernetes.io/instance-type": "amd-ryzen-9950x", "topology.kubernetes.io/region": "LT-Siauliai",
-        "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", HOSTNAME_LABEL: made.name}
+        "pool": "pool3",
+        "node.kubernetes.io/instance-type": "amd-ryzen-9950x",
+        "beta.kubernetes.io/instance-type": "amd-ryzen-9950x",
+        "topology.kubernetes.io/region": "LT-Siauliai",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        HOSTNAME_LABEL: made.name,
+    }
     assert made.name.startswith("pool3-asg-")
     assert made.taints == ()
     assert not has_gpu(made)
@@ -54,17 +64,23 @@ def test_CHERRY_15_an_unknown_plan_is_told_and_there_is_no_node() -> None:
     assert "plan 'wibble' is not supported" in template.problem
 
 
-@pytest.mark.parametrize(("unit", "size"), [
-    ("KB", 2**10), ("MB", 2**20), ("GB", 2**30), ("TB", 2**40), (" gb ", 2**30)])
+@pytest.mark.parametrize(
+    ("unit", "size"), [("KB", 2**10), ("MB", 2**20), ("GB", 2**30), ("TB", 2**40), (" gb ", 2**30)]
+)
 def test_memory_is_counted_in_its_unit(unit: str, size: int) -> None:
     assert node(plan(memory={"total": 3, "unit": unit})).capacity["memory"] == 3 * size
 
 
-@pytest.mark.parametrize(("specs", "problem"), [
-    ({"memory": {"unit": "PB"}}, "memory in 'PB', which is not one of KB, MB, GB, TB"),
-    ({"memory": {"unit": ""}}, "memory in ''"), ({"memory": {"total": 0}}, "how much memory"),
-    ({"cpus": {"cores": 0}}, "how many cores"), ({"cpus": {"cores": -1}}, "set cpu-override"),
-])
+@pytest.mark.parametrize(
+    ("specs", "problem"),
+    [
+        ({"memory": {"unit": "PB"}}, "memory in 'PB', which is not one of KB, MB, GB, TB"),
+        ({"memory": {"unit": ""}}, "memory in ''"),
+        ({"memory": {"total": 0}}, "how much memory"),
+        ({"cpus": {"cores": 0}}, "how many cores"),
+        ({"cpus": {"cores": -1}}, "set cpu-override"),
+    ],
+)
 def test_a_plan_that_does_not_say_enough_makes_no_node(specs: dict[str, Any], problem: str) -> None:
     template = make_template(definition(), plan(**specs), {})
     assert template.node is None
@@ -76,12 +92,18 @@ def test_cores_are_the_machines_and_an_override_goes_before_them() -> None:
     assert node(plan(cpus={"cores": 0}), cpu_override=24).capacity["cpu"] == 24000
 
 
-@pytest.mark.parametrize(("specs", "partition", "size"), [
-    ({}, 60, 60 * GIB), ({}, 0, 2**40), ({"storage": [{"count": 2, "size": 250.5, "unit": "GB"}]}, 0, int(250.5 * GIB)),
-    ({"storage": [{"count": 1, "size": 0.5, "unit": "TB"}, {"count": 9, "size": 8, "unit": "TB"}]}, 0, 2**39),
-])
+@pytest.mark.parametrize(
+    ("specs", "partition", "size"),
+    [
+        ({}, 60, 60 * GIB),
+        ({}, 0, 2**40),
+        ({"storage": [{"count": 2, "size": 250.5, "unit": "GB"}]}, 0, int(250.5 * GIB)),
+        ({"storage": [{"count": 1, "size": 0.5, "unit": "TB"}, {"count": 9, "size": 8, "unit": "TB"}]}, 0, 2**39),
+    ],
+)
 def test_CHERRY_D20_the_disk_is_the_partition_or_one_disk_of_the_first_kind(
-        specs: dict[str, Any], partition: int, size: int) -> None:
+    specs: dict[str, Any], partition: int, size: int
+) -> None:
     assert node(plan(**specs), os_partition_size=partition).capacity["ephemeral-storage"] == size
 
 
@@ -99,8 +121,14 @@ def test_what_is_kept_back_is_taken_from_what_pods_get() -> None:
     assert made.allocatable == {**made.capacity, "cpu": 15500, "memory": 191 * GIB, "ephemeral-storage": 0}
 
 
-@pytest.mark.parametrize(("region", "label"), [
-    ("LT-Siauliai", "LT-Siauliai"), ("Lithuania", "LT-Siauliai"), ("1", "LT-Siauliai"), ("eu_nord_1", "eu_nord_1"),
-])
+@pytest.mark.parametrize(
+    ("region", "label"),
+    [
+        ("LT-Siauliai", "LT-Siauliai"),
+        ("Lithuania", "LT-Siauliai"),
+        ("1", "LT-Siauliai"),
+        ("eu_nord_1", "eu_nord_1"),
+    ],
+)
 def test_the_region_is_a_slug_whatever_it_was_named_by(region: str, label: str) -> None:
     assert node(region=region).labels["topology.kubernetes.io/region"] == label

@@ -14,25 +14,36 @@ from tests.unit.providers.cherryservers.config_documents import refused
 RIGHT = Token("nf8atf", Secret("kwfs1t15pjmhk7n4"))
 
 
-@pytest.mark.parametrize("text", [
-    "nf8atf.kwfs1t15pjmhk7n4", " nf8atf.kwfs1t15pjmhk7n4\n", '{"tokenId": "nf8atf", "tokenSecret": "kwfs1t15pjmhk7n4"}',
-    '{"token-id": "nf8atf", "token-secret": "kwfs1t15pjmhk7n4", "usage-bootstrap-signing": "true", "n": 1}',
-    '{"BOOTSTRAP_TOKEN_ID": "nf8atf", "BOOTSTRAP_TOKEN_SECRET": "kwfs1t15pjmhk7n4\\n"}',
-    "BOOTSTRAP_TOKEN_ID=nf8atf\nexport BOOTSTRAP_TOKEN_SECRET='kwfs1t15pjmhk7n4'\n",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nf8atf.kwfs1t15pjmhk7n4",
+        " nf8atf.kwfs1t15pjmhk7n4\n",
+        '{"tokenId": "nf8atf", "tokenSecret": "kwfs1t15pjmhk7n4"}',
+        '{"token-id": "nf8atf", "token-secret": "kwfs1t15pjmhk7n4", "usage-bootstrap-signing": "true", "n": 1}',
+        '{"BOOTSTRAP_TOKEN_ID": "nf8atf", "BOOTSTRAP_TOKEN_SECRET": "kwfs1t15pjmhk7n4\\n"}',
+        "BOOTSTRAP_TOKEN_ID=nf8atf\nexport BOOTSTRAP_TOKEN_SECRET='kwfs1t15pjmhk7n4'\n",
+    ],
+)
 def test_spellings_that_are_right(text: str) -> None:
     assert parse_token(text, "secret t") == RIGHT
 
 
-@pytest.mark.parametrize(("text", "problem"), [
-    ("", "the token's id is missing"), ("nf8atf", "the token's secret is missing"),
-    ("nf8atf.kwfs1t15pjmhk7n", "the token's secret is not 16 small letters and digits"),
-    ("NF8ATF.kwfs1t15pjmhk7n4", "the token's id is not 6 small letters and digits"),
-    ("nf8atf.kwfs1t15pjmhk7n\uff14", "the token's secret is not"),
-    ('{"tokenId": "nf8atf"}', "the token's secret is missing"),
-    ('{"tokenId": "nf8atf"', "is not complete JSON"), ('{"tokenId": ["nf8atf"]}', "is not complete JSON"),
-    ('{"tokenId": "nf8atf", "token-id": "nf8at2"}', "given twice"), ("A=1", "the token's id is missing"),
-])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "the token's id is missing"),
+        ("nf8atf", "the token's secret is missing"),
+        ("nf8atf.kwfs1t15pjmhk7n", "the token's secret is not 16 small letters and digits"),
+        ("NF8ATF.kwfs1t15pjmhk7n4", "the token's id is not 6 small letters and digits"),
+        ("nf8atf.kwfs1t15pjmhk7n\uff14", "the token's secret is not"),
+        ('{"tokenId": "nf8atf"}', "the token's secret is missing"),
+        ('{"tokenId": "nf8atf"', "is not complete JSON"),
+        ('{"tokenId": ["nf8atf"]}', "is not complete JSON"),
+        ('{"tokenId": "nf8atf", "token-id": "nf8at2"}', "given twice"),
+        ("A=1", "the token's id is missing"),
+    ],
+)
 def test_what_is_wrong_is_said_without_its_value(text: str, problem: str) -> None:
     message = refused(lambda: parse_token(text, "secret t"))
     assert message.startswith("secret t: ")

@@ -32,7 +32,8 @@ def test_CHERRY_6_the_body_of_an_order_is_the_contracts_after_key_sort() -> None
     assert sorted_json(order(hostname="k8s-cluster2-pool3-gndxdmmw", user_data="<base64>").body()) == sorted_json(
         b'{"project_id":10001,"plan":"e5_1620v4","hostname":"k8s-cluster2-pool3-gndxdmmw","image":"ubuntu_18_04",'
         b'"region":"eu_nord_1","ssh_keys":[101,102],"ip_addresses":null,"user_data":"<base64>",'
-        b'"tags":{"k8s-cluster":"cluster2","k8s-nodepool":"pool3"},"os_partition_size":60}')
+        b'"tags":{"k8s-cluster":"cluster2","k8s-nodepool":"pool3"},"os_partition_size":60}'
+    )
 
 
 def test_CHERRY_6_what_is_empty_is_left_out_but_the_lists_which_are_null() -> None:
@@ -48,7 +49,11 @@ def test_the_contracts_list_rows_are_read_whole() -> None:
     small, full = read_list(answer([ROW, FULL_ROW]), Server)
     assert (small.id, small.hostname, small.state, small.tags) == (1000, ROW["hostname"], "active", TAGS)
     assert (full.id, full.status, full.region.slug, full.plan.slug) == (
-        899712, "deployed", "LT-Siauliai", "amd-ryzen-9950x")
+        899712,
+        "deployed",
+        "LT-Siauliai",
+        "amd-ryzen-9950x",
+    )
     assert (full.plan.specs.memory.total, full.plan.specs.storage[0].unit) == (192, "TB")
     assert (full.ip_addresses[0].address, full.termination_date, full.spot_instance) == ("10.168.1.2", "None", False)
 
@@ -60,32 +65,52 @@ def test_a_plan_is_read_whole() -> None:
     assert [row.stock_qty for row in plan.available_regions] == [4, 0]
 
 
-NAMES = {"AvailableRegions": "AvailableRegion", "IPAddresses": "IPAddress", "SSHKeys": "SSHKey", "Raid": "Named",
-         "Nics": "Named", "Bandwidth": "Named", "ErrorResponse": "Refusal"}
-NOT_READ = {"Server": {"username", "password", "bmc", "vlan", "traffic_used_bytes", "backup_storage"},
-            "Plan": {"softwares"}, "AvailableRegions": {"bgp"}, "IPAddresses": {"ddos_scrubbing", "vlan_id"}}
+NAMES = {
+    "AvailableRegions": "AvailableRegion",
+    "IPAddresses": "IPAddress",
+    "SSHKeys": "SSHKey",
+    "Raid": "Named",
+    "Nics": "Named",
+    "Bandwidth": "Named",
+    "ErrorResponse": "Refusal",
+}
+NOT_READ = {
+    "Server": {"username", "password", "bmc", "vlan", "traffic_used_bytes", "backup_storage"},
+    "Plan": {"softwares"},
+    "AvailableRegions": {"bgp"},
+    "IPAddresses": {"ddos_scrubbing", "vlan_id"},
+}
 TYPES = {
     "Server": "id name href hostname image spot_instance bgp project region state plan availableregions pricing "
-              "ip_addresses ssh_keys tags storage created_at termination_date status deployed_image",
+    "ip_addresses ssh_keys tags storage created_at termination_date status deployed_image",
     "CreateServer": "project_id plan hostname image region ssh_keys ip_addresses user_data tags spot_market "
-                    "os_partition_size",
+    "os_partition_size",
     "Plan": "id slug name custom specs pricing available_regions type category title href",
-    "Specs": "cpus memory storage raid nics bandwidth", "Cpus": "count name cores frequency unit",
-    "Memory": "count total unit name", "Storage": "count name size unit type", "Raid": "name", "Nics": "name",
-    "Bandwidth": "name", "Pricing": "price taxed currency unit id unit_price",
+    "Specs": "cpus memory storage raid nics bandwidth",
+    "Cpus": "count name cores frequency unit",
+    "Memory": "count total unit name",
+    "Storage": "count name size unit type",
+    "Raid": "name",
+    "Nics": "name",
+    "Bandwidth": "name",
+    "Pricing": "price taxed currency unit id unit_price",
     "AvailableRegions": "id name region_iso_2 stock_qty slug spot_qty href location",
-    "Region": "id slug name region_iso_2 bgp href location", "RegionBGP": "hosts asn", "Project": "id name bgp href",
+    "Region": "id slug name region_iso_2 bgp href location",
+    "RegionBGP": "hosts asn",
+    "Project": "id name bgp href",
     "ProjectBGP": "enabled local_asn",
     "ServerBGP": "enabled available status routers connected limit active routes updated",
     "BGPRoute": "subnet active router age updated",
     "IPAddresses": "id address address_family cidr gateway type region routed_to assigned_to targeted_to project "
-                   "ptr_record a_record tags href",
+    "ptr_record a_record tags href",
     "RoutedTo": "id address address_family cidr gateway type region",
     "AssignedTo": "id name href hostname image region state pricing",
     "BlockStorage": "id name href size allow_edit_size unit description attached_to vlan_id vlan_ip initiator "
-                    "discovery_ip region",
-    "AttachedTo": "href id hostname", "SSHKeys": "id label key fingerprint updated created href",
-    "ErrorResponse": "errors error code message", "IPAddressCreateRequest": "address_family public",
+    "discovery_ip region",
+    "AttachedTo": "href id hostname",
+    "SSHKeys": "id label key fingerprint updated created href",
+    "ErrorResponse": "errors error code message",
+    "IPAddressCreateRequest": "address_family public",
 }
 
 
@@ -113,21 +138,36 @@ def test_every_type_of_the_seed_that_goes_over_the_wire_is_modelled() -> None:
 @needs_shared
 def test_the_contracts_own_table_names_no_key_that_is_not_modelled() -> None:
     text = (SHARED / "reference/providers/cherryservers.md").read_text(encoding="utf-8")
-    told = {row[1].strip().split(" / Plans")[0]: row[2] for line in text.splitlines()
-            if line.startswith("| ") and len(row := line.split("|")) == 4}
+    told = {
+        row[1].strip().split(" / Plans")[0]: row[2]
+        for line in text.splitlines()
+        if line.startswith("| ") and len(row := line.split("|")) == 4
+    }
     assert len(told.keys() & TYPES.keys()) > 10
     for name in told.keys() & TYPES.keys():
         keys = {each.rstrip("!").split("{")[0] for each in told[name].split("`")[1::2]}
         assert keys <= {*TYPES[name].split(), *NOT_READ.get(name, ())}, name
 
 
-@pytest.mark.parametrize(("change", "key", "value"), [
-    ({"plan": None}, "plan", Plan()), ({"plan": []}, "plan", Plan()), ({"hostname": None}, "hostname", ""),
-    ({"status": 7}, "status", ""), ({"spot_instance": "perhaps"}, "spot_instance", False), ({"tags": None}, "tags", {}),
-    ({"tags": []}, "tags", {}), ({"tags": {**TAGS, "n": 5}}, "tags", {**TAGS, "n": "5"}), ({"id": "1000"}, "id", 1000),
-    ({"ip_addresses": None}, "ip_addresses", ()), ({"ip_addresses": {}}, "ip_addresses", ()),
-    ({"wibble": {"new": 1}}, "id", 1000), ({"created_at": 1.5}, "created_at", ""),
-], ids=str)
+@pytest.mark.parametrize(
+    ("change", "key", "value"),
+    [
+        ({"plan": None}, "plan", Plan()),
+        ({"plan": []}, "plan", Plan()),
+        ({"hostname": None}, "hostname", ""),
+        ({"status": 7}, "status", ""),
+        ({"spot_instance": "perhaps"}, "spot_instance", False),
+        ({"tags": None}, "tags", {}),
+        ({"tags": []}, "tags", {}),
+        ({"tags": {**TAGS, "n": 5}}, "tags", {**TAGS, "n": "5"}),
+        ({"id": "1000"}, "id", 1000),
+        ({"ip_addresses": None}, "ip_addresses", ()),
+        ({"ip_addresses": {}}, "ip_addresses", ()),
+        ({"wibble": {"new": 1}}, "id", 1000),
+        ({"created_at": 1.5}, "created_at", ""),
+    ],
+    ids=str,
+)
 def test_a_strange_value_hides_neither_its_row_nor_the_list(change: dict[str, Any], key: str, value: object) -> None:
     other, strange = read_list(answer([FULL_ROW, ROW | change]), Server)
     assert other.plan.slug == "amd-ryzen-9950x"
@@ -147,20 +187,43 @@ def test_a_strange_value_deep_inside_is_all_that_is_lost() -> None:
     assert [(each.id, each.address, each.tags) for each in server.ip_addresses] == [("", "10.168.1.2", {})]
 
 
-@pytest.mark.parametrize("row", [
-    {key: value for key, value in ROW.items() if key != "id"}, ROW | {"id": None}, ROW | {"id": "x"}, ROW | {"id": 0},
-    ROW | {"id": -4}, ROW | {"id": 1.5}, ROW | {"tags": "k8s-cluster"}, ROW | {"tags": ["k8s-cluster-cluster1"]},
-    "server", None, 7, [],
-], ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [
+        {key: value for key, value in ROW.items() if key != "id"},
+        ROW | {"id": None},
+        ROW | {"id": "x"},
+        ROW | {"id": 0},
+        ROW | {"id": -4},
+        ROW | {"id": 1.5},
+        ROW | {"tags": "k8s-cluster"},
+        ROW | {"tags": ["k8s-cluster-cluster1"]},
+        "server",
+        None,
+        7,
+        [],
+    ],
+    ids=str,
+)
 def test_a_row_that_cannot_be_counted_fails_the_list(row: object) -> None:
     with pytest.raises(Unknown, match="row 1: "):
         read_list(answer([ROW, row]), Server)
 
 
-@pytest.mark.parametrize(("body", "error"), [
-    (b"", Transient), (b"[", Transient), (b"[{}", Transient), (b"\xff", Transient), (b"[" * 5000, Transient),
-    (b"{}", Unknown), (b"null", Unknown), (b'"text"', Unknown),
-], ids=lambda value: str(value)[:12])
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"", Transient),
+        (b"[", Transient),
+        (b"[{}", Transient),
+        (b"\xff", Transient),
+        (b"[" * 5000, Transient),
+        (b"{}", Unknown),
+        (b"null", Unknown),
+        (b'"text"', Unknown),
+    ],
+    ids=lambda value: str(value)[:12],
+)
 def test_what_is_no_list_is_never_an_empty_one(body: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         read_list(answer(body), Server)
@@ -195,7 +258,10 @@ def test_whatever_comes_is_a_whole_list_or_an_error_of_the_tree() -> None:
             continue
         whole += 1
         assert [int(row["id"]) for row in rows] == [server.id for server in found]
-        assert all(server.tags == row.get("tags", {}) for row, server in zip(rows, found, strict=True)
-                   if isinstance(row.get("tags"), dict) and set(map(str, row["tags"].values())) <= {*TAGS.values()})
+        assert all(
+            server.tags == row.get("tags", {})
+            for row, server in zip(rows, found, strict=True)
+            if isinstance(row.get("tags"), dict) and set(map(str, row["tags"].values())) <= {*TAGS.values()}
+        )
     assert whole > 100
     assert refused > 20

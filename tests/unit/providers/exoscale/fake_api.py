@@ -46,9 +46,9 @@ def uuid(number: int, kind: str = "a") -> str:
     return f"{ord(kind):08x}-0000-4000-8000-{number:012d}"
 
 
-A, B, C = uuid(1, "p"), uuid(2, "p"), uuid(3, "p")      # pools
-NP_A, NP_B, NP_C = uuid(1, "n"), uuid(2, "n"), uuid(3, "n")   # the Nodepools that own them
-OURS, THEIRS = uuid(1, "c"), uuid(2, "c")               # SKS clusters
+A, B, C = uuid(1, "p"), uuid(2, "p"), uuid(3, "p")  # pools
+NP_A, NP_B, NP_C = uuid(1, "n"), uuid(2, "n"), uuid(3, "n")  # the Nodepools that own them
+OURS, THEIRS = uuid(1, "c"), uuid(2, "c")  # SKS clusters
 
 
 @dataclass
@@ -89,7 +89,8 @@ class FakeApi(Api):
         self.machines: dict[str, Instance] = {}
         self.names = {OURS: "prod", THEIRS: "stage"}
         self.kinds: dict[str, InstanceType] = {
-            MEDIUM: InstanceType(MEDIUM, "standard", "medium", 2, 4 * 2**30, zones=(ZONE,))}
+            MEDIUM: InstanceType(MEDIUM, "standard", "medium", 2, 4 * 2**30, zones=(ZONE,))
+        }
         self.limit = quota or Quota("instance", 0, 100)
         self.calls: list[str] = []
         self.trouble: dict[str, list[ProviderError]] = {}
@@ -97,8 +98,8 @@ class FakeApi(Api):
         self.lost: set[str] = set()
         self.works: dict[str, Work] = {}
         self.changes: list[_Change] = []
-        self.chosen: list[str] = []         # machines that the vendor chose to delete
-        self.evicted: list[str] = []        # machines that we named
+        self.chosen: list[str] = []  # machines that the vendor chose to delete
+        self.evicted: list[str] = []  # machines that we named
         self._number = 0
         for pool in pools:
             self.fill(pool.id, pool.size)
@@ -109,8 +110,7 @@ class FakeApi(Api):
         for _ in range(size):
             self._number += 1
             name = uuid(self._number, "i")
-            self.machines[name] = Instance(name, f"pool-{self._number}", state,
-                                           manager=Manager(pool, "instance-pool"))
+            self.machines[name] = Instance(name, f"pool-{self._number}", state, manager=Manager(pool, "instance-pool"))
             self.all[pool].members.append(name)
             made.append(name)
         return made
@@ -123,8 +123,12 @@ class FakeApi(Api):
 
     def nodes(self, *pools: str) -> list[Node]:
         """Every machine of these pools (all of them by default) as a node."""
-        return [node(f"node-{name[-4:]}", f"exoscale://{name}", **self._labels(pool))
-                for pool in self.all.values() if not pools or pool.id in pools for name in pool.members]
+        return [
+            node(f"node-{name[-4:]}", f"exoscale://{name}", **self._labels(pool))
+            for pool in self.all.values()
+            if not pools or pool.id in pools
+            for name in pool.members
+        ]
 
     def _labels(self, pool: Pool) -> dict[str, str]:
         return {"node.exoscale.net/nodepool-id": pool.owner} if pool.cluster else {}
@@ -257,7 +261,7 @@ class FakeApi(Api):
         for name in change.evicted:
             pool.members.remove(name)
             del self.machines[name]
-        for name in pool.members[:max(0, len(pool.members) - pool.size)]:
+        for name in pool.members[: max(0, len(pool.members) - pool.size)]:
             self.chosen.append(name)
             pool.members.remove(name)
             del self.machines[name]
@@ -269,13 +273,22 @@ class FakeApi(Api):
         failed = made < wanted
         reason = ("partial" if made else pool.reason) if failed else ""
         self.works[change.work.id] = msgspec.structs.replace(
-            change.work, state="failure" if failed else "success", reason=reason)
+            change.work, state="failure" if failed else "success", reason=reason
+        )
 
     def _pool(self, pool: Pool) -> InstancePool:
         manager = Manager(pool.owner, "sks-nodepool") if pool.cluster else None
         name = f"nodepool-{pool.name}" if pool.cluster else pool.name
-        made = InstancePool(pool.id, name, pool.state, pool.size, disk_size=50, instance_type=Ref(MEDIUM),
-                            instances=tuple(map(Ref, pool.members)), manager=manager)
+        made = InstancePool(
+            pool.id,
+            name,
+            pool.state,
+            pool.size,
+            disk_size=50,
+            instance_type=Ref(MEDIUM),
+            instances=tuple(map(Ref, pool.members)),
+            manager=manager,
+        )
         return msgspec.structs.replace(made, **pool.more)
 
     def _nodepool(self, pool: Pool) -> Nodepool:

@@ -23,20 +23,65 @@ ONE, TWO = "4d2b9f0e-3c1a-4b62-9a51-0f6f4f1f2a01", "77e0c1aa-52d3-4f1e-8a7e-6c0b
 TYPE = "b6cd1ff5-3a2f-4e9d-a4d1-8988c1191fe8"
 WORK = "e2047130-b86e-11ef-83b3-0d8312b2c2d7"
 
-INSTANCE = {"id": ONE, "name": "pool-0f7c2-abcde", "state": "running", "created-at": "2026-01-15T08:12:03Z",
-            "instance-type": {"id": TYPE}, "disk-size": 50, "public-ip": "194.182.160.10", "labels": {},
-            "manager": {"id": POOL, "type": "instance-pool"}}
-INSTANCE_POOL = {"id": POOL, "name": "nodepool-web-2f1", "state": "running", "size": 2, "min-available": 0,
-                 "disk-size": 50, "instance-prefix": "pool", "instance-type": {"id": TYPE},
-                 "instances": [{"id": ONE}, {"id": TWO}], "manager": {"id": NODEPOOL, "type": "sks-nodepool"}}
-SKS = {"id": CLUSTER, "name": "prod", "state": "running", "version": "1.34.2", "level": "pro", "nodepools": [
-    {"id": NODEPOOL, "name": "web", "state": "running", "size": 2, "instance-pool": {"id": POOL},
-     "instance-type": {"id": TYPE}, "disk-size": 50, "version": "1.34.2", "kubelet-max-pods": 110,
-     "labels": {"tier": "web"}, "taints": {"dedicated": {"value": "web", "effect": "NoSchedule"}}}]}
-MEDIUM = {"id": TYPE, "family": "standard", "size": "medium", "cpus": 2, "memory": 4294967296, "authorized": True,
-          "zones": ["ch-gva-2", "de-fra-1"]}
-BEGUN = {"id": WORK, "state": "pending", "reference": {"id": POOL, "link": f"/v2/instance-pool/{POOL}",
-                                                       "command": "get-instance-pool"}}
+INSTANCE = {
+    "id": ONE,
+    "name": "pool-0f7c2-abcde",
+    "state": "running",
+    "created-at": "2026-01-15T08:12:03Z",
+    "instance-type": {"id": TYPE},
+    "disk-size": 50,
+    "public-ip": "194.182.160.10",
+    "labels": {},
+    "manager": {"id": POOL, "type": "instance-pool"},
+}
+INSTANCE_POOL = {
+    "id": POOL,
+    "name": "nodepool-web-2f1",
+    "state": "running",
+    "size": 2,
+    "min-available": 0,
+    "disk-size": 50,
+    "instance-prefix": "pool",
+    "instance-type": {"id": TYPE},
+    "instances": [{"id": ONE}, {"id": TWO}],
+    "manager": {"id": NODEPOOL, "type": "sks-nodepool"},
+}
+SKS = {
+    "id": CLUSTER,
+    "name": "prod",
+    "state": "running",
+    "version": "1.34.2",
+    "level": "pro",
+    "nodepools": [
+        {
+            "id": NODEPOOL,
+            "name": "web",
+            "state": "running",
+            "size": 2,
+            "instance-pool": {"id": POOL},
+            "instance-type": {"id": TYPE},
+            "disk-size": 50,
+            "version": "1.34.2",
+            "kubelet-max-pods": 110,
+            "labels": {"tier": "web"},
+            "taints": {"dedicated": {"value": "web", "effect": "NoSchedule"}},
+        }
+    ],
+}
+MEDIUM = {
+    "id": TYPE,
+    "family": "standard",
+    "size": "medium",
+    "cpus": 2,
+    "memory": 4294967296,
+    "authorized": True,
+    "zones": ["ch-gva-2", "de-fra-1"],
+}
+BEGUN = {
+    "id": WORK,
+    "state": "pending",
+    "reference": {"id": POOL, "link": f"/v2/instance-pool/{POOL}", "command": "get-instance-pool"},
+}
 
 # Each call: its line, the call itself, and an answer.
 CALLS: dict[str, tuple[str, Callable[[Api], object], object]] = {
@@ -50,24 +95,36 @@ CALLS: dict[str, tuple[str, Callable[[Api], object], object]] = {
     "work": (f"GET /v2/operation/{WORK}", lambda api: api.work(WORK), BEGUN),
     "scale_pool": (f"PUT /v2/instance-pool/{POOL}:scale", lambda api: api.scale_pool(POOL, 5), BEGUN),
     "evict_pool": (f"PUT /v2/instance-pool/{POOL}:evict", lambda api: api.evict_pool(POOL, [ONE, TWO]), BEGUN),
-    "scale_nodepool": (f"PUT /v2/sks-cluster/{CLUSTER}/nodepool/{NODEPOOL}:scale",
-                       lambda api: api.scale_nodepool(CLUSTER, NODEPOOL, 5), BEGUN),
-    "evict_nodepool": (f"PUT /v2/sks-cluster/{CLUSTER}/nodepool/{NODEPOOL}:evict",
-                       lambda api: api.evict_nodepool(CLUSTER, NODEPOOL, [TWO]), BEGUN),
+    "scale_nodepool": (
+        f"PUT /v2/sks-cluster/{CLUSTER}/nodepool/{NODEPOOL}:scale",
+        lambda api: api.scale_nodepool(CLUSTER, NODEPOOL, 5),
+        BEGUN,
+    ),
+    "evict_nodepool": (
+        f"PUT /v2/sks-cluster/{CLUSTER}/nodepool/{NODEPOOL}:evict",
+        lambda api: api.evict_nodepool(CLUSTER, NODEPOOL, [TWO]),
+        BEGUN,
+    ),
 }
 READS = [name for name, (line, _, _) in CALLS.items() if line.startswith("GET")]
 CHANGES = [name for name in CALLS if name not in READS]
 
 
 def api_for(
-    url: str, *, clock: Clock | None = None, read_secret: Callable[[str], str] | None = None,
-    pacer: Pacer | None = None, shelf: Shelf | None = None, **settings: str,
+    url: str,
+    *,
+    clock: Clock | None = None,
+    read_secret: Callable[[str], str] | None = None,
+    pacer: Pacer | None = None,
+    shelf: Shelf | None = None,
+    **settings: str,
 ) -> Api:
     """An Api that talks to the script."""
     clock = clock or Clock()
     given = {"zone": "ch-gva-2", "credentialsSecret": "key", "endpoint": url} | settings
-    means = Means(deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5,
-                  pacer=pacer or Unpaced(), shelf=shelf or Bare())
+    means = Means(
+        deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Bare()
+    )
     connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given))
 
@@ -84,7 +141,33 @@ def said(status: int, body: object = b"", headers: Mapping[str, str] | None = No
 
 
 __all__ = [
-    "API_KEY", "API_SECRET", "BEGUN", "CALLS", "CHANGES", "CLUSTER", "INSTANCE", "INSTANCE_POOL", "KEY", "MEDIUM",
-    "NODEPOOL", "NOW", "ONE", "POOL", "READS", "SKS", "TWO", "TYPE", "WORK", "Board", "Books", "Clock", "HttpScript",
-    "Reply", "Secrets", "Seen", "api_for", "call", "said",
+    "API_KEY",
+    "API_SECRET",
+    "BEGUN",
+    "CALLS",
+    "CHANGES",
+    "CLUSTER",
+    "INSTANCE",
+    "INSTANCE_POOL",
+    "KEY",
+    "MEDIUM",
+    "NODEPOOL",
+    "NOW",
+    "ONE",
+    "POOL",
+    "READS",
+    "SKS",
+    "TWO",
+    "TYPE",
+    "WORK",
+    "Board",
+    "Books",
+    "Clock",
+    "HttpScript",
+    "Reply",
+    "Secrets",
+    "Seen",
+    "api_for",
+    "call",
+    "said",
 ]

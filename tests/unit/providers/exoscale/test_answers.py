@@ -35,22 +35,39 @@ READERS: dict[str, Callable[[Answer], object]] = {
     "change": read_change,
 }
 RIGHT: dict[str, dict[str, Any]] = {
-    "instances": {"instances": [INSTANCE]}, "pools": {"instance-pools": [INSTANCE_POOL]},
-    "clusters": {"sks-clusters": [SKS]}, "pool": INSTANCE_POOL, "type": MEDIUM, "work": BEGUN,
-    "quota": {"resource": "instance", "usage": 4, "limit": 20}, "change": BEGUN,
+    "instances": {"instances": [INSTANCE]},
+    "pools": {"instance-pools": [INSTANCE_POOL]},
+    "clusters": {"sks-clusters": [SKS]},
+    "pool": INSTANCE_POOL,
+    "type": MEDIUM,
+    "work": BEGUN,
+    "quota": {"resource": "instance", "usage": 4, "limit": 20},
+    "change": BEGUN,
 }
 RUBBISH = st.recursive(
-    st.none() | st.booleans() | st.integers(-2**70, 2**70) | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=9) | st.just(POOL),
-    lambda below: st.lists(below, max_size=3) | st.dictionaries(
-        st.sampled_from(["id", "size", "state", "manager", "instances", "nodepools", "message", "reason", "x"]), below,
-        max_size=4), max_leaves=9)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=9)
+    | st.just(POOL),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["id", "size", "state", "manager", "instances", "nodepools", "message", "reason", "x"]),
+            below,
+            max_size=4,
+        )
+    ),
+    max_leaves=9,
+)
 
 
 def places(thing: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The way to every value inside."""
-    inside: list[tuple[Any, object]] = (list(thing.items()) if isinstance(thing, dict)
-                                        else list(enumerate(thing)) if isinstance(thing, list) else [])
+    inside: list[tuple[Any, object]] = (
+        list(thing.items()) if isinstance(thing, dict) else list(enumerate(thing)) if isinstance(thing, list) else []
+    )
     return [place for key, value in inside for place in [(*at, key), *places(value, (*at, key))]]
 
 

@@ -52,10 +52,15 @@ def test_each_call_goes_to_its_address_signed_and_alone(name: str) -> None:
     assert seen.headers.get("content-type") == ("application/json" if name in CHANGES else None)
 
 
-@pytest.mark.parametrize(("name", "body"), [
-    ("scale_pool", {"size": 5}), ("scale_nodepool", {"size": 5}), ("evict_pool", {"instances": [ONE, TWO]}),
-    ("evict_nodepool", {"instances": [TWO]}),
-])
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("scale_pool", {"size": 5}),
+        ("scale_nodepool", {"size": 5}),
+        ("evict_pool", {"instances": [ONE, TWO]}),
+        ("evict_nodepool", {"instances": [TWO]}),
+    ],
+)
 def test_EXO_7_a_change_says_an_absolute_size_or_who_goes(name: str, body: object) -> None:
     with HttpScript([said(200, BEGUN)]) as server:
         call(name, server.url)
@@ -67,8 +72,11 @@ def test_things_are_read_as_the_vendor_shows_them() -> None:
         with HttpScript([said(200, CALLS[name][2])]) as server:
             return call(name, server.url)
 
-    assert answered("instances") == (Instance(ONE, "pool-0f7c2-abcde", "running", "2026-01-15T08:12:03Z", Ref(TYPE), 50,
-                                              Manager(POOL, "instance-pool")),)
+    assert answered("instances") == (
+        Instance(
+            ONE, "pool-0f7c2-abcde", "running", "2026-01-15T08:12:03Z", Ref(TYPE), 50, Manager(POOL, "instance-pool")
+        ),
+    )
     [pool] = answered("pools")
     assert (pool.size, pool.instances, pool.manager) == (2, (Ref(ONE), Ref(TWO)), Manager(NODEPOOL, "sks-nodepool"))
     [cluster] = answered("clusters")
@@ -99,9 +107,18 @@ def test_EXO_DEFECT_10_a_pool_and_a_cluster_without_members_have_none() -> None:
         assert api_for(server.url).clusters()[0].nodepools == ()
 
 
-@pytest.mark.parametrize(("field", "value"), [
-    ("size", -3), ("size", "many"), ("size", 2**40), ("instances", [1]), ("manager", "x"), ("state", 7),
-    ("instance-type", [])])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("size", -3),
+        ("size", "many"),
+        ("size", 2**40),
+        ("instances", [1]),
+        ("manager", "x"),
+        ("state", 7),
+        ("instance-type", []),
+    ],
+)
 def test_a_pool_that_says_nonsense_stays_in_the_list_without_a_size_and_stops_no_other(
     field: str, value: object
 ) -> None:
@@ -118,22 +135,38 @@ def test_a_nodepool_that_says_nonsense_stops_no_other() -> None:
     with HttpScript([said(200, body)]) as server:
         (cluster,) = api_for(server.url).clusters()
     assert [(each.id, each.size, each.instance_pool.id) for each in cluster.nodepools] == [
-        (ONE, NO_SIZE, POOL), (NODEPOOL, 2, POOL)]
+        (ONE, NO_SIZE, POOL),
+        (NODEPOOL, 2, POOL),
+    ]
 
 
 @pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize("body", [
-    {"message": "ok"}, {"instances": {}, "instance-pools": {}, "sks-clusters": {}}, [], "x", 7, None,
-    {"instances": [7], "instance-pools": [7], "sks-clusters": [7]},
-    {"instances": [{}], "instance-pools": [{}], "sks-clusters": [{}]},
-    {"instances": [{"id": "../x"}], "instance-pools": [{"id": "../x"}], "sks-clusters": [{"id": "../x"}]},
-    {"instances": [{"id": ONE, "manager": "x"}], "instance-pools": [None, 7],
-     "sks-clusters": [{"id": CLUSTER, "nodepools": {}}]},
-    {"instances": [{"id": ONE, "state": 1}], "instance-pools": [[INSTANCE_POOL]], "sks-clusters": [SKS, SKS]},
-    {"instances": [{"id": ONE, "manager": {"id": 7}}], "instance-pools": [{"id": None}],
-     "sks-clusters": [{"id": CLUSTER, "nodepools": [7]}]},
-    {"id": POOL, "instances": [], "instance-pools": [], "sks-clusters": []},
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"message": "ok"},
+        {"instances": {}, "instance-pools": {}, "sks-clusters": {}},
+        [],
+        "x",
+        7,
+        None,
+        {"instances": [7], "instance-pools": [7], "sks-clusters": [7]},
+        {"instances": [{}], "instance-pools": [{}], "sks-clusters": [{}]},
+        {"instances": [{"id": "../x"}], "instance-pools": [{"id": "../x"}], "sks-clusters": [{"id": "../x"}]},
+        {
+            "instances": [{"id": ONE, "manager": "x"}],
+            "instance-pools": [None, 7],
+            "sks-clusters": [{"id": CLUSTER, "nodepools": {}}],
+        },
+        {"instances": [{"id": ONE, "state": 1}], "instance-pools": [[INSTANCE_POOL]], "sks-clusters": [SKS, SKS]},
+        {
+            "instances": [{"id": ONE, "manager": {"id": 7}}],
+            "instance-pools": [{"id": None}],
+            "sks-clusters": [{"id": CLUSTER, "nodepools": [7]}],
+        },
+        {"id": POOL, "instances": [], "instance-pools": [], "sks-clusters": []},
+    ],
+)
 def test_an_answer_that_is_no_list_does_not_pass_for_an_empty_one(name: str, body: object) -> None:
     with HttpScript([Reply(200, json.dumps(body).encode())]) as server, pytest.raises(Unknown) as raised:
         call(name, server.url)
@@ -149,8 +182,18 @@ def test_one_thing_without_an_id_hides_no_other_of_its_list(name: str, ids: list
 
 
 @pytest.mark.parametrize("name", READS)
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"a": "\xff"}', b"[" * 100_000 + b"]" * 100_000,
-                                  b"<html>hello</html>", b"upstream connect error"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b'{"a": "\xff"}',
+        b"[" * 100_000 + b"]" * 100_000,
+        b"<html>hello</html>",
+        b"upstream connect error",
+    ],
+)
 def test_what_is_no_json_is_never_an_answer(name: str, body: bytes) -> None:
     with HttpScript([Reply(200, body)] * 3) as server:
         if name == "types":
@@ -178,10 +221,19 @@ def test_an_answer_about_another_thing_is_none(name: str) -> None:
         call(name, server.url)
 
 
-@pytest.mark.parametrize("body", [
-    {}, {"message": "ok"}, {"id": WORK}, {"state": "pending"}, [], {"id": WORK, "state": 1},
-    {"id": "x", "state": "pending"}, {**BEGUN, "reference": 7},
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"message": "ok"},
+        {"id": WORK},
+        {"state": "pending"},
+        [],
+        {"id": WORK, "state": 1},
+        {"id": "x", "state": "pending"},
+        {**BEGUN, "reference": 7},
+    ],
+)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_that_is_answered_by_something_else_may_have_been_made(name: str, body: object) -> None:
     with HttpScript([said(200, body)]) as server, pytest.raises(Transient, match="is not known"):
@@ -204,16 +256,35 @@ def test_EXO_6_what_is_gone_is_not_found(name: str) -> None:
 # -- what never gets into an address
 
 
-@pytest.mark.parametrize("rubbish", ["", "x", "..", f"{POOL}/..", f"{POOL}\n", f"{POOL}:scale", f" {POOL}", f"{POOL}x",
-                                     "0f7c2a6e6d3a4f0e9b556f1d2c3b4a59", "placeholder-0f7c2a6e-1", "../../zone?x=y"])
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        "",
+        "x",
+        "..",
+        f"{POOL}/..",
+        f"{POOL}\n",
+        f"{POOL}:scale",
+        f" {POOL}",
+        f"{POOL}x",
+        "0f7c2a6e6d3a4f0e9b556f1d2c3b4a59",
+        "placeholder-0f7c2a6e-1",
+        "../../zone?x=y",
+    ],
+)
 def test_only_ids_get_into_an_address(rubbish: str) -> None:
     with HttpScript([]) as server:
         api = api_for(server.url)
         asks: list[Callable[[], object]] = [
-            lambda: api.instance(rubbish), lambda: api.pool(rubbish), lambda: api.work(rubbish),
-            lambda: api.scale_pool(rubbish, 1), lambda: api.evict_pool(rubbish, [ONE]),
-            lambda: api.evict_pool(POOL, [ONE, rubbish]), lambda: api.scale_nodepool(CLUSTER, rubbish, 1),
-            lambda: api.scale_nodepool(rubbish, NODEPOOL, 1), lambda: api.evict_nodepool(CLUSTER, NODEPOOL, [rubbish]),
+            lambda: api.instance(rubbish),
+            lambda: api.pool(rubbish),
+            lambda: api.work(rubbish),
+            lambda: api.scale_pool(rubbish, 1),
+            lambda: api.evict_pool(rubbish, [ONE]),
+            lambda: api.evict_pool(POOL, [ONE, rubbish]),
+            lambda: api.scale_nodepool(CLUSTER, rubbish, 1),
+            lambda: api.scale_nodepool(rubbish, NODEPOOL, 1),
+            lambda: api.evict_nodepool(CLUSTER, NODEPOOL, [rubbish]),
         ]
         for ask in asks:
             with pytest.raises(InvalidRequest):

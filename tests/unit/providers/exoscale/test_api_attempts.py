@@ -130,5 +130,3 @@ def test_one_budget_for_a_key_and_a_zone_that_shows_neither_key_nor_secret() -> 
     assert pace.key.startswith("exoscale/")
     assert pace.key.endswith("/ch-gva-2/api")
     assert API_KEY not in pace.key
-
-

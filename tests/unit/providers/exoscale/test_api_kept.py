@@ -29,6 +29,7 @@ QUOTA = {"resource": "instance", "usage": 4, "limit": 20}
 def test_EXO_5_a_quota_is_asked_for_every_five_minutes_and_at_once_where_it_matters() -> None:
     clock, board = Clock(), Board()
     with HttpScript([said(200, {**QUOTA, "usage": number}) for number in range(4, 9)]) as server:
+
         def quota() -> Quota:
             return api_for(server.url, clock=clock, shelf=board).quota()
 
@@ -48,6 +49,7 @@ def test_EXO_5_a_quota_is_asked_for_every_five_minutes_and_at_once_where_it_matt
 def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_is_the_last_one_of_a_day(reply: Reply) -> None:
     clock, board = Clock(), Board()
     with HttpScript([said(200, QUOTA), *[reply] * 20]) as server:
+
         def quota() -> Quota:
             return api_for(server.url, clock=clock, shelf=board).quota()
 
@@ -59,11 +61,21 @@ def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_is_the_last_one_of_a_day(reply
             quota()
 
 
-@pytest.mark.parametrize("body", [
-    {}, {"limit": 20}, {"usage": 4}, {"usage": 4, "limit": None}, {"usage": -1, "limit": 5}, {"usage": 4, "limit": -2},
-    {"usage": "4", "limit": 20}, {"usage": 4.5, "limit": 20}, {"usage": 4, "limit": 10**30},
-    {"usage": 1e30, "limit": 9},
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"limit": 20},
+        {"usage": 4},
+        {"usage": 4, "limit": None},
+        {"usage": -1, "limit": 5},
+        {"usage": 4, "limit": -2},
+        {"usage": "4", "limit": 20},
+        {"usage": 4.5, "limit": 20},
+        {"usage": 4, "limit": 10**30},
+        {"usage": 1e30, "limit": 9},
+    ],
+)
 def test_EXO_DEFECT_4_half_a_quota_is_neither_nothing_nor_without_limit(body: Mapping[str, object]) -> None:
     board = Board()
     with HttpScript([said(200, body)]) as server, pytest.raises(Unknown):
@@ -81,6 +93,7 @@ def test_types_are_kept_for_a_day_and_unknown_ones_for_an_hour() -> None:
     other = TYPE.replace("b6", "c7")
     replies = {TYPE: said(200, MEDIUM), other: said(404, {"message": "no"})}
     with HttpScript(lambda seen: replies[seen.path.rpartition("/")[2]]) as server:
+
         def types() -> list[bool]:
             found = api_for(server.url, clock=clock, shelf=board).instance_types([TYPE, other, TYPE])
             return [found[each] is not None for each in (TYPE, other)]

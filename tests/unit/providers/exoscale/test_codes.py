@@ -19,34 +19,61 @@ def answer(status: int, body: object = b"", call: str = PUT, **headers: str) -> 
     return Answer(call, status, {name.replace("_", "-"): value for name, value in headers.items()}, raw)
 
 
-@pytest.mark.parametrize(("status", "cls"), [
-    (400, "InvalidRequest"), (401, "Unauthorized"), (402, "QuotaExceeded"), (403, "Unauthorized"), (404, "NotFound"),
-    (405, "InvalidRequest"), (409, "Conflict"), (412, "QuotaExceeded"), (418, "Unknown"), (422, "InvalidRequest"),
-    (423, "Conflict"), (429, "Throttled"), (500, "Transient"), (502, "Transient"), (503, "Transient"),
-    (504, "Transient"), (302, "Unknown"),
-])
+@pytest.mark.parametrize(
+    ("status", "cls"),
+    [
+        (400, "InvalidRequest"),
+        (401, "Unauthorized"),
+        (402, "QuotaExceeded"),
+        (403, "Unauthorized"),
+        (404, "NotFound"),
+        (405, "InvalidRequest"),
+        (409, "Conflict"),
+        (412, "QuotaExceeded"),
+        (418, "Unknown"),
+        (422, "InvalidRequest"),
+        (423, "Conflict"),
+        (429, "Throttled"),
+        (500, "Transient"),
+        (502, "Transient"),
+        (503, "Transient"),
+        (504, "Transient"),
+        (302, "Unknown"),
+    ],
+)
 def test_EXO_DEFECT_12_every_status_keeps_its_meaning_and_its_message(status: int, cls: str) -> None:
     error = error_for(answer(status, {"message": "Said so."}))
     assert (error.cls, error.code) == (cls, str(status))
     assert error.message == f"{PUT}: HTTP {status}: Said so."
 
 
-@pytest.mark.parametrize(("body", "said"), [
-    ({"message": "Pool is locked."}, "Pool is locked."),
-    ({"error": "Pool is locked."}, "Pool is locked."),
-    ({"message": "A.", "error": "B."}, "A.; B."),
-    ({"error": {"message": "Deeper."}}, "Deeper."),
-    ({"type": "about:blank", "title": "Bad", "detail": "size is wrong", "errors": ["a", {"message": "b"}, 3]},
-     "Bad; size is wrong; a; b"),
-    ({"title": "Bad", "detail": "Bad"}, "Bad"),
-    (b"  plain text, as it comes\n", "plain text, as it comes"),
-    (b"<html><body>Bad gateway</body></html>", ""),
-    (b"", ""), (b"\xff\xfe", ""), (b"null", ""), (b"[]", ""), (b"42", ""), (b"{}", ""), ({"message": None}, ""),
-    ({"message": 7, "detail": [["x"]]}, "x"),
-    ({"errors": [f"e{number}" for number in range(50)]}, "e0; e1; e2; e3; e4"),
-    (b"[" * 100_000 + b"]" * 100_000, ""),
-    (b'{"errors":' * 400 + b'"deep"' + b"}" * 400, ""),
-])
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"message": "Pool is locked."}, "Pool is locked."),
+        ({"error": "Pool is locked."}, "Pool is locked."),
+        ({"message": "A.", "error": "B."}, "A.; B."),
+        ({"error": {"message": "Deeper."}}, "Deeper."),
+        (
+            {"type": "about:blank", "title": "Bad", "detail": "size is wrong", "errors": ["a", {"message": "b"}, 3]},
+            "Bad; size is wrong; a; b",
+        ),
+        ({"title": "Bad", "detail": "Bad"}, "Bad"),
+        (b"  plain text, as it comes\n", "plain text, as it comes"),
+        (b"<html><body>Bad gateway</body></html>", ""),
+        (b"", ""),
+        (b"\xff\xfe", ""),
+        (b"null", ""),
+        (b"[]", ""),
+        (b"42", ""),
+        (b"{}", ""),
+        ({"message": None}, ""),
+        ({"message": 7, "detail": [["x"]]}, "x"),
+        ({"errors": [f"e{number}" for number in range(50)]}, "e0; e1; e2; e3; e4"),
+        (b"[" * 100_000 + b"]" * 100_000, ""),
+        (b'{"errors":' * 400 + b'"deep"' + b"}" * 400, ""),
+    ],
+)
 def test_EXO_DEFECT_12_an_errors_text_is_found_in_all_forms_of_bodies(body: object, said: str) -> None:
     refused = answer(400, body)
     assert message_in(refused) == said
@@ -54,11 +81,18 @@ def test_EXO_DEFECT_12_an_errors_text_is_found_in_all_forms_of_bodies(body: obje
     assert error.message == f"{PUT}: HTTP 400" + (f": {said}" if said else "")
 
 
-@pytest.mark.parametrize("said", [
-    "Quota exceeded for resource instance", "The quota of instances is exhausted", "instance limit has been reached",
-    "You have exceeded the limit of 20 instances", "Insufficient credits", "not enough funds on your account",
-    "Reached your organization's quota (20)",
-])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Quota exceeded for resource instance",
+        "The quota of instances is exhausted",
+        "instance limit has been reached",
+        "You have exceeded the limit of 20 instances",
+        "Insufficient credits",
+        "not enough funds on your account",
+        "Reached your organization's quota (20)",
+    ],
+)
 @pytest.mark.parametrize("status", [400, 403, 409, 422])
 def test_EXO_9_a_refusal_that_speaks_of_limits_is_one_of_quota(status: int, said: str) -> None:
     error = error_for(answer(status, {"message": said}))
@@ -67,19 +101,22 @@ def test_EXO_9_a_refusal_that_speaks_of_limits_is_one_of_quota(status: int, said
     assert said in error.message
 
 
-@pytest.mark.parametrize(("status", "said", "call", "cls"), [
-    (403, "Operation get-quota is not allowed by the role's policy", GET, "Unauthorized"),
-    (403, "Operation scale-instance-pool is not allowed", PUT, "Unauthorized"),
-    (403, "quota exceeded", GET, "Unauthorized"),
-    (400, "rate limit exceeded", PUT, "InvalidRequest"),
-    (429, "limit exceeded", PUT, "Throttled"),
-    (404, "quota exceeded", PUT, "NotFound"),
-    (401, "quota exceeded", PUT, "Unauthorized"),
-    (500, "quota exceeded", PUT, "Transient"),
-    (400, "size must be at least 0", PUT, "InvalidRequest"),
-    (402, "pay first", GET, "Unauthorized"),
-    (412, "changed", GET, "Conflict"),
-])
+@pytest.mark.parametrize(
+    ("status", "said", "call", "cls"),
+    [
+        (403, "Operation get-quota is not allowed by the role's policy", GET, "Unauthorized"),
+        (403, "Operation scale-instance-pool is not allowed", PUT, "Unauthorized"),
+        (403, "quota exceeded", GET, "Unauthorized"),
+        (400, "rate limit exceeded", PUT, "InvalidRequest"),
+        (429, "limit exceeded", PUT, "Throttled"),
+        (404, "quota exceeded", PUT, "NotFound"),
+        (401, "quota exceeded", PUT, "Unauthorized"),
+        (500, "quota exceeded", PUT, "Transient"),
+        (400, "size must be at least 0", PUT, "InvalidRequest"),
+        (402, "pay first", GET, "Unauthorized"),
+        (412, "changed", GET, "Conflict"),
+    ],
+)
 def test_what_only_sounds_like_a_limit_is_none(status: int, said: str, call: str, cls: str) -> None:
     error = error_for(answer(status, {"message": said}, call))
     assert error.cls == cls
@@ -96,8 +133,9 @@ def test_the_requests_id_is_kept_for_the_vendors_support() -> None:
 
 
 def test_EXO_16_forbidden_is_403_and_nothing_else() -> None:
-    assert [status for status in (400, 401, 402, 403, 404, 500)
-            if is_forbidden(error_for(answer(status, call=GET)))] == [403]
+    assert [
+        status for status in (400, 401, 402, 403, 404, 500) if is_forbidden(error_for(answer(status, call=GET)))
+    ] == [403]
     assert not is_forbidden(errors.Transient("x", code="403"))
     assert not is_forbidden(why(Work("w", "failure", "forbidden")))
 
@@ -107,34 +145,67 @@ def test_EXO_16_forbidden_is_403_and_nothing_else() -> None:
 
 def test_EXO_DEFECT_12_every_documented_reason_has_a_class() -> None:
     """Those of the OpenAPI document (§3, enumerations)."""
-    assert REASONS.keys() == {"busy", "conflict", "fault", "forbidden", "incorrect", "interrupted", "not-found",
-                              "partial", "unavailable", "unknown", "unsupported"}
+    assert REASONS.keys() == {
+        "busy",
+        "conflict",
+        "fault",
+        "forbidden",
+        "incorrect",
+        "interrupted",
+        "not-found",
+        "partial",
+        "unavailable",
+        "unknown",
+        "unsupported",
+    }
 
 
-@pytest.mark.parametrize(("reason", "cls"), [
-    ("busy", "Conflict"), ("conflict", "Conflict"), ("fault", "Unknown"), ("forbidden", "Unauthorized"),
-    ("incorrect", "InvalidRequest"), ("interrupted", "Unknown"), ("not-found", "NotFound"), ("partial", "OutOfStock"),
-    ("unavailable", "OutOfStock"), ("unknown", "Unknown"), ("unsupported", "InvalidRequest"),
-    ("invented-tomorrow", "Unknown"),
-])
+@pytest.mark.parametrize(
+    ("reason", "cls"),
+    [
+        ("busy", "Conflict"),
+        ("conflict", "Conflict"),
+        ("fault", "Unknown"),
+        ("forbidden", "Unauthorized"),
+        ("incorrect", "InvalidRequest"),
+        ("interrupted", "Unknown"),
+        ("not-found", "NotFound"),
+        ("partial", "OutOfStock"),
+        ("unavailable", "OutOfStock"),
+        ("unknown", "Unknown"),
+        ("unsupported", "InvalidRequest"),
+        ("invented-tomorrow", "Unknown"),
+    ],
+)
 def test_EXO_9_a_failed_operation_keeps_reason_and_message(reason: str, cls: str) -> None:
     error = why(Work("e2047130", "failure", reason, "No\n capacity  left."))
     assert (error.cls, error.code) == (cls, reason)
     assert error.message == f"operation e2047130 ended as failure ({reason}): No capacity left."
 
 
-@pytest.mark.parametrize(("reason", "cls"), [
-    ("unavailable", "QuotaExceeded"), ("partial", "QuotaExceeded"), ("fault", "QuotaExceeded"), ("", "QuotaExceeded"),
-    ("busy", "Conflict"), ("not-found", "NotFound"),
-])
+@pytest.mark.parametrize(
+    ("reason", "cls"),
+    [
+        ("unavailable", "QuotaExceeded"),
+        ("partial", "QuotaExceeded"),
+        ("fault", "QuotaExceeded"),
+        ("", "QuotaExceeded"),
+        ("busy", "Conflict"),
+        ("not-found", "NotFound"),
+    ],
+)
 def test_EXO_9_an_operation_that_failed_over_the_quota_says_so(reason: str, cls: str) -> None:
     assert why(Work("w", "failure", reason, "Instance quota exceeded")).cls == cls
 
 
 def test_EXO_9_a_timeout_and_an_operation_that_says_nothing_are_unknown_and_not_tried_in_place() -> None:
     """It has ended; asked for again at once, the same would happen again, and no other group had its turn."""
-    for work, code in ((Work("w", "timeout"), "timeout"), (Work("w", "failure"), "failure"), (Work(), "unknown"),
-                       (Work("w", "exploded"), "exploded")):
+    for work, code in (
+        (Work("w", "timeout"), "timeout"),
+        (Work("w", "failure"), "failure"),
+        (Work(), "unknown"),
+        (Work("w", "exploded"), "exploded"),
+    ):
         error = why(work)
         assert (error.cls, error.code) == ("Unknown", code)
         assert not error.temporary

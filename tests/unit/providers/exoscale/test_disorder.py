@@ -14,8 +14,18 @@ from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.unit.providers.exoscale.fake_api import A, FakeApi, Pool, continued, grow, provider, remove, seen
 
 TROUBLES = (Transient("503"), Throttled("429"), Conflict("409"))
-METHODS = ("pool", "clusters", "work", "instances", "instance", "scale_nodepool", "scale_pool", "evict_nodepool",
-           "evict_pool", "quota")
+METHODS = (
+    "pool",
+    "clusters",
+    "work",
+    "instances",
+    "instance",
+    "scale_nodepool",
+    "scale_pool",
+    "evict_nodepool",
+    "evict_pool",
+    "quota",
+)
 
 
 class _Walk:
@@ -42,8 +52,8 @@ class _Walk:
             if isinstance(outcome, Done | Failed):
                 return outcome
             if isinstance(outcome, Pending) and self.chance.random() < 0.25:
-                verb, asked = first, fresh      # the function died before it wrote anything down
-            elif isinstance(outcome, Pending) and self.chance.random() < 0.8:      # else the same message comes again
+                verb, asked = first, fresh  # the function died before it wrote anything down
+            elif isinstance(outcome, Pending) and self.chance.random() < 0.8:  # else the same message comes again
                 verb, asked = "poll", continued(asked, outcome)
             if self.chance.random() < 0.7:
                 self.api.step()
@@ -79,7 +89,7 @@ def test_EXO_17_EXO_DEFECT_15_whatever_goes_wrong_on_the_way_the_end_is_what_was
         walk.settle()
         assert isinstance(outcome, Done)
         assert walk.pool.size == len(walk.pool.members) == wanted
-        assert [name for name in before if name not in named] == walk.pool.members[:len(before) - len(named)]
+        assert [name for name in before if name not in named] == walk.pool.members[: len(before) - len(named)]
         assert walk.api.chosen == []
 
 

@@ -62,14 +62,24 @@ def test_each_machine_is_called_as_its_node_calls_it() -> None:
     api = both()
     group = seen(api)[A]
     assert [(each.id, each.node) for each in group.instances] == [
-        (f"exoscale://{each.handle}", f"node-{each.handle[-4:]}") for each in group.instances]
+        (f"exoscale://{each.handle}", f"node-{each.handle[-4:]}") for each in group.instances
+    ]
     loud = f"exoscale://{api.all[A].members[0].upper()}"
     assert loud in {each.id for each in seen(api, nodes=[node("n", loud), *api.nodes()[1:]])[A].instances}
 
 
-@pytest.mark.parametrize("provider_id", [
-    "", "aws:///eu/i-1", "exoscale://", "exoscale://not-an-id", uuid(1, "i"), f"alicloud://{uuid(1, 'i')}",
-    f"exoscale://{uuid(999, 'i')}"])
+@pytest.mark.parametrize(
+    "provider_id",
+    [
+        "",
+        "aws:///eu/i-1",
+        "exoscale://",
+        "exoscale://not-an-id",
+        uuid(1, "i"),
+        f"alicloud://{uuid(1, 'i')}",
+        f"exoscale://{uuid(999, 'i')}",
+    ],
+)
 @pytest.mark.parametrize("taint", ["", "node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"])
 def test_EXO_6_EXO_DEFECT_3_a_node_that_is_not_ours_is_no_error(provider_id: str, taint: str) -> None:
     api = both()
@@ -90,14 +100,22 @@ def test_EXO_6_a_machine_without_a_manager_is_in_no_group() -> None:
 # -- states
 
 
-@pytest.mark.parametrize(("said", "joined", "alone"), [
-    ("starting", RUNNING, CREATING), ("running", RUNNING, RUNNING), ("migrating", RUNNING, RUNNING),
-    ("stopped", RUNNING, RUNNING), ("stopping", DELETING, DELETING), ("destroying", DELETING, DELETING),
-    ("destroyed", DELETING, DELETING), ("expunging", DELETING, DELETING), ("error", RUNNING, CREATING),
-    ("a new word", RUNNING, CREATING)])
-def test_EXO_15_EXO_DEFECT_16_every_state_has_a_meaning(
-    said: str, joined: InstanceState, alone: InstanceState
-) -> None:
+@pytest.mark.parametrize(
+    ("said", "joined", "alone"),
+    [
+        ("starting", RUNNING, CREATING),
+        ("running", RUNNING, RUNNING),
+        ("migrating", RUNNING, RUNNING),
+        ("stopped", RUNNING, RUNNING),
+        ("stopping", DELETING, DELETING),
+        ("destroying", DELETING, DELETING),
+        ("destroyed", DELETING, DELETING),
+        ("expunging", DELETING, DELETING),
+        ("error", RUNNING, CREATING),
+        ("a new word", RUNNING, CREATING),
+    ],
+)
+def test_EXO_15_EXO_DEFECT_16_every_state_has_a_meaning(said: str, joined: InstanceState, alone: InstanceState) -> None:
     api = both()
     name = api.all[A].members[0]
     api.set_state(name, said)
@@ -122,8 +140,15 @@ def test_EXO_13_EXO_DEFECT_16_a_pool_that_is_being_scaled_is_a_group_like_any_ot
     assert not seen(api)[A].error
 
 
-@pytest.mark.parametrize(("field", "state"), [
-    ("state", "updating"), ("state", "creating"), ("nodepool_state", "updating"), ("nodepool_state", "renewing-token")])
+@pytest.mark.parametrize(
+    ("field", "state"),
+    [
+        ("state", "updating"),
+        ("state", "creating"),
+        ("nodepool_state", "updating"),
+        ("nodepool_state", "renewing-token"),
+    ],
+)
 def test_EXO_13_EXO_DEFECT_16_a_pool_that_somebody_else_changes_is_skipped_and_seen(field: str, state: str) -> None:
     """As a group like any other it would be chosen pass after pass, and pods would wait for it, not for the next."""
     api = both()
@@ -241,7 +266,9 @@ def test_EXO_9_what_is_missing_in_a_pool_at_rest_is_told_in_the_same_pass() -> N
     assert lost(api) == [(f"placeholder-{A}-0", "OutOfStock"), (f"placeholder-{A}-1", "OutOfStock")]
     assert not lost(api, B)
     assert {each.id for each in seen(api)[A].instances if each.error} == {
-        f"exoscale://placeholder-{A}-0", f"exoscale://placeholder-{A}-1"}
+        f"exoscale://placeholder-{A}-0",
+        f"exoscale://placeholder-{A}-1",
+    }
 
 
 def test_EXO_9_where_the_quota_is_used_up_it_is_the_quota() -> None:
@@ -250,9 +277,18 @@ def test_EXO_9_where_the_quota_is_used_up_it_is_the_quota() -> None:
     assert lost(api) == [(f"placeholder-{A}-0", "QuotaExceeded")]
 
 
-@pytest.mark.parametrize(("field", "state"), [
-    ("state", "scaling-up"), ("state", "creating"), ("state", "updating"), ("state", "scaling-down"),
-    ("nodepool_state", "scaling"), ("nodepool_state", "updating"), ("state", "a new word")])
+@pytest.mark.parametrize(
+    ("field", "state"),
+    [
+        ("state", "scaling-up"),
+        ("state", "creating"),
+        ("state", "updating"),
+        ("state", "scaling-down"),
+        ("nodepool_state", "scaling"),
+        ("nodepool_state", "updating"),
+        ("state", "a new word"),
+    ],
+)
 def test_EXO_8_nothing_is_missing_while_the_vendor_works(field: str, state: str) -> None:
     api = both()
     api.all[A].size = 5
@@ -292,8 +328,10 @@ def test_EXO_5_EXO_DEFECT_4_without_a_spec_the_maximum_is_what_the_quota_leaves(
     assert {name: (group.min, group.max) for name, group in groups.items()} == {A: (1, 8), B: (1, 7)}
 
 
-@pytest.mark.parametrize(("quota", "most"), [
-    (Quota("instance", 900, -1), 1000), (Quota("instance", 25, 20), 3), (Quota("instance", 0, 0), 3)])
+@pytest.mark.parametrize(
+    ("quota", "most"),
+    [(Quota("instance", 900, -1), 1000), (Quota("instance", 25, 20), 3), (Quota("instance", 0, 0), 3)],
+)
 def test_EXO_5_EXO_DEFECT_4_no_limit_is_no_maximum_of_minus_one(quota: Quota, most: int) -> None:
     assert seen(both(quota=quota))[A].max == most
 
@@ -343,7 +381,9 @@ def test_machines_that_cannot_be_read_make_the_pass_less_sure() -> None:
     api.trouble["instances"] = [Transient("500")]
     groups = seen(api)
     assert {name: [each.state for each in group.instances] for name, group in groups.items()} == {
-        A: [RUNNING] * 3, B: [RUNNING] * 2}
+        A: [RUNNING] * 3,
+        B: [RUNNING] * 2,
+    }
     api.trouble["instances"] = [Transient("500")]
     assert "states of machines could not be read" in warnings(api)
 

@@ -52,8 +52,14 @@ def asked() -> tuple[FakeApi, list[tuple[str, Operation]]]:
     api = FakeApi(Pool(size=3))
     api.all[A].size = 4
     polled = operation(Kind.SHRINK, A, 4, 3)
-    return api, [("grow", grow(4, 5)), ("remove", remove(4, api.all[A].members[0])), ("shrink_target", polled),
-                 ("poll", grow(4, 5)), ("poll", polled), ("poll", remove(4, api.all[A].members[0]))]
+    return api, [
+        ("grow", grow(4, 5)),
+        ("remove", remove(4, api.all[A].members[0])),
+        ("shrink_target", polled),
+        ("poll", grow(4, 5)),
+        ("poll", polled),
+        ("poll", remove(4, api.all[A].members[0])),
+    ]
 
 
 @pytest.mark.parametrize("error", [Throttled("429", retry_after=9.0), Transient("500"), Conflict("409")])
@@ -72,7 +78,7 @@ def test_EXO_DEFECT_12_what_is_not_fails_with_its_class_and_the_vendors_code(cls
         api.trouble["clusters"] = [cls("the vendor says no", code="V")]
         outcome = getattr(provider(api), verb)(each)
         assert isinstance(outcome, Failed)
-        if not (cls is NotFound and each.kind is Kind.REMOVE):      # then it is asked whether its machines are gone
+        if not (cls is NotFound and each.kind is Kind.REMOVE):  # then it is asked whether its machines are gone
             assert (outcome.cls, outcome.code) == (cls.__name__, "V")
 
 

@@ -32,8 +32,9 @@ def discard(size: int, *handles: str) -> Operation:
     return remove(size, *handles, kind=Kind.DISCARD)
 
 
-@pytest.mark.parametrize(("pool", "call"), [(Pool(size=4), "evict_nodepool web"), (Pool(A, "db", "", size=4),
-                                                                                  "evict_pool db")])
+@pytest.mark.parametrize(
+    ("pool", "call"), [(Pool(size=4), "evict_nodepool web"), (Pool(A, "db", "", size=4), "evict_pool db")]
+)
 def test_EXO_11_one_eviction_for_all_by_the_call_of_the_kind(pool: Pool, call: str) -> None:
     api = FakeApi(pool)
     first, second, third, fourth = pool.members
@@ -136,7 +137,7 @@ def test_EXO_17_two_functions_evict_once() -> None:
     api = sks(4, steps=3)
     asked = remove(4, api.all[A].members[0])
     assert isinstance(provider(api).remove(asked), Pending)
-    assert isinstance(provider(api).remove(asked), Done)       # it is going
+    assert isinstance(provider(api).remove(asked), Done)  # it is going
     api.set_state(api.all[A].members[0], "running")
     for _ in range(2):
         with pytest.raises(Conflict):
@@ -185,8 +186,10 @@ def test_EXO_DEFECT_6_a_slow_eviction_is_one_call_per_message() -> None:
     assert api.calls == [f"work {asked.data['work']}"] * 3
 
 
-@pytest.mark.parametrize(("reason", "cls"), [("unavailable", "OutOfStock"), ("busy", "Conflict"), ("fault", "Unknown"),
-                                             ("incorrect", "InvalidRequest")])
+@pytest.mark.parametrize(
+    ("reason", "cls"),
+    [("unavailable", "OutOfStock"), ("busy", "Conflict"), ("fault", "Unknown"), ("incorrect", "InvalidRequest")],
+)
 def test_EXO_DEFECT_12_a_failed_eviction_says_why_and_who_is_left(reason: str, cls: str) -> None:
     api = sks(4, lag=True, steps=10_000)
     name, other = api.all[A].members[:2]
@@ -330,7 +333,7 @@ def test_what_was_taken_up_cannot_and_meanwhile_nobody_can_say() -> None:
     api = sks(3, steps=2)
     asked = remove(3, api.all[A].members[0], api.all[A].members[1])
     provider(api).remove(asked)
-    assert provider(api).release(asked) is False        # both are being destroyed
+    assert provider(api).release(asked) is False  # both are being destroyed
     api.set_state(api.all[A].members[0], "running")
     with pytest.raises(Conflict):
         provider(api).release(asked)

@@ -64,8 +64,9 @@ def test_EXO_7_no_growth_and_past_the_maximum_are_refused_before_any_write(start
     assert not api.writes()
 
 
-@pytest.mark.parametrize(("quota", "cls"), [
-    (Quota("instance", 18, 20), "QuotaExceeded"), (Quota("instance", 2, -1), "InvalidRequest")])
+@pytest.mark.parametrize(
+    ("quota", "cls"), [(Quota("instance", 18, 20), "QuotaExceeded"), (Quota("instance", 2, -1), "InvalidRequest")]
+)
 def test_EXO_5_past_the_quota_is_refused_before_any_write(quota: Quota, cls: str) -> None:
     api = sks()
     api.limit = quota
@@ -148,9 +149,16 @@ def test_EXO_DEFECT_5_a_growth_that_takes_too_long_is_no_failure() -> None:
     assert not [each for each in seen(api)[A].instances if each.error]
 
 
-@pytest.mark.parametrize(("reason", "cls"), [
-    ("unavailable", "OutOfStock"), ("busy", "Conflict"), ("incorrect", "InvalidRequest"), ("fault", "Unknown"),
-    ("a new word", "Unknown")])
+@pytest.mark.parametrize(
+    ("reason", "cls"),
+    [
+        ("unavailable", "OutOfStock"),
+        ("busy", "Conflict"),
+        ("incorrect", "InvalidRequest"),
+        ("fault", "Unknown"),
+        ("a new word", "Unknown"),
+    ],
+)
 def test_EXO_9_EXO_DEFECT_12_a_failed_operation_says_why(reason: str, cls: str) -> None:
     api = sks(2, stock=0, reason=reason)
     outcome = to_the_end(api, grow(2, 4))
@@ -201,9 +209,14 @@ def test_a_success_that_leaves_the_size_as_it_was_is_a_failure_that_lets_others_
     assert "ended as success" in outcome.message
 
 
-@pytest.mark.parametrize(("quota", "cls"), [
-    (Quota("instance", 19, 20), "QuotaExceeded"), (Quota("instance", 10, 20), "InvalidRequest"),
-    (Quota("instance", 10, -1), "InvalidRequest")])
+@pytest.mark.parametrize(
+    ("quota", "cls"),
+    [
+        (Quota("instance", 19, 20), "QuotaExceeded"),
+        (Quota("instance", 10, 20), "InvalidRequest"),
+        (Quota("instance", 10, -1), "InvalidRequest"),
+    ],
+)
 def test_EXO_9_a_refusal_while_the_quota_is_used_up_is_for_want_of_quota(quota: Quota, cls: str) -> None:
     api = sks()
     api.limit = quota
@@ -240,8 +253,9 @@ def test_a_pool_that_is_still_at_it_after_its_operation_is_waited_for() -> None:
     assert isinstance(provider(api).poll(asked), Done)
 
 
-@pytest.mark.parametrize("data", [
-    {"work": "no id"}, {"polls": "-1", "looks": "many", "work": ""}, {"looks": "9" * 50}, {"polls": "\u0663"}])
+@pytest.mark.parametrize(
+    "data", [{"work": "no id"}, {"polls": "-1", "looks": "many", "work": ""}, {"looks": "9" * 50}, {"polls": "\u0663"}]
+)
 def test_rubbish_in_the_row_is_read_as_nothing(data: dict[str, str]) -> None:
     api = sks(2)
     asked = msgspec.structs.replace(grow(2, 4), data=data)
@@ -342,7 +356,7 @@ def test_EXO_12_EXO_DEFECT_8_only_what_never_came_is_taken_back_and_really_is() 
     api.all[A].size = 5
     assert isinstance(to_the_end(api, shrink(5, 3)), Done)
     assert api.writes() == ["scale_nodepool web 3"]
-    assert (api.all[A].size, len(api.all[A].members), api.chosen) == (3, 3, [])   # the vendor tries once more
+    assert (api.all[A].size, len(api.all[A].members), api.chosen) == (3, 3, [])  # the vendor tries once more
     assert isinstance(to_the_end(api, shrink(5, 3)), Done)
     assert len(api.writes()) == 1
 

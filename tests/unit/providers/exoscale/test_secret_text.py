@@ -15,16 +15,25 @@ from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET
 RIGHT = Credential(Secret(API_KEY), Secret(API_SECRET))
 
 
-@pytest.mark.parametrize("text", [
-    json.dumps({"apiKey": API_KEY, "apiSecret": API_SECRET}),
-    json.dumps({"api-key": API_KEY, "api-secret": API_SECRET, "api-zone": "de-fra-1"}),
-    json.dumps({"EXOSCALE_API_KEY": f" {API_KEY}\n", "EXOSCALE_API_SECRET": f"{API_SECRET}\n",
-                "EXOSCALE_ZONE": "ch-gva-2", "EXOSCALE_API_ENVIRONMENT": None}),
-    f"EXOSCALE_API_KEY={API_KEY}\nEXOSCALE_API_SECRET={API_SECRET}\n",
-    f'# example\r\nexport EXOSCALE_API_KEY="{API_KEY}"\r\n\r\nexport EXOSCALE_API_SECRET=\'{API_SECRET}\'\r\n',
-    f"[global]\napi-key = {API_KEY}\napi-secret = {API_SECRET}\n",
-    json.dumps({"apiKey": API_KEY, "api_key": API_KEY, "apiSecret": API_SECRET, "zone": ""}),
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"apiKey": API_KEY, "apiSecret": API_SECRET}),
+        json.dumps({"api-key": API_KEY, "api-secret": API_SECRET, "api-zone": "de-fra-1"}),
+        json.dumps(
+            {
+                "EXOSCALE_API_KEY": f" {API_KEY}\n",
+                "EXOSCALE_API_SECRET": f"{API_SECRET}\n",
+                "EXOSCALE_ZONE": "ch-gva-2",
+                "EXOSCALE_API_ENVIRONMENT": None,
+            }
+        ),
+        f"EXOSCALE_API_KEY={API_KEY}\nEXOSCALE_API_SECRET={API_SECRET}\n",
+        f"# example\r\nexport EXOSCALE_API_KEY=\"{API_KEY}\"\r\n\r\nexport EXOSCALE_API_SECRET='{API_SECRET}'\r\n",
+        f"[global]\napi-key = {API_KEY}\napi-secret = {API_SECRET}\n",
+        json.dumps({"apiKey": API_KEY, "api_key": API_KEY, "apiSecret": API_SECRET, "zone": ""}),
+    ],
+)
 def test_EXO_1_all_the_ways_it_is_written(text: str) -> None:
     assert parse_secret(text, "secret s") == RIGHT
 
@@ -33,27 +42,30 @@ def test_the_dummy_of_a_local_emulation_is_taken() -> None:
     assert parse_secret('{"apiKey": "x", "apiSecret": "x"}', "secret s") == Credential(Secret("x"), Secret("x"))
 
 
-@pytest.mark.parametrize(("text", "problem"), [
-    ("", "neither JSON nor lines"),
-    ("hunter2", "neither JSON nor lines"),
-    ("{", "is not complete JSON"),
-    ("[]", "neither JSON nor lines"),
-    ('{"apiKey": 1}', "a field that is not text"),
-    ('{"apiKey": {"a": "b"}}', "a field that is not text"),
-    ('{"apiKey": "EXOhunter2"}', "apiSecret is missing"),
-    ('{"apiSecret": "hunter2"}', "apiKey is missing"),
-    ('{"apiKey": " ", "apiSecret": "hunter2"}', "apiKey is missing"),
-    ('{"apiKey": "EXO hunter2", "apiSecret": "s"}', "apiKey has blanks"),
-    ('{"apiKey": "EXOhunter2,expires=1", "apiSecret": "s"}', "apiKey has blanks, commas"),
-    ('{"apiKey": "EXO\\nhunter2", "apiSecret": "s"}', "apiKey has blanks"),
-    ('{"apiKey": "EXOh\\u00fcnter2", "apiSecret": "s"}', "apiKey has blanks"),
-    ('{"apiKey": "EXOhunter2", "api-key": "EXOhunter3", "apiSecret": "s"}', "apiKey is given twice, and not alike"),
-    ('{"token": "hunter2"}', "token is not known"),
-    ('{"EXO-hunter2-hunter2": "x"}', "a field is not known"),
-    ("EXOhunter2=\n", "a field is not known"),
-    ('{"EXOhunter": "x"}', "a field is not known"),
-    ("apiKey=a\nhunter2\n", "neither JSON nor lines"),
-])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "neither JSON nor lines"),
+        ("hunter2", "neither JSON nor lines"),
+        ("{", "is not complete JSON"),
+        ("[]", "neither JSON nor lines"),
+        ('{"apiKey": 1}', "a field that is not text"),
+        ('{"apiKey": {"a": "b"}}', "a field that is not text"),
+        ('{"apiKey": "EXOhunter2"}', "apiSecret is missing"),
+        ('{"apiSecret": "hunter2"}', "apiKey is missing"),
+        ('{"apiKey": " ", "apiSecret": "hunter2"}', "apiKey is missing"),
+        ('{"apiKey": "EXO hunter2", "apiSecret": "s"}', "apiKey has blanks"),
+        ('{"apiKey": "EXOhunter2,expires=1", "apiSecret": "s"}', "apiKey has blanks, commas"),
+        ('{"apiKey": "EXO\\nhunter2", "apiSecret": "s"}', "apiKey has blanks"),
+        ('{"apiKey": "EXOh\\u00fcnter2", "apiSecret": "s"}', "apiKey has blanks"),
+        ('{"apiKey": "EXOhunter2", "api-key": "EXOhunter3", "apiSecret": "s"}', "apiKey is given twice, and not alike"),
+        ('{"token": "hunter2"}', "token is not known"),
+        ('{"EXO-hunter2-hunter2": "x"}', "a field is not known"),
+        ("EXOhunter2=\n", "a field is not known"),
+        ('{"EXOhunter": "x"}', "a field is not known"),
+        ("apiKey=a\nhunter2\n", "neither JSON nor lines"),
+    ],
+)
 def test_EXO_1_what_cannot_be_used_is_told_without_a_value(text: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         parse_secret(text, "secret s")

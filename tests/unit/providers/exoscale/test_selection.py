@@ -175,8 +175,10 @@ def test_EXO_DEFECT_14_running_machines_of_a_nodepool_that_only_a_bare_name_make
     assert "write prod/web" in warnings(api, "0:7:web", nodes=[])
 
 
-@pytest.mark.parametrize(("spec", "settings"), [
-    ("0:7:prod/web", {}), (f"0:7:{A}", {}), (f"0:7:{NP_A}", {}), ("0:7:web", {"sksCluster": "prod"})])
+@pytest.mark.parametrize(
+    ("spec", "settings"),
+    [("0:7:prod/web", {}), (f"0:7:{A}", {}), (f"0:7:{NP_A}", {}), ("0:7:web", {"sksCluster": "prod"})],
+)
 def test_who_says_which_cluster_is_meant_is_believed(spec: str, settings: dict[str, Any]) -> None:
     api = FakeApi(Pool(size=3))
     assert _held(api, spec, **settings) == {False}
@@ -212,9 +214,17 @@ def _foreign(victim_cluster: str = THEIRS) -> FakeApi:
     return FakeApi(Pool(size=3), Pool(B, "web", victim_cluster, NP_B, size=4), Pool(C, "gpu", victim_cluster, NP_C))
 
 
-@pytest.mark.parametrize(("specs", "settings", "groups"), [
-    ((), {}, {A}), ((), {"sksCluster": "prod"}, {A}), (("0:9:prod/web",), {}, {A}), (("0:9:web",), {}, {A}),
-    (("0:9:web",), {"sksCluster": "prod"}, {A}), ((), {"scaleFromZero": "false"}, {A})])
+@pytest.mark.parametrize(
+    ("specs", "settings", "groups"),
+    [
+        ((), {}, {A}),
+        ((), {"sksCluster": "prod"}, {A}),
+        (("0:9:prod/web",), {}, {A}),
+        (("0:9:web",), {}, {A}),
+        (("0:9:web",), {"sksCluster": "prod"}, {A}),
+        ((), {"scaleFromZero": "false"}, {A}),
+    ],
+)
 def test_a_node_with_a_foreign_machines_id_makes_no_foreign_nodepool_a_group(
     specs: tuple[str, ...], settings: dict[str, Any], groups: set[str]
 ) -> None:
@@ -240,8 +250,10 @@ def test_a_standalone_pool_that_only_a_node_names_is_told_to_be_discovered() -> 
 
 def test_groups_of_an_sks_cluster_are_discovered_until_most_machines_are_nodes() -> None:
     api = FakeApi(Pool(size=3), Pool(B, "gpu", owner=NP_B))
-    found = [{name: group.discovered for name, group in seen(api, nodes=api.nodes(A)[:count]).items()}
-             for count in (0, 1, 2, 3)]
+    found = [
+        {name: group.discovered for name, group in seen(api, nodes=api.nodes(A)[:count]).items()}
+        for count in (0, 1, 2, 3)
+    ]
     assert found == [{}, {A: True, B: True}, {A: False, B: False}, {A: False, B: False}]
     assert not any(group.discovered for group in seen(api, nodes=[], sksCluster="prod").values())
 

@@ -20,10 +20,19 @@ def problems(settings: dict[str, str], *groups: GroupPolicy) -> list[str]:
 
 
 def test_what_is_right_is_read() -> None:
-    settings = read_settings({
-        **RIGHT, "nodes": f"1:5:web\n 0:10:{NODEPOOL.upper()} \n", "sksCluster": "prod", "scaleFromZero": "false",
-        "unlimitedMax": "250", "callsPerSecond": "2.5", "reservedCpu": "100m", "reservedMemory": "1Gi",
-    }, [GroupPolicy("exoscale", "prod/batch", 1, 2, 7), GroupPolicy("alicloud", "asg-1", 1, 2)])
+    settings = read_settings(
+        {
+            **RIGHT,
+            "nodes": f"1:5:web\n 0:10:{NODEPOOL.upper()} \n",
+            "sksCluster": "prod",
+            "scaleFromZero": "false",
+            "unlimitedMax": "250",
+            "callsPerSecond": "2.5",
+            "reservedCpu": "100m",
+            "reservedMemory": "1Gi",
+        },
+        [GroupPolicy("exoscale", "prod/batch", 1, 2, 7), GroupPolicy("alicloud", "asg-1", 1, 2)],
+    )
     assert settings.groups == (Bounds("web", 1, 5), Bounds(NODEPOOL, 0, 10), Bounds("prod/batch", 1, 2, 7))
     assert (settings.zone, settings.credentials_secret, settings.sks_cluster) == ("ch-gva-2", "key", "prod")
     assert settings.root == "https://api-ch-gva-2.exoscale.com/v2"
@@ -40,35 +49,63 @@ def test_EXO_5_what_is_left_out_has_upstreams_defaults_and_no_group_needs_a_name
     assert settings.calls_per_second == 10.0
 
 
-@pytest.mark.parametrize(("change", "root"), [
-    ({"environment": "ppapi"}, "https://ppapi-ch-gva-2.exoscale.com/v2"),
-    ({"zone": "at-vie-1"}, "https://api-at-vie-1.exoscale.com/v2"),
-    ({"zone": " ch-gva-2\n", "environment": " api "}, "https://api-ch-gva-2.exoscale.com/v2"),
-    ({"zone": "xx-new-17"}, "https://api-xx-new-17.exoscale.com/v2"),
-    ({"endpoint": "http://127.0.0.1:8080"}, "http://127.0.0.1:8080/v2"),
-    ({"endpoint": "http://localhost:8080/v2/"}, "http://localhost:8080/v2"),
-    ({"endpoint": "https://proxy.example/exoscale/v2"}, "https://proxy.example/exoscale/v2"),
-    ({"endpoint": " https://proxy.example/exoscale/ "}, "https://proxy.example/exoscale/v2"),
-])
+@pytest.mark.parametrize(
+    ("change", "root"),
+    [
+        ({"environment": "ppapi"}, "https://ppapi-ch-gva-2.exoscale.com/v2"),
+        ({"zone": "at-vie-1"}, "https://api-at-vie-1.exoscale.com/v2"),
+        ({"zone": " ch-gva-2\n", "environment": " api "}, "https://api-ch-gva-2.exoscale.com/v2"),
+        ({"zone": "xx-new-17"}, "https://api-xx-new-17.exoscale.com/v2"),
+        ({"endpoint": "http://127.0.0.1:8080"}, "http://127.0.0.1:8080/v2"),
+        ({"endpoint": "http://localhost:8080/v2/"}, "http://localhost:8080/v2"),
+        ({"endpoint": "https://proxy.example/exoscale/v2"}, "https://proxy.example/exoscale/v2"),
+        ({"endpoint": " https://proxy.example/exoscale/ "}, "https://proxy.example/exoscale/v2"),
+    ],
+)
 def test_EXO_DEFECT_17_the_address_comes_from_environment_and_zone_or_is_another(
     change: dict[str, str], root: str
 ) -> None:
     assert read_settings(RIGHT | change).root == root
 
 
-@pytest.mark.parametrize(("text", "bounds"), [
-    ("1:5:web", Bounds("web", 1, 5)), ("+1:+3:web", Bounds("web", 1, 3)), ("3:3:a:b:c", Bounds("a:b:c", 3, 3)),
-    ("0:5:web", Bounds("web", 0, 5)), ("0:0:web", Bounds("web", 0, 0)), ("1:2:prod/web", Bounds("prod/web", 1, 2)),
-    (f"1:2:{POOL.upper()}", Bounds(POOL, 1, 2)),
-])
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("1:5:web", Bounds("web", 1, 5)),
+        ("+1:+3:web", Bounds("web", 1, 3)),
+        ("3:3:a:b:c", Bounds("a:b:c", 3, 3)),
+        ("0:5:web", Bounds("web", 0, 5)),
+        ("0:0:web", Bounds("web", 0, 0)),
+        ("1:2:prod/web", Bounds("prod/web", 1, 2)),
+        (f"1:2:{POOL.upper()}", Bounds(POOL, 1, 2)),
+    ],
+)
 def test_EXO_4_specs_that_are_right(text: str, bounds: Bounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 
-@pytest.mark.parametrize("text", [
-    "a:5:x", "5:3:x", "-1:3:x", "1:3:", "1:3", "1_0:20:x", "1: 3:x", "1:3:x y", ":3:x", "1::x", "", "::", "\uff11:3:x",
-    "1.0:3:x", "0x1:3:x", "99999999999:99999999999:x", "1:3: x",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a:5:x",
+        "5:3:x",
+        "-1:3:x",
+        "1:3:",
+        "1:3",
+        "1_0:20:x",
+        "1: 3:x",
+        "1:3:x y",
+        ":3:x",
+        "1::x",
+        "",
+        "::",
+        "\uff11:3:x",
+        "1.0:3:x",
+        "0x1:3:x",
+        "99999999999:99999999999:x",
+        "1:3: x",
+    ],
+)
 def test_EXO_4_specs_that_are_refused_before_anything_is_asked(text: str) -> None:
     """EXO_DEFECT_14: upstream meets them at every node at run time."""
     with pytest.raises(BadInput):
@@ -77,12 +114,15 @@ def test_EXO_4_specs_that_are_refused_before_anything_is_asked(text: str) -> Non
         assert problems({**RIGHT, "nodes": text})
 
 
-@pytest.mark.parametrize(("nodes", "groups", "name"), [
-    ("1:5:web\n1:6:web", (), "web"),
-    ("1:5:web", ("web",), "web"),
-    (f"1:5:{POOL}\n1:6:{POOL.upper()}", (), POOL),
-    ("", ("web", "web"), "web"),
-])
+@pytest.mark.parametrize(
+    ("nodes", "groups", "name"),
+    [
+        ("1:5:web\n1:6:web", (), "web"),
+        ("1:5:web", ("web",), "web"),
+        (f"1:5:{POOL}\n1:6:{POOL.upper()}", (), POOL),
+        ("", ("web", "web"), "web"),
+    ],
+)
 def test_EXO_DEFECT_14_a_group_that_is_named_twice_is_refused_instead_of_the_first_one_winning(
     nodes: str, groups: tuple[str, ...], name: str
 ) -> None:
@@ -95,58 +135,70 @@ def test_EXO_DEFECT_14_twins_of_two_clusters_can_be_told_apart() -> None:
     assert [each.name for each in settings.groups] == ["prod/web", "test/web"]
 
 
-@pytest.mark.parametrize(("entry", "bounds"), [
-    (GroupPolicy("exoscale", "web"), Bounds("web", 1, None)),
-    (GroupPolicy("exoscale", "web", 0), Bounds("web", 0, None)),
-    (GroupPolicy("exoscale", "web", max=7, priority=3), Bounds("web", 1, 7, 3)),
-    (GroupPolicy("exoscale", "web", max=0), Bounds("web", 0, 0)),
-    (GroupPolicy("exoscale", f" {POOL.upper()} ", 2, 3), Bounds(POOL, 2, 3)),
-])
+@pytest.mark.parametrize(
+    ("entry", "bounds"),
+    [
+        (GroupPolicy("exoscale", "web"), Bounds("web", 1, None)),
+        (GroupPolicy("exoscale", "web", 0), Bounds("web", 0, None)),
+        (GroupPolicy("exoscale", "web", max=7, priority=3), Bounds("web", 1, 7, 3)),
+        (GroupPolicy("exoscale", "web", max=0), Bounds("web", 0, 0)),
+        (GroupPolicy("exoscale", f" {POOL.upper()} ", 2, 3), Bounds(POOL, 2, 3)),
+    ],
+)
 def test_EXO_5_an_entry_says_as_much_as_it_likes(entry: GroupPolicy, bounds: Bounds) -> None:
     assert read_settings(RIGHT, [entry]).groups == (bounds,)
 
 
-@pytest.mark.parametrize(("entry", "problem"), [
-    (GroupPolicy("exoscale", "web", 3, 1), "nodeGroups: web: max 1 is below min 3"),
-    (GroupPolicy("exoscale", "web", -1), "nodeGroups: web: has a negative size"),
-    (GroupPolicy("exoscale", "web", max=-1), "nodeGroups: web: has a negative size"),
-    (GroupPolicy("exoscale", " "), "has no id"),
-])
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        (GroupPolicy("exoscale", "web", 3, 1), "nodeGroups: web: max 1 is below min 3"),
+        (GroupPolicy("exoscale", "web", -1), "nodeGroups: web: has a negative size"),
+        (GroupPolicy("exoscale", "web", max=-1), "nodeGroups: web: has a negative size"),
+        (GroupPolicy("exoscale", " "), "has no id"),
+    ],
+)
 def test_an_entry_that_cannot_be_is_refused(entry: GroupPolicy, problem: str) -> None:
     assert problem in problems(RIGHT, entry)[0]
 
 
-@pytest.mark.parametrize(("change", "place"), [
-    ({"zone": ""}, "providers.exoscale.zone: is missing"),
-    ({"zone": " "}, "providers.exoscale.zone: is missing"),
-    ({"zone": "Geneva"}, "providers.exoscale.zone: 'Geneva'"),
-    ({"zone": "ch-gva-2.evil.example"}, "providers.exoscale.zone"),
-    ({"zone": "ch-gva-2\u0660"}, "providers.exoscale.zone"),
-    ({"zone": "ch-gva-2/"}, "providers.exoscale.zone"),
-    ({"environment": "api.evil"}, "providers.exoscale.environment"),
-    ({"environment": "evil/"}, "providers.exoscale.environment"),
-    ({"environment": "api", "endpoint": "https://a.example"}, "providers.exoscale.environment: stands beside endpoint"),
-    ({"endpoint": "http://api-ch-gva-2.exoscale.com/v2"}, "providers.exoscale.endpoint: is not an https address"),
-    ({"endpoint": "api-ch-gva-2.exoscale.com/v2"}, "providers.exoscale.endpoint"),
-    ({"endpoint": "https://user:pass@a.example/v2"}, "providers.exoscale.endpoint"),
-    ({"endpoint": "https://a.example/v2?x=y"}, "providers.exoscale.endpoint"),
-    ({"endpoint": "https://["}, "providers.exoscale.endpoint"),
-    ({"endpoint": "https://a example/v2"}, "providers.exoscale.endpoint"),
-    ({"endpoint": "https://a.example/v\t2"}, "providers.exoscale.endpoint"),
-    ({"endpoint": "https://a.example\\v2"}, "providers.exoscale.endpoint"),
-    ({"credentialsSecret": ""}, "providers.exoscale.credentialsSecret: is missing"),
-    ({"credentialsSecret": " "}, "providers.exoscale.credentialsSecret: is missing"),
-    ({"scaleFromZero": "maybe"}, "providers.exoscale.scaleFromZero"),
-    ({"unlimitedMax": "0"}, "providers.exoscale.unlimitedMax"),
-    ({"unlimitedMax": "-1"}, "providers.exoscale.unlimitedMax"),
-    ({"unlimitedMax": "9999999"}, "providers.exoscale.unlimitedMax"),
-    ({"unlimitedMax": "many"}, "providers.exoscale.unlimitedMax"),
-    ({"callsPerSecond": "0"}, "providers.exoscale.callsPerSecond"),
-    ({"callsPerSecond": "nan"}, "providers.exoscale.callsPerSecond"),
-    ({"reservedCpu": "-1"}, "providers.exoscale.reservedCpu"),
-    ({"reservedMemory": "much"}, "providers.exoscale.reservedMemory"),
-    ({"apiKey": "x"}, "providers.exoscale.apiKey: there is no such setting"),
-])
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"zone": ""}, "providers.exoscale.zone: is missing"),
+        ({"zone": " "}, "providers.exoscale.zone: is missing"),
+        ({"zone": "Geneva"}, "providers.exoscale.zone: 'Geneva'"),
+        ({"zone": "ch-gva-2.evil.example"}, "providers.exoscale.zone"),
+        ({"zone": "ch-gva-2\u0660"}, "providers.exoscale.zone"),
+        ({"zone": "ch-gva-2/"}, "providers.exoscale.zone"),
+        ({"environment": "api.evil"}, "providers.exoscale.environment"),
+        ({"environment": "evil/"}, "providers.exoscale.environment"),
+        (
+            {"environment": "api", "endpoint": "https://a.example"},
+            "providers.exoscale.environment: stands beside endpoint",
+        ),
+        ({"endpoint": "http://api-ch-gva-2.exoscale.com/v2"}, "providers.exoscale.endpoint: is not an https address"),
+        ({"endpoint": "api-ch-gva-2.exoscale.com/v2"}, "providers.exoscale.endpoint"),
+        ({"endpoint": "https://user:pass@a.example/v2"}, "providers.exoscale.endpoint"),
+        ({"endpoint": "https://a.example/v2?x=y"}, "providers.exoscale.endpoint"),
+        ({"endpoint": "https://["}, "providers.exoscale.endpoint"),
+        ({"endpoint": "https://a example/v2"}, "providers.exoscale.endpoint"),
+        ({"endpoint": "https://a.example/v\t2"}, "providers.exoscale.endpoint"),
+        ({"endpoint": "https://a.example\\v2"}, "providers.exoscale.endpoint"),
+        ({"credentialsSecret": ""}, "providers.exoscale.credentialsSecret: is missing"),
+        ({"credentialsSecret": " "}, "providers.exoscale.credentialsSecret: is missing"),
+        ({"scaleFromZero": "maybe"}, "providers.exoscale.scaleFromZero"),
+        ({"unlimitedMax": "0"}, "providers.exoscale.unlimitedMax"),
+        ({"unlimitedMax": "-1"}, "providers.exoscale.unlimitedMax"),
+        ({"unlimitedMax": "9999999"}, "providers.exoscale.unlimitedMax"),
+        ({"unlimitedMax": "many"}, "providers.exoscale.unlimitedMax"),
+        ({"callsPerSecond": "0"}, "providers.exoscale.callsPerSecond"),
+        ({"callsPerSecond": "nan"}, "providers.exoscale.callsPerSecond"),
+        ({"reservedCpu": "-1"}, "providers.exoscale.reservedCpu"),
+        ({"reservedMemory": "much"}, "providers.exoscale.reservedMemory"),
+        ({"apiKey": "x"}, "providers.exoscale.apiKey: there is no such setting"),
+    ],
+)
 def test_EXO_1_what_is_wrong_or_missing_is_named_by_its_place_before_anything_is_asked(
     change: dict[str, str], place: str
 ) -> None:
@@ -155,11 +207,18 @@ def test_EXO_1_what_is_wrong_or_missing_is_named_by_its_place_before_anything_is
 
 
 def test_EXO_1_all_mistakes_are_told_at_once() -> None:
-    told = problems({"nodes": "a:5:x\n5:3:y", "unlimitedMax": "x", "colour": "red"},
-                    GroupPolicy("exoscale", "web", 3, 1))
+    told = problems(
+        {"nodes": "a:5:x\n5:3:y", "unlimitedMax": "x", "colour": "red"}, GroupPolicy("exoscale", "web", 3, 1)
+    )
     assert [problem.split(":")[0] for problem in told] == [
-        "providers.exoscale.zone", "providers.exoscale.credentialsSecret", "providers.exoscale.unlimitedMax",
-        "providers.exoscale.nodes", "providers.exoscale.nodes", "nodeGroups", "providers.exoscale.colour"]
+        "providers.exoscale.zone",
+        "providers.exoscale.credentialsSecret",
+        "providers.exoscale.unlimitedMax",
+        "providers.exoscale.nodes",
+        "providers.exoscale.nodes",
+        "nodeGroups",
+        "providers.exoscale.colour",
+    ]
 
 
 def test_the_remedy_of_an_unknown_key_names_all_that_are_known() -> None:

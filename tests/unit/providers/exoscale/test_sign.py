@@ -17,39 +17,70 @@ ROOT = "https://api-ch-gva-2.exoscale.com/v2"
 BODY = b'{"size": 5}'
 
 
-@pytest.mark.parametrize(("method", "path", "body", "params", "text", "signature"), [
-    ("PUT", f"/v2/instance-pool/{POOL}:scale", BODY, {},
-     f'PUT /v2/instance-pool/{POOL}:scale\n{{"size": 5}}\n\n\n1768467000',
-     "YIs8FjeBzPZfY5I2yLVk0ZLLVPEujxCFnpw347Iy0l8="),
-    ("GET", f"/v2/instance-pool/{POOL}", b"", {}, f"GET /v2/instance-pool/{POOL}\n\n\n\n1768467000",
-     "BDpyxfm+bZnmisIDb3RxXOOyizm7xD2z6REXq+rTkfw="),
-    ("GET", "/v2/instance", b"", {"manager-type": "instance-pool", "manager-id": POOL},
-     f"GET /v2/instance\n\n{POOL}instance-pool\n\n1768467000", "AfBQDQLMB4/ldFGJSbSWGC11K1joytOXHnk8nB62nL4="),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "body", "params", "text", "signature"),
+    [
+        (
+            "PUT",
+            f"/v2/instance-pool/{POOL}:scale",
+            BODY,
+            {},
+            f'PUT /v2/instance-pool/{POOL}:scale\n{{"size": 5}}\n\n\n1768467000',
+            "YIs8FjeBzPZfY5I2yLVk0ZLLVPEujxCFnpw347Iy0l8=",
+        ),
+        (
+            "GET",
+            f"/v2/instance-pool/{POOL}",
+            b"",
+            {},
+            f"GET /v2/instance-pool/{POOL}\n\n\n\n1768467000",
+            "BDpyxfm+bZnmisIDb3RxXOOyizm7xD2z6REXq+rTkfw=",
+        ),
+        (
+            "GET",
+            "/v2/instance",
+            b"",
+            {"manager-type": "instance-pool", "manager-id": POOL},
+            f"GET /v2/instance\n\n{POOL}instance-pool\n\n1768467000",
+            "AfBQDQLMB4/ldFGJSbSWGC11K1joytOXHnk8nB62nL4=",
+        ),
+    ],
+)
 def test_EXO_2_the_contracts_vectors(
-    method: str, path: str, body: bytes, params: dict[str, str], text: str, signature: str,
+    method: str,
+    path: str,
+    body: bytes,
+    params: dict[str, str],
+    text: str,
+    signature: str,
 ) -> None:
     assert message(method, path, body, params, EXPIRES) == text.encode()
     names = "signed-query-args=manager-id;manager-type," if params else ""
     assert authorization(CREDENTIAL, method, path, body, params, EXPIRES) == (
-        f"EXO2-HMAC-SHA256 credential={API_KEY},{names}expires=1768467000,signature={signature}")
+        f"EXO2-HMAC-SHA256 credential={API_KEY},{names}expires=1768467000,signature={signature}"
+    )
 
 
-@pytest.mark.parametrize(("params", "names", "signature"), [
-    ({}, "", "Ntbq/p0HVmA3Zg1HHY+Lq1vjFGi7HeMrrgXDS5jRNlY="),
-    ({"k1": "v1", "k2": "v2"}, "signed-query-args=k1;k2,", "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY="),
-    ({"k2": "v2", "k1": "v1"}, "signed-query-args=k1;k2,", "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY="),
-])
+@pytest.mark.parametrize(
+    ("params", "names", "signature"),
+    [
+        ({}, "", "Ntbq/p0HVmA3Zg1HHY+Lq1vjFGi7HeMrrgXDS5jRNlY="),
+        ({"k1": "v1", "k2": "v2"}, "signed-query-args=k1;k2,", "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY="),
+        ({"k2": "v2", "k1": "v1"}, "signed-query-args=k1;k2,", "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY="),
+    ],
+)
 def test_EXO_2_the_vendors_vectors(params: dict[str, str], names: str, signature: str) -> None:
     assert authorization(PUBLISHED, "GET", "/v2/zone", b"", params, 3376684800) == (
-        f"EXO2-HMAC-SHA256 credential=EXO{24 * 'x'},{names}expires=3376684800,signature={signature}")
+        f"EXO2-HMAC-SHA256 credential=EXO{24 * 'x'},{names}expires=3376684800,signature={signature}"
+    )
 
 
 def test_a_call_is_signed_as_it_is_sent_for_ten_minutes() -> None:
     call = Call("PUT", f"{ROOT}/instance-pool/{POOL}:scale", {"Content-Type": "application/json"}, {}, BODY, safe=True)
     sent = signed(call, CREDENTIAL, NOW + 0.9)
     assert sent.headers["Authorization"].endswith(
-        "expires=1768467000,signature=YIs8FjeBzPZfY5I2yLVk0ZLLVPEujxCFnpw347Iy0l8=")
+        "expires=1768467000,signature=YIs8FjeBzPZfY5I2yLVk0ZLLVPEujxCFnpw347Iy0l8="
+    )
     assert sent.headers["Content-Type"] == "application/json"
     assert (sent.method, sent.url, sent.body, sent.safe) == (call.method, call.url, call.body, True)
 
@@ -62,18 +93,22 @@ def test_the_host_is_not_signed_so_a_way_round_makes_no_difference() -> None:
 
 def test_a_parameter_without_a_value_is_neither_sent_nor_signed() -> None:
     """Go lists and signs it, Python does neither (§4)."""
-    call = signed(Call("GET", f"{ROOT}/instance", params={"manager-type": "instance-pool", "labels": ""}), CREDENTIAL,
-                  NOW)
+    call = signed(
+        Call("GET", f"{ROOT}/instance", params={"manager-type": "instance-pool", "labels": ""}), CREDENTIAL, NOW
+    )
     assert call.params == {"manager-type": "instance-pool"}
     assert "signed-query-args=manager-type," in call.headers["Authorization"]
 
 
-@pytest.mark.parametrize("other", [
-    Call("GET", f"{ROOT}/instance-pool/{POOL}:scale", body=BODY),
-    Call("PUT", f"{ROOT}/instance-pool/{POOL}:evict", body=BODY),
-    Call("PUT", f"{ROOT}/instance-pool/{POOL}:scale", body=b'{"size":5}'),
-    Call("PUT", f"{ROOT}/instance-pool/{POOL}:scale", params={"a": "b"}, body=BODY),
-])
+@pytest.mark.parametrize(
+    "other",
+    [
+        Call("GET", f"{ROOT}/instance-pool/{POOL}:scale", body=BODY),
+        Call("PUT", f"{ROOT}/instance-pool/{POOL}:evict", body=BODY),
+        Call("PUT", f"{ROOT}/instance-pool/{POOL}:scale", body=b'{"size":5}'),
+        Call("PUT", f"{ROOT}/instance-pool/{POOL}:scale", params={"a": "b"}, body=BODY),
+    ],
+)
 def test_EXO_2_whatever_is_changed_changes_the_signature(other: Call) -> None:
     call = Call("PUT", f"{ROOT}/instance-pool/{POOL}:scale", body=BODY)
     right = signed(call, CREDENTIAL, NOW).headers["Authorization"]

@@ -28,18 +28,29 @@ def template(api: FakeApi, group: str = A, **settings: Any) -> Node:
 
 
 def test_EXO_14_EXO_DEFECT_13_a_nodepool_of_size_zero_has_a_template_with_all_its_nodes_will_have() -> None:
-    api = zone(labels={"tier": "web"}, taints={"dedicated": Given("web", "NoSchedule")}, kubelet_max_pods=64,
-               disk_size=200)
+    api = zone(
+        labels={"tier": "web"}, taints={"dedicated": Given("web", "NoSchedule")}, kubelet_max_pods=64, disk_size=200
+    )
     api.kinds[MEDIUM] = GPU
     node = template(api)
-    assert node.capacity == {"cpu": 16000, "memory": 120 * 2**30, "pods": 64, "ephemeral-storage": 200 * 2**30,
-                             "nvidia.com/gpu": 2}
+    assert node.capacity == {
+        "cpu": 16000,
+        "memory": 120 * 2**30,
+        "pods": 64,
+        "ephemeral-storage": 200 * 2**30,
+        "nvidia.com/gpu": 2,
+    }
     assert node.taints == (Taint("dedicated", "NoSchedule", "web"),)
     assert node.labels == {
-        "tier": "web", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": "gpu3.large", "topology.kubernetes.io/region": "ch-gva-2",
-        "topology.kubernetes.io/zone": "ch-gva-2", "node.exoscale.net/nodepool-id": NP_A,
-        "kubernetes.io/hostname": node.name}
+        "tier": "web",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": "gpu3.large",
+        "topology.kubernetes.io/region": "ch-gva-2",
+        "topology.kubernetes.io/zone": "ch-gva-2",
+        "node.exoscale.net/nodepool-id": NP_A,
+        "kubernetes.io/hostname": node.name,
+    }
 
 
 def test_a_template_without_gpus_says_nothing_of_them() -> None:
@@ -50,7 +61,10 @@ def test_a_template_without_gpus_says_nothing_of_them() -> None:
 def test_what_a_kubelet_keeps_back_is_not_allocatable() -> None:
     node = template(zone(), reservedCpu="500m", reservedMemory="1Gi", reservedEphemeralStorage="100Gi")
     assert (node.allocatable["cpu"], node.allocatable["memory"], node.allocatable["ephemeral-storage"]) == (
-        1500, 3 * 2**30, 0)
+        1500,
+        3 * 2**30,
+        0,
+    )
     assert node.capacity["cpu"] == 2000
 
 
@@ -61,8 +75,11 @@ def test_what_the_vendor_gives_to_every_node_wins_over_labels_of_the_nodepool() 
 def test_labels_of_a_standalone_pool_are_the_clouds_unless_they_say_otherwise() -> None:
     api = zone()
     api.all[B].more["labels"] = {
-        "team": "blue", f"{PREFIX}label/tier": "db", f"{PREFIX}taint/dedicated": "db:NoExecute",
-        f"{PREFIX}resources/example.com/dongle": "3"}
+        "team": "blue",
+        f"{PREFIX}label/tier": "db",
+        f"{PREFIX}taint/dedicated": "db:NoExecute",
+        f"{PREFIX}resources/example.com/dongle": "3",
+    }
     node = template(api, B)
     assert (node.labels.get("team"), node.labels["tier"]) == (None, "db")
     assert node.taints == (Taint("dedicated", "NoExecute", "db"),)
@@ -70,8 +87,10 @@ def test_labels_of_a_standalone_pool_are_the_clouds_unless_they_say_otherwise() 
     assert "node.exoscale.net/nodepool-id" not in node.labels
 
 
-@pytest.mark.parametrize(("key", "value"), [
-    ("label/-", "x"), ("taint/dedicated", "x:Never"), ("resources/example.com/d", "many"), ("label/ok", "no blanks")])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("label/-", "x"), ("taint/dedicated", "x:Never"), ("resources/example.com/d", "many"), ("label/ok", "no blanks")],
+)
 def test_a_label_that_says_nothing_possible_is_left_out_and_told(key: str, value: str) -> None:
     api = zone()
     api.all[B].more["labels"] = {PREFIX + key: value}
@@ -87,13 +106,16 @@ def test_labels_and_taints_of_a_nodepool_that_kubernetes_does_not_take_are_left_
     assert "taint t" in told
 
 
-@pytest.mark.parametrize(("kind", "problem"), [
-    (msgspec.structs.replace(GPU, authorized=False), "may not have instance type gpu3.large"),
-    (msgspec.structs.replace(GPU, zones=("de-fra-1",)), "no instance type gpu3.large in ch-gva-2"),
-    (msgspec.structs.replace(GPU, cpus=0), "without its cpus"),
-    (msgspec.structs.replace(GPU, family=""), "without its cpus"),
-    (None, "there is no instance type"),
-])
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (msgspec.structs.replace(GPU, authorized=False), "may not have instance type gpu3.large"),
+        (msgspec.structs.replace(GPU, zones=("de-fra-1",)), "no instance type gpu3.large in ch-gva-2"),
+        (msgspec.structs.replace(GPU, cpus=0), "without its cpus"),
+        (msgspec.structs.replace(GPU, family=""), "without its cpus"),
+        (None, "there is no instance type"),
+    ],
+)
 def test_EXO_14_a_type_that_cannot_be_had_is_said_instead_of_a_template(
     kind: InstanceType | None, problem: str
 ) -> None:

@@ -70,7 +70,7 @@ class Group:
     conditions: tuple[Condition, ...] = ()
     stock: int | None = None
     why: Condition = SOLD_OUT
-    shown: int | None = None    # desired as status says it, where it lags behind
+    shown: int | None = None  # desired as status says it, where it lags behind
     error: str = ""
 
 
@@ -82,8 +82,9 @@ class Cce:
     id: str = POOL
     name: str = "pool-a"
     autoscaling: Autoscaling = field(default_factory=lambda: Autoscaling(True, 0, 10))
-    template: NodeTemplate = field(default_factory=lambda: NodeTemplate(
-        FLAVOR, AZ1, k8s_tags={"team": "a"}, extend={}, runtime="containerd"))
+    template: NodeTemplate = field(
+        default_factory=lambda: NodeTemplate(FLAVOR, AZ1, k8s_tags={"team": "a"}, extend={}, runtime="containerd")
+    )
     type: str = "vm"
     phase: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -118,8 +119,8 @@ class FakeApi(Api):
         self.lost: set[str] = set()
         self.lag = False
         self.works: dict[str, Job] = {}
-        self.chosen: list[str] = []         # nodes that the vendor chose to delete
-        self.named: list[str] = []          # nodes that we named
+        self.chosen: list[str] = []  # nodes that the vendor chose to delete
+        self.named: list[str] = []  # nodes that we named
         self._number = 0
         for pool in pools:
             for group in pool.groups:
@@ -133,8 +134,17 @@ class FakeApi(Api):
         self._number += 1
         found = self.all[pool].group(group)
         ip = f"192.0.2.{self._number}"
-        made = CceNode(uid(self._number), f"{self.all[pool].name}-{self._number}", pool, self.all[pool].name,
-                       found.flavor, found.az, phase, uid(self._number + 5000), ip)
+        made = CceNode(
+            uid(self._number),
+            f"{self.all[pool].name}-{self._number}",
+            pool,
+            self.all[pool].name,
+            found.flavor,
+            found.az,
+            phase,
+            uid(self._number + 5000),
+            ip,
+        )
         self.machines[made.id] = msgspec.structs.replace(made, **more)
         return made.id
 
@@ -144,8 +154,11 @@ class FakeApi(Api):
     def of(self, pool: str, group: str = "default") -> list[str]:
         """The group's nodes that are not leaving, oldest first."""
         kind = self.all[pool].group(group)
-        return [each.id for each in self.machines.values() if each.pool == pool and each.phase != "Deleting"
-                and (each.flavor, each.az) == (kind.flavor, kind.az)]
+        return [
+            each.id
+            for each in self.machines.values()
+            if each.pool == pool and each.phase != "Deleting" and (each.flavor, each.az) == (kind.flavor, kind.az)
+        ]
 
     def step(self) -> None:
         """The vendor works."""
@@ -264,13 +277,41 @@ class FakeApi(Api):
     def _pool(self, pool: Cce) -> NodePool:
         if pool.error:
             return NodePool(pool.id, pool.name, error=pool.error)
-        groups = tuple(ScaleGroup(
-            each.name, "g", each.flavor, each.az, each.enabled, each.min, each.max, each.priority,
-            each.desired if each.shown is None else each.shown, self._made(pool.id, each.name), 0, each.held,
-            each.conditions, each.error) for each in pool.groups)
+        groups = tuple(
+            ScaleGroup(
+                each.name,
+                "g",
+                each.flavor,
+                each.az,
+                each.enabled,
+                each.min,
+                each.max,
+                each.priority,
+                each.desired if each.shown is None else each.shown,
+                self._made(pool.id, each.name),
+                0,
+                each.held,
+                each.conditions,
+                each.error,
+            )
+            for each in pool.groups
+        )
         current = sum(each.existing for each in groups)
-        return NodePool(pool.id, pool.name, pool.type, pool.desired, pool.autoscaling, pool.template, groups, current,
-                        0, 0, current, pool.phase, pool.conditions)
+        return NodePool(
+            pool.id,
+            pool.name,
+            pool.type,
+            pool.desired,
+            pool.autoscaling,
+            pool.template,
+            groups,
+            current,
+            0,
+            0,
+            current,
+            pool.phase,
+            pool.conditions,
+        )
 
 
 def node(machine: CceNode, provider_id: str | None = None, name: str = "", **labels: str) -> Node:
@@ -341,8 +382,9 @@ def to_the_end(api: FakeApi, asked: Operation, *entries: GroupPolicy, kube: Kube
     raise AssertionError("not over after 60 calls")
 
 
-def seen(api: FakeApi, *entries: GroupPolicy, nodes: Sequence[Node] | None = None,
-         **settings: Any) -> dict[str, NodeGroup]:
+def seen(
+    api: FakeApi, *entries: GroupPolicy, nodes: Sequence[Node] | None = None, **settings: Any
+) -> dict[str, NodeGroup]:
     """The groups of one pass by id; by default every machine there is has become a node."""
     found = provider(api, *entries, **settings).observe(api.nodes_now() if nodes is None else nodes)
     return {group.id: group for group in found.groups}
@@ -367,6 +409,8 @@ class Kube:
 
     def list_pages(self, path: str, *, query: object = None) -> list[_Page]:
         assert (path, query) == ("/api/v1/nodes", None)
-        items = [{"metadata": {"name": each.name, "labels": each.labels}, "spec": {"providerID": each.provider_id}}
-                 for each in self.nodes]
+        items = [
+            {"metadata": {"name": each.name, "labels": each.labels}, "spec": {"providerID": each.provider_id}}
+            for each in self.nodes
+        ]
         return [_Page(json.dumps({"items": items}).encode())]

@@ -28,40 +28,88 @@ AZ = "cn-north-4a"
 BASE = f"/api/v3/projects/{PROJECT}/clusters/{CLUSTER}"
 
 NODE_POOL: dict[str, Any] = {
-    "kind": "NodePool", "apiVersion": "v3", "metadata": {"name": "pool-a", "uid": POOL},
+    "kind": "NodePool",
+    "apiVersion": "v3",
+    "metadata": {"name": "pool-a", "uid": POOL},
     "spec": {
-        "type": "vm", "initialNodeCount": 5,
-        "autoscaling": {"enable": True, "minNodeCount": 0, "maxNodeCount": 10, "scaleDownCooldownTime": 15,
-                        "priority": 10},
-        "nodeTemplate": {"flavor": "c7.xlarge.2", "az": AZ, "billingMode": 0,
-                         "k8sTags": {"cce.cloud.com/cce-nodepool": "pool-a"},
-                         "taints": [{"key": "status", "value": "x", "effect": "NoSchedule"}],
-                         "runtime": {"name": "containerd"}, "extendParam": {"maxPods": 40}},
-        "extensionScaleGroups": [{"metadata": {"uid": "g2", "name": "c7-az2"}, "spec": {
-            "flavor": "c7.xlarge.2", "az": "cn-north-4b",
-            "autoscaling": {"enable": True, "extensionPriority": 5, "minNodeCount": 1, "maxNodeCount": 6}}}],
+        "type": "vm",
+        "initialNodeCount": 5,
+        "autoscaling": {
+            "enable": True,
+            "minNodeCount": 0,
+            "maxNodeCount": 10,
+            "scaleDownCooldownTime": 15,
+            "priority": 10,
+        },
+        "nodeTemplate": {
+            "flavor": "c7.xlarge.2",
+            "az": AZ,
+            "billingMode": 0,
+            "k8sTags": {"cce.cloud.com/cce-nodepool": "pool-a"},
+            "taints": [{"key": "status", "value": "x", "effect": "NoSchedule"}],
+            "runtime": {"name": "containerd"},
+            "extendParam": {"maxPods": 40},
+        },
+        "extensionScaleGroups": [
+            {
+                "metadata": {"uid": "g2", "name": "c7-az2"},
+                "spec": {
+                    "flavor": "c7.xlarge.2",
+                    "az": "cn-north-4b",
+                    "autoscaling": {"enable": True, "extensionPriority": 5, "minNodeCount": 1, "maxNodeCount": 6},
+                },
+            }
+        ],
     },
     "status": {
-        "currentNode": 4, "creatingNode": 1, "deletingNode": 0, "activeNode": 4, "phase": "",
+        "currentNode": 4,
+        "creatingNode": 1,
+        "deletingNode": 0,
+        "activeNode": 4,
+        "phase": "",
         "conditions": [{"type": "Scalable", "status": "True"}],
         "scaleGroupStatuses": [
-            {"name": "default", "desiredNodeCount": 3, "existingNodeCount": {"total": 3},
-             "upcomingNodeCount": {"total": 0}, "conditions": []},
-            {"name": "c7-az2", "desiredNodeCount": 2, "existingNodeCount": {"total": 1},
-             "upcomingNodeCount": {"total": 1}, "scaleDownDisabledNodeCount": 1,
-             "conditions": [{"type": "ResourceInsufficient", "status": "True", "reason": "SoldOut"}]}],
+            {
+                "name": "default",
+                "desiredNodeCount": 3,
+                "existingNodeCount": {"total": 3},
+                "upcomingNodeCount": {"total": 0},
+                "conditions": [],
+            },
+            {
+                "name": "c7-az2",
+                "desiredNodeCount": 2,
+                "existingNodeCount": {"total": 1},
+                "upcomingNodeCount": {"total": 1},
+                "scaleDownDisabledNodeCount": 1,
+                "conditions": [{"type": "ResourceInsufficient", "status": "True", "reason": "SoldOut"}],
+            },
+        ],
     },
 }
 CCE_NODE: dict[str, Any] = {
-    "kind": "Node", "apiVersion": "v3",
-    "metadata": {"name": "pool-a-x7k2p", "uid": NODE, "creationTimestamp": "2020-02-01 08:20:49.944664515 +0000 UTC",
-                 "annotations": {"kubernetes.io/node-pool.id": POOL},
-                 "ownerReferences": {"nodepoolName": "pool-a", "nodepoolID": POOL}},
+    "kind": "Node",
+    "apiVersion": "v3",
+    "metadata": {
+        "name": "pool-a-x7k2p",
+        "uid": NODE,
+        "creationTimestamp": "2020-02-01 08:20:49.944664515 +0000 UTC",
+        "annotations": {"kubernetes.io/node-pool.id": POOL},
+        "ownerReferences": {"nodepoolName": "pool-a", "nodepoolID": POOL},
+    },
     "spec": {"flavor": "c7.xlarge.2", "az": AZ, "billingMode": 0},
     "status": {"phase": "Active", "serverId": SERVER, "privateIP": "192.168.0.69", "jobID": JOB},
 }
-C7 = {"id": "c7.xlarge.2", "name": "c7.xlarge.2", "vcpus": "4", "ram": 8192, "os_extra_specs": {
-    "cond:operation:status": "normal", "cond:operation:az": "cn-north-4a(normal), cn-north-4b(sellout)"}}
+C7 = {
+    "id": "c7.xlarge.2",
+    "name": "c7.xlarge.2",
+    "vcpus": "4",
+    "ram": 8192,
+    "os_extra_specs": {
+        "cond:operation:status": "normal",
+        "cond:operation:az": "cn-north-4a(normal), cn-north-4b(sellout)",
+    },
+}
 
 
 def many(*items: object, **more: object) -> dict[str, object]:
@@ -75,32 +123,59 @@ CALLS: dict[str, tuple[str, Callable[[Api], object], object]] = {
     "pool": (f"GET {BASE}/nodepools/{POOL}", lambda api: api.pool(POOL), NODE_POOL),
     "nodes": (f"GET {BASE}/nodes", lambda api: api.nodes(), many(CCE_NODE)),
     "node": (f"GET {BASE}/nodes/{NODE}", lambda api: api.node(NODE), CCE_NODE),
-    "job": (f"GET /api/v3/projects/{PROJECT}/jobs/{JOB}", lambda api: api.job(JOB),
-            {"kind": "Job", "metadata": {"uid": JOB}, "spec": {"type": "DeleteNode"}, "status": {"phase": "Running"}}),
+    "job": (
+        f"GET /api/v3/projects/{PROJECT}/jobs/{JOB}",
+        lambda api: api.job(JOB),
+        {"kind": "Job", "metadata": {"uid": JOB}, "spec": {"type": "DeleteNode"}, "status": {"phase": "Running"}},
+    ),
     "phase": (f"GET {BASE}", lambda api: api.cluster_phase(), {"kind": "Cluster", "status": {"phase": "Available"}}),
-    "addons": ("GET /api/v3/addons", lambda api: api.addons(), many(
-        {"spec": {"addonTemplateName": "autoscaler", "values": {"custom": {"scaleDownEnabled": True}}},
-         "status": {"status": "running"}})),
+    "addons": (
+        "GET /api/v3/addons",
+        lambda api: api.addons(),
+        many(
+            {
+                "spec": {"addonTemplateName": "autoscaler", "values": {"custom": {"scaleDownEnabled": True}}},
+                "status": {"status": "running"},
+            }
+        ),
+    ),
     "flavors": (f"GET /v1/{PROJECT}/cloudservers/flavors", lambda api: api.flavors(AZ), {"flavors": [C7]}),
     "scale": (f"POST {BASE}/nodepools/{POOL}/operation/scale", lambda api: api.scale(POOL, 3, "default"), b""),
     "delete": (f"DELETE {BASE}/nodes/{NODE}", lambda api: api.delete_node(NODE), CCE_NODE),
-    "update": (f"PUT {BASE}/nodepools/{POOL}", lambda api: api.update_pool(POOL, "pool-a", {"enable": True}),
-               NODE_POOL),
+    "update": (
+        f"PUT {BASE}/nodepools/{POOL}",
+        lambda api: api.update_pool(POOL, "pool-a", {"enable": True}),
+        NODE_POOL,
+    ),
 }
 READS = [name for name, (line, _, _) in CALLS.items() if line.startswith("GET")]
 CHANGES = [name for name in CALLS if name not in READS]
 
 
 def api_for(
-    url: str, *, clock: Clock | None = None, read_secret: Callable[[str], str] | None = None,
-    pacer: Pacer | None = None, shelf: Shelf | None = None, sessions: Sessions | None = None, **settings: str,
+    url: str,
+    *,
+    clock: Clock | None = None,
+    read_secret: Callable[[str], str] | None = None,
+    pacer: Pacer | None = None,
+    shelf: Shelf | None = None,
+    sessions: Sessions | None = None,
+    **settings: str,
 ) -> Api:
     """An Api that talks to the script."""
     clock = clock or Clock()
-    given = {"region": "cn-north-4", "clusterId": CLUSTER, "projectId": PROJECT, "credentialsSecret": "key",
-             "cceEndpoint": url, "ecsEndpoint": url, "iamEndpoint": url} | settings
-    means = Means(deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5,
-                  pacer=pacer or Unpaced(), shelf=shelf or Bare())
+    given = {
+        "region": "cn-north-4",
+        "clusterId": CLUSTER,
+        "projectId": PROJECT,
+        "credentialsSecret": "key",
+        "cceEndpoint": url,
+        "ecsEndpoint": url,
+        "iamEndpoint": url,
+    } | settings
+    means = Means(
+        deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Bare()
+    )
     given = {name: value for name, value in given.items() if value}
     connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given), sessions=sessions or Sessions())
@@ -118,7 +193,33 @@ def said(status: int, body: object = b"", headers: Mapping[str, str] | None = No
 
 
 __all__ = [
-    "ACCESS_KEY", "AZ", "BASE", "C7", "CALLS", "CCE_NODE", "CHANGES", "CLUSTER", "JOB", "KEY", "NODE", "NODE_POOL",
-    "OTHER", "POOL", "PROJECT", "READS", "SECRET_KEY", "SERVER", "Board", "Books", "Clock", "HttpScript", "Reply",
-    "Secrets", "Seen", "api_for", "call", "many", "said",
+    "ACCESS_KEY",
+    "AZ",
+    "BASE",
+    "C7",
+    "CALLS",
+    "CCE_NODE",
+    "CHANGES",
+    "CLUSTER",
+    "JOB",
+    "KEY",
+    "NODE",
+    "NODE_POOL",
+    "OTHER",
+    "POOL",
+    "PROJECT",
+    "READS",
+    "SECRET_KEY",
+    "SERVER",
+    "Board",
+    "Books",
+    "Clock",
+    "HttpScript",
+    "Reply",
+    "Secrets",
+    "Seen",
+    "api_for",
+    "call",
+    "many",
+    "said",
 ]

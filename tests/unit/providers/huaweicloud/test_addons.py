@@ -27,12 +27,21 @@ def test_CCE_A7_a_second_autoscaler_that_is_at_work_is_told(custom: dict[str, An
     found = rival(Addon("coredns"), Addon("autoscaler", "running", custom))
     assert found is not None
     assert (found.kind, found.name, found.weakens) == (
-        "provider/huaweicloud", "add-on autoscaler", ("two autoscalers fight",))
+        "provider/huaweicloud",
+        "add-on autoscaler",
+        ("two autoscalers fight",),
+    )
 
 
-@pytest.mark.parametrize("addon", [
-    Addon("autoscaler", "running", OFF), Addon("coredns", "running", {}),
-    Addon("autoscaler", "running", {**OFF, "scaleDownEnabled": "no"}), Addon("autoscaler", "uninstalled", {})])
+@pytest.mark.parametrize(
+    "addon",
+    [
+        Addon("autoscaler", "running", OFF),
+        Addon("coredns", "running", {}),
+        Addon("autoscaler", "running", {**OFF, "scaleDownEnabled": "no"}),
+        Addon("autoscaler", "uninstalled", {}),
+    ],
+)
 def test_CCE_A7_one_that_is_off_is_not(addon: Addon) -> None:
     assert rival(addon) is None
     assert rival() is None
@@ -67,7 +76,7 @@ def test_CCE_A7_it_is_asked_for_once_an_hour_also_where_the_key_may_not(trouble:
         kept = Kept(shelf, lambda: "row", Switches, lambda: clock[0])
         found = find_rival(api, kept)
         assert (found is None) == (bool(trouble) and now in {1000.0, 1010.0, 4599.0})
-    assert len(api.calls) == 3      # a clock that went back makes nothing live for ever
+    assert len(api.calls) == 3  # a clock that went back makes nothing live for ever
 
 
 def test_no_pass_depends_on_it() -> None:

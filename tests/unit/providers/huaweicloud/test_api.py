@@ -65,9 +65,12 @@ def bent(thing: Changes, path: str, value: object) -> Changes:
 
 def alone(**spec: object) -> Changes:
     """A pool of one group without statuses of groups."""
-    return {"metadata": {"name": "p", "uid": POOL}, "spec": {"initialNodeCount": 3, "autoscaling": {"enable": True},
-                                                             "nodeTemplate": {"flavor": "f", "az": AZ}} | spec,
-            "status": {"currentNode": 2, "creatingNode": 1, "conditions": [{"type": "Scalable", "status": "False"}]}}
+    return {
+        "metadata": {"name": "p", "uid": POOL},
+        "spec": {"initialNodeCount": 3, "autoscaling": {"enable": True}, "nodeTemplate": {"flavor": "f", "az": AZ}}
+        | spec,
+        "status": {"currentNode": 2, "creatingNode": 1, "conditions": [{"type": "Scalable", "status": "False"}]},
+    }
 
 
 # -- each call
@@ -104,8 +107,22 @@ def test_a_pool_is_read_with_its_groups() -> None:
     assert pool.conditions == (Condition("Scalable", "True"),)
     assert pool.groups == (
         ScaleGroup("default", "", "c7.xlarge.2", AZ, True, None, None, 0, 3, 3, 0),
-        ScaleGroup("c7-az2", "g2", "c7.xlarge.2", "cn-north-4b", True, 1, 6, 5, 2, 1, 1, 1,
-                   (Condition("ResourceInsufficient", "True", "SoldOut"),)))
+        ScaleGroup(
+            "c7-az2",
+            "g2",
+            "c7.xlarge.2",
+            "cn-north-4b",
+            True,
+            1,
+            6,
+            5,
+            2,
+            1,
+            1,
+            1,
+            (Condition("ResourceInsufficient", "True", "SoldOut"),),
+        ),
+    )
     assert pool.group("c7-az2") == pool.groups[1]
     assert pool.group("nobody") is None
 
@@ -130,7 +147,9 @@ def test_CCE_DANGER_1_two_sizes_that_disagree_are_both_kept_for_the_changes_to_s
 def test_a_group_that_nothing_is_said_of_has_the_rest_or_nothing_or_nobody_knows() -> None:
     of_one = bent(NODE_POOL, "status.scaleGroupStatuses", NODE_POOL["status"]["scaleGroupStatuses"][:1])
     assert [(each.desired, each.existing, each.upcoming, each.error) for each in read_pool(of_one).groups] == [
-        (3, 3, 0, ""), (2, 1, 1, "")]
+        (3, 3, 0, ""),
+        (2, 1, 1, ""),
+    ]
     of_none = bent(NODE_POOL, "status.scaleGroupStatuses", None)
     assert all("not said" in each.error for each in read_pool(of_none).groups)
     nothing = bent(bent(of_none, "spec.initialNodeCount", 0), "status", {})
@@ -140,29 +159,43 @@ def test_a_group_that_nothing_is_said_of_has_the_rest_or_nothing_or_nobody_knows
 
 
 def test_what_is_not_set_is_none() -> None:
-    scaling: Changes = {"enable": True, "minNodeCount": -1, "scaleDownUnneededTime": -1,
-                        "scaleDownUtilizationThreshold": -1}
+    scaling: Changes = {
+        "enable": True,
+        "minNodeCount": -1,
+        "scaleDownUnneededTime": -1,
+        "scaleDownUtilizationThreshold": -1,
+    }
     assert read_pool(alone(autoscaling=scaling)).autoscaling == Autoscaling(True)
     scaling = {"scaleDownUnneededTime": "7", "scaleDownUtilizationThreshold": 0.6, "scaleDownCooldownTime": None}
     assert read_pool(alone(autoscaling=scaling)).autoscaling == Autoscaling(unneeded_minutes=7, utilization=0.6)
 
 
-@pytest.mark.parametrize(("path", "value", "why"), [
-    ("spec.initialNodeCount", "many", "initialNodeCount"), ("spec.initialNodeCount", -1, "negative"),
-    ("spec.initialNodeCount", True, "initialNodeCount"), ("spec.initialNodeCount", 10**12, "initialNodeCount"),
-    ("spec.initialNodeCount", 2.5, "initialNodeCount"), ("spec", "none", "spec"), ("status", [1], "status"),
-    ("spec.autoscaling.enable", "yes", "enable"), ("spec.autoscaling.maxNodeCount", {}, "maxNodeCount"),
-    ("spec.autoscaling.scaleDownUtilizationThreshold", "half", "scaleDownUtilizationThreshold"),
-    ("spec.nodeTemplate.taints", "x", "taints"), ("spec.nodeTemplate.k8sTags", {"a": 1}, "k8sTags"),
-    ("spec.extensionScaleGroups", {"a": 1}, "extensionScaleGroups"), ("spec.extensionScaleGroups", [7], "objects"),
-    ("spec.extensionScaleGroups.0.metadata.name", "", "no usable name"),
-    ("spec.extensionScaleGroups.0.metadata.name", "a\nb", "no usable name"),
-    ("spec.extensionScaleGroups.0.metadata.name", "default", "one name"),
-    ("status.scaleGroupStatuses.1.name", "default", "one name"),
-    ("status.scaleGroupStatuses.0.desiredNodeCount", -3, "negative"),
-    ("status.scaleGroupStatuses.0.existingNodeCount", 3, "existingNodeCount"),
-    ("status.currentNode", "x", "currentNode"),
-])
+@pytest.mark.parametrize(
+    ("path", "value", "why"),
+    [
+        ("spec.initialNodeCount", "many", "initialNodeCount"),
+        ("spec.initialNodeCount", -1, "negative"),
+        ("spec.initialNodeCount", True, "initialNodeCount"),
+        ("spec.initialNodeCount", 10**12, "initialNodeCount"),
+        ("spec.initialNodeCount", 2.5, "initialNodeCount"),
+        ("spec", "none", "spec"),
+        ("status", [1], "status"),
+        ("spec.autoscaling.enable", "yes", "enable"),
+        ("spec.autoscaling.maxNodeCount", {}, "maxNodeCount"),
+        ("spec.autoscaling.scaleDownUtilizationThreshold", "half", "scaleDownUtilizationThreshold"),
+        ("spec.nodeTemplate.taints", "x", "taints"),
+        ("spec.nodeTemplate.k8sTags", {"a": 1}, "k8sTags"),
+        ("spec.extensionScaleGroups", {"a": 1}, "extensionScaleGroups"),
+        ("spec.extensionScaleGroups", [7], "objects"),
+        ("spec.extensionScaleGroups.0.metadata.name", "", "no usable name"),
+        ("spec.extensionScaleGroups.0.metadata.name", "a\nb", "no usable name"),
+        ("spec.extensionScaleGroups.0.metadata.name", "default", "one name"),
+        ("status.scaleGroupStatuses.1.name", "default", "one name"),
+        ("status.scaleGroupStatuses.0.desiredNodeCount", -3, "negative"),
+        ("status.scaleGroupStatuses.0.existingNodeCount", 3, "existingNodeCount"),
+        ("status.currentNode", "x", "currentNode"),
+    ],
+)
 def test_CCE_20_a_pool_that_says_nonsense_stays_in_the_list_with_its_error(path: str, value: object, why: str) -> None:
     bad = bent(NODE_POOL, path, value)
     good = bent(NODE_POOL, "metadata.uid", OTHER)
@@ -173,19 +206,28 @@ def test_CCE_20_a_pool_that_says_nonsense_stays_in_the_list_with_its_error(path:
         decoding.pool_of(answer(bad), POOL)
 
 
-@pytest.mark.parametrize("thing", [None, 7, "pool", [], {}, {"metadata": 1}, {"metadata": {"uid": "../../x"}},
-                                   {"metadata": {"uid": 5, "name": "n"}}])
+@pytest.mark.parametrize(
+    "thing",
+    [None, 7, "pool", [], {}, {"metadata": 1}, {"metadata": {"uid": "../../x"}}, {"metadata": {"uid": 5, "name": "n"}}],
+)
 def test_CCE_20_a_pool_without_a_uid_is_told_too(thing: object) -> None:
     found, _ = decoding.pools_of(answer(many(thing, NODE_POOL)))
     assert (found.id, found.error) == ("", "it has no uid")
 
 
 def test_what_seldom_matters_stops_no_pool() -> None:
-    pool = bent(bent(NODE_POOL, "status.conditions", [1, {"type": 3}, {"type": "Scalable", "status": True}]),
-                "spec.nodeTemplate.extendParam", "none")
+    pool = bent(
+        bent(NODE_POOL, "status.conditions", [1, {"type": 3}, {"type": "Scalable", "status": True}]),
+        "spec.nodeTemplate.extendParam",
+        "none",
+    )
     found = read_pool(bent(pool, "spec.nodeTemplate.runtime", 3))
     assert (found.error, found.conditions, found.template.extend, found.template.runtime) == (
-        "", (Condition("Scalable"),), {}, "")
+        "",
+        (Condition("Scalable"),),
+        {},
+        "",
+    )
     assert not found.conditions[0].true
     assert not found.conditions[0].false
 
@@ -197,35 +239,64 @@ def test_a_node_is_read() -> None:
     (node,), marker = decoding.nodes_of(answer(many(CCE_NODE)))
     assert marker == ""
     assert node == CceNode(
-        NODE, "pool-a-x7k2p", POOL, "pool-a", "c7.xlarge.2", AZ, "Active", SERVER, "192.168.0.69", 0,
-        {"kubernetes.io/node-pool.id": POOL}, node.created)
+        NODE,
+        "pool-a-x7k2p",
+        POOL,
+        "pool-a",
+        "c7.xlarge.2",
+        AZ,
+        "Active",
+        SERVER,
+        "192.168.0.69",
+        0,
+        {"kubernetes.io/node-pool.id": POOL},
+        node.created,
+    )
     assert node.created == pytest.approx(1580545249.944664)
 
 
-@pytest.mark.parametrize(("owner", "annotation", "pool"), [
-    ({"nodepoolID": OTHER}, POOL, OTHER), ({"nodepoolID": OTHER.upper()}, "", OTHER), (None, POOL, POOL),
-    ({}, POOL, POOL), ([{"nodepoolID": OTHER}], POOL, OTHER), ({"nodepoolID": "DefaultPool"}, POOL, ""),
-    (None, "cn-north-4a#c7.xlarge.2#EulerOS 2.9", ""), (None, "", ""), ("x", "", ""), ({"nodepoolID": 7}, POOL, POOL),
-])
+@pytest.mark.parametrize(
+    ("owner", "annotation", "pool"),
+    [
+        ({"nodepoolID": OTHER}, POOL, OTHER),
+        ({"nodepoolID": OTHER.upper()}, "", OTHER),
+        (None, POOL, POOL),
+        ({}, POOL, POOL),
+        ([{"nodepoolID": OTHER}], POOL, OTHER),
+        ({"nodepoolID": "DefaultPool"}, POOL, ""),
+        (None, "cn-north-4a#c7.xlarge.2#EulerOS 2.9", ""),
+        (None, "", ""),
+        ("x", "", ""),
+        ({"nodepoolID": 7}, POOL, POOL),
+    ],
+)
 def test_CCE_20_a_node_belongs_to_its_owner_else_to_its_annotation_else_to_none(
     owner: object, annotation: str, pool: str
 ) -> None:
-    node = bent(bent(CCE_NODE, "metadata.ownerReferences", owner), "metadata.annotations",
-                {"kubernetes.io/node-pool.id": annotation})
+    node = bent(
+        bent(CCE_NODE, "metadata.ownerReferences", owner),
+        "metadata.annotations",
+        {"kubernetes.io/node-pool.id": annotation},
+    )
     assert decoding.node_of(answer(node), NODE).pool == pool
 
 
 def test_CCE_20_nodes_come_in_pages_by_marker() -> None:
     third = bent(CCE_NODE, "metadata.uid", JOB)
-    with HttpScript([
-        said(200, many(CCE_NODE, pageInfo={"currentCount": 1, "nextMarker": "a b/c~"})),
-        said(200, many(bent(CCE_NODE, "metadata.uid", OTHER), CCE_NODE, pageInfo={"nextMarker": "2"})),
-        said(200, many(third, pageInfo={"currentCount": 1})),
-    ]) as server:
+    with HttpScript(
+        [
+            said(200, many(CCE_NODE, pageInfo={"currentCount": 1, "nextMarker": "a b/c~"})),
+            said(200, many(bent(CCE_NODE, "metadata.uid", OTHER), CCE_NODE, pageInfo={"nextMarker": "2"})),
+            said(200, many(third, pageInfo={"currentCount": 1})),
+        ]
+    ) as server:
         found = api_for(server.url).nodes()
     assert [node.id for node in found] == [NODE, OTHER, JOB]
     assert [dict(seen.query) for seen in server.requests] == [
-        {"limit": "1000"}, {"limit": "1000", "marker": "a b/c~"}, {"limit": "1000", "marker": "2"}]
+        {"limit": "1000"},
+        {"limit": "1000", "marker": "a b/c~"},
+        {"limit": "1000", "marker": "2"},
+    ]
 
 
 def test_CCE_20_a_region_that_knows_no_pages_answers_everything_at_once() -> None:
@@ -247,9 +318,22 @@ def test_CCE_20_a_page_that_fails_fails_the_whole() -> None:
         api_for(server.url).nodes()
 
 
-@pytest.mark.parametrize("body", [{}, [], {"kind": "Node"}, {"items": {}}, many(7), many({}), many({"metadata": {}}),
-                                  many({"metadata": {"uid": "i/../x"}}), many(CCE_NODE, pageInfo=[1]),
-                                  many(CCE_NODE, pageInfo={"nextMarker": 3}), {"errorCode": "x"}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        {"kind": "Node"},
+        {"items": {}},
+        many(7),
+        many({}),
+        many({"metadata": {}}),
+        many({"metadata": {"uid": "i/../x"}}),
+        many(CCE_NODE, pageInfo=[1]),
+        many(CCE_NODE, pageInfo={"nextMarker": 3}),
+        {"errorCode": "x"},
+    ],
+)
 def test_CCE_20_an_answer_that_is_no_list_of_nodes_does_not_mean_that_they_are_gone(body: object) -> None:
     with pytest.raises(Unknown):
         decoding.nodes_of(answer(body))
@@ -261,11 +345,20 @@ def test_an_empty_list_may_leave_its_things_out() -> None:
         assert decoding.pools_of(answer(body)) == ()
 
 
-@pytest.mark.parametrize(("text", "wanted"), [
-    ("2020-02-01 08:20:49.944664515 +0000 UTC", 1580545249.944664515), ("2020-02-01 08:20:49 +0000 UTC", 1580545249.0),
-    ("2020-02-01T08:20:49Z", 1580545249.0), ("2020-02-01 08:20:49.5 +0000", 1580545249.5),
-    ("2020-13-41 08:20:49 +0000 UTC", 0.0), ("yesterday", 0.0), ("", 0.0), (None, 0.0), (7, 0.0),
-])
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("2020-02-01 08:20:49.944664515 +0000 UTC", 1580545249.944664515),
+        ("2020-02-01 08:20:49 +0000 UTC", 1580545249.0),
+        ("2020-02-01T08:20:49Z", 1580545249.0),
+        ("2020-02-01 08:20:49.5 +0000", 1580545249.5),
+        ("2020-13-41 08:20:49 +0000 UTC", 0.0),
+        ("yesterday", 0.0),
+        ("", 0.0),
+        (None, 0.0),
+        (7, 0.0),
+    ],
+)
 def test_times_in_the_vendors_spelling(text: object, wanted: float) -> None:
     assert instant(text) == pytest.approx(wanted)
 
@@ -290,13 +383,20 @@ def test_a_list_that_is_not_found_is_a_wrong_address_and_a_thing_that_is_not_fou
             call(name, server.url)
 
 
-@pytest.mark.parametrize("wrong", ["", "x", f"{NODE}?nodepoolScaleDown=NoScaleDown", f"{NODE}/", "../nodepools",
-                                   f"{NODE}\n", "DefaultPool"])
+@pytest.mark.parametrize(
+    "wrong", ["", "x", f"{NODE}?nodepoolScaleDown=NoScaleDown", f"{NODE}/", "../nodepools", f"{NODE}\n", "DefaultPool"]
+)
 def test_only_ids_get_into_an_address(wrong: str) -> None:
     with HttpScript([]) as server:
         api = api_for(server.url)
-        for ask in (api.pool, api.node, api.job, api.delete_node, lambda id_: api.scale(id_, 1, "default"),
-                    lambda id_: api.update_pool(id_, "n", {"enable": True})):
+        for ask in (
+            api.pool,
+            api.node,
+            api.job,
+            api.delete_node,
+            lambda id_: api.scale(id_, 1, "default"),
+            lambda id_: api.update_pool(id_, "n", {"enable": True}),
+        ):
             with pytest.raises(InvalidRequest):
                 ask(wrong)
         assert server.requests == []
@@ -304,13 +404,16 @@ def test_only_ids_get_into_an_address(wrong: str) -> None:
 
 rubbish = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8)
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
 
 
 def _paths(thing: Any, at: str = "") -> list[str]:
     inner = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list) else ()
-    return [found for key, value in inner for found in (f"{at}{key}", *_paths(value, f"{at}{key}."))
-            if "." not in str(key)]
+    return [
+        found for key, value in inner for found in (f"{at}{key}", *_paths(value, f"{at}{key}.")) if "." not in str(key)
+    ]
 
 
 @settings(max_examples=100, deadline=None)
@@ -334,8 +437,14 @@ def test_CCE_20_rubbish_anywhere_in_a_node_never_crashes(path: str, value: objec
 @settings(max_examples=60, deadline=None)
 @given(rubbish)
 def test_CCE_20_rubbish_as_an_answer_never_crashes(body: object) -> None:
-    for read in (decoding.pools_of, decoding.nodes_of, decoding.addons_of, decoding.flavors_of, decoding.phase_of,
-                 decoding.job_id_of):
+    for read in (
+        decoding.pools_of,
+        decoding.nodes_of,
+        decoding.addons_of,
+        decoding.flavors_of,
+        decoding.phase_of,
+        decoding.job_id_of,
+    ):
         try:
             read(answer(body))
         except ProviderError:

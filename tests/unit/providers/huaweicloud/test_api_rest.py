@@ -61,7 +61,10 @@ def test_flavours_are_asked_for_by_zone_and_kept_an_hour() -> None:
         found = api.flavors(AZ)["c7.xlarge.2"]
         assert (found.vcpus, found.memory_mib, found.arch, found.gpu) == (4, 8192, "amd64", None)
         assert (found.sold_out(AZ), found.sold_out("cn-north-4b"), found.sold_out("cn-north-4c")) == (
-            False, True, False)
+            False,
+            True,
+            False,
+        )
         api.flavors(AZ)
         clock.now += 3590
         assert api_for(server.url, clock=clock, shelf=shelf).flavors(AZ)["c7.xlarge.2"] == found
@@ -70,38 +73,59 @@ def test_flavours_are_asked_for_by_zone_and_kept_an_hour() -> None:
         api_for(server.url, clock=clock, shelf=shelf).flavors(AZ)
         api_for(server.url, clock=clock, shelf=shelf).flavors("")
     assert [dict(seen.query) for seen in server.requests] == [
-        {"limit": "1000", "availability_zone": AZ}, {"limit": "1000", "availability_zone": AZ}, {"limit": "1000"}]
+        {"limit": "1000", "availability_zone": AZ},
+        {"limit": "1000", "availability_zone": AZ},
+        {"limit": "1000"},
+    ]
 
 
 def test_flavours_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_module, "FLAVORS", 1)
     second = C7 | {"id": "m7", "name": "m7"}
-    with HttpScript([said(200, {"flavors": [C7]}), said(200, {"flavors": [second]}),
-                     said(200, {"flavors": []})]) as server:
+    with HttpScript(
+        [said(200, {"flavors": [C7]}), said(200, {"flavors": [second]}), said(200, {"flavors": []})]
+    ) as server:
         assert set(api_for(server.url).flavors(AZ)) == {"c7.xlarge.2", "m7"}
     assert [seen.query.get("marker") for seen in server.requests] == [None, "c7.xlarge.2", "m7"]
 
 
-@pytest.mark.parametrize(("extra", "wanted"), [
-    ({"ecs:instance_architecture": "arm64"}, {"arch": "arm64"}),
-    ({"pci_passthrough:alias": "nvidia-p100:1"}, {"gpu": ("nvidia-p100", 1)}),
-    ({"info:gpus": '[{"name": "nvidia-t4", "count": "2", "memory_mb": 16384}]'}, {"gpu": ("nvidia-t4", 2)}),
-    ({"info:asic_accelerators": '[{"name": "ascend-310", "count": 1}]'}, {"accelerators": (("ascend-310", 1),)}),
-    ({"pci_passthrough:alias": "ascend-snt9:8"}, {"accelerators": (("ascend-snt9", 8),)}),
-    ({"info:gpus": "many", "pci_passthrough:alias": "x"}, {}), ({"info:gpus": "[1]"}, {}), ({"info:gpus": 7}, {}),
-    ({"info:gpus": '[{"name": "a", "count": -1}]'}, {}), ({"pci_passthrough:alias": "nvidia-v100:0"}, {}),
-])
+@pytest.mark.parametrize(
+    ("extra", "wanted"),
+    [
+        ({"ecs:instance_architecture": "arm64"}, {"arch": "arm64"}),
+        ({"pci_passthrough:alias": "nvidia-p100:1"}, {"gpu": ("nvidia-p100", 1)}),
+        ({"info:gpus": '[{"name": "nvidia-t4", "count": "2", "memory_mb": 16384}]'}, {"gpu": ("nvidia-t4", 2)}),
+        ({"info:asic_accelerators": '[{"name": "ascend-310", "count": 1}]'}, {"accelerators": (("ascend-310", 1),)}),
+        ({"pci_passthrough:alias": "ascend-snt9:8"}, {"accelerators": (("ascend-snt9", 8),)}),
+        ({"info:gpus": "many", "pci_passthrough:alias": "x"}, {}),
+        ({"info:gpus": "[1]"}, {}),
+        ({"info:gpus": 7}, {}),
+        ({"info:gpus": '[{"name": "a", "count": -1}]'}, {}),
+        ({"pci_passthrough:alias": "nvidia-v100:0"}, {}),
+    ],
+)
 def test_what_a_flavour_has(extra: dict[str, object], wanted: dict[str, object]) -> None:
     ((found,), _, _) = decoding.flavors_of(answer({"flavors": [C7 | {"os_extra_specs": extra}]}))
     kept = {"arch": found.arch, "gpu": found.gpu, "accelerators": found.accelerators}
     assert kept == {"arch": "amd64", "gpu": None, "accelerators": ()} | wanted
 
 
-@pytest.mark.parametrize(("region", "zones", "gone"), [
-    ("normal", "", False), ("sellout", "", True), ("abandon", "", True), ("obt", "", False), ("promotion", "", False),
-    ("obt_sellout", "", True), ("sellout", f"{AZ}(normal)", False), ("normal", f"az0(normal), {AZ}(sellout)", True),
-    ("normal", f"{AZ}(", False), ("", "rubbish(((", False), ("NORMAL", f"{AZ}(SELLOUT)", True),
-])
+@pytest.mark.parametrize(
+    ("region", "zones", "gone"),
+    [
+        ("normal", "", False),
+        ("sellout", "", True),
+        ("abandon", "", True),
+        ("obt", "", False),
+        ("promotion", "", False),
+        ("obt_sellout", "", True),
+        ("sellout", f"{AZ}(normal)", False),
+        ("normal", f"az0(normal), {AZ}(sellout)", True),
+        ("normal", f"{AZ}(", False),
+        ("", "rubbish(((", False),
+        ("NORMAL", f"{AZ}(SELLOUT)", True),
+    ],
+)
 def test_the_zones_word_beats_the_regions(region: str, zones: str, gone: bool) -> None:
     extra = {"cond:operation:status": region, "cond:operation:az": zones}
     ((found,), _, _) = decoding.flavors_of(answer({"flavors": [C7 | {"os_extra_specs": extra}]}))

@@ -24,15 +24,28 @@ from chalicelib.providers.huaweicloud.error_mapping import class_of, error_for, 
 GET, POST = "GET cce.example.com/x", "POST cce.example.com/x"
 
 ROWS: list[tuple[int, str, type[ProviderError]]] = [
-    *[(400, f"CCE.014000{number}", QuotaExceeded)
-      for number in ("08", "09", "10", "11", "12", "13", "14", "19", "20")],
-    (400, "CCE.01400021", OutOfStock), (400, "CCE.01400022", OutOfStock),
-    (400, "CCE.01400001", InvalidRequest), (400, "CCE.01400016", InvalidRequest), (400, "CCE.01400018", InvalidRequest),
-    (400, "CCE.01400099", InvalidRequest), (401, "CCE.01401001", Unauthorized), (401, "APIGW.0301", Unauthorized),
-    (401, "APIGW.0303", Unauthorized), (403, "APIGW.0302", Unauthorized), (403, "CCE.01403001", Unauthorized),
-    (404, "CCE.01404001", NotFound), (409, "CCE.01409002", Conflict), (429, "CCE.01429002", Conflict),
-    (429, "CCE.02429001", Throttled), (429, "APIGW.0308", Throttled), (500, "CCE.01500001", Transient),
-    (503, "", Transient), (429, "", Throttled), (404, "APIGW.0101", InvalidRequest), (418, "", Unknown),
+    *[(400, f"CCE.014000{number}", QuotaExceeded) for number in ("08", "09", "10", "11", "12", "13", "14", "19", "20")],
+    (400, "CCE.01400021", OutOfStock),
+    (400, "CCE.01400022", OutOfStock),
+    (400, "CCE.01400001", InvalidRequest),
+    (400, "CCE.01400016", InvalidRequest),
+    (400, "CCE.01400018", InvalidRequest),
+    (400, "CCE.01400099", InvalidRequest),
+    (401, "CCE.01401001", Unauthorized),
+    (401, "APIGW.0301", Unauthorized),
+    (401, "APIGW.0303", Unauthorized),
+    (403, "APIGW.0302", Unauthorized),
+    (403, "CCE.01403001", Unauthorized),
+    (404, "CCE.01404001", NotFound),
+    (409, "CCE.01409002", Conflict),
+    (429, "CCE.01429002", Conflict),
+    (429, "CCE.02429001", Throttled),
+    (429, "APIGW.0308", Throttled),
+    (500, "CCE.01500001", Transient),
+    (503, "", Transient),
+    (429, "", Throttled),
+    (404, "APIGW.0101", InvalidRequest),
+    (418, "", Unknown),
     (400, "cce.01400009", QuotaExceeded),
 ]
 
@@ -64,10 +77,20 @@ def test_CCE_20_a_locked_pool_is_no_reason_to_stop_everybody_but_a_read_is_tried
     assert type(error_for(answer(429, body, GET))) is Throttled
 
 
-@pytest.mark.parametrize("body", [
-    b"", b"<html><body>502 Bad Gateway</body></html>", b"\xff\xfe", b"[1, 2]", b'"text"', b"null", b'{"errorCode": ',
-    b'{"errorCode": {"a": 1}, "error_msg": [1], "message": null}', b"[" * 3000,
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html><body>502 Bad Gateway</body></html>",
+        b"\xff\xfe",
+        b"[1, 2]",
+        b'"text"',
+        b"null",
+        b'{"errorCode": ',
+        b'{"errorCode": {"a": 1}, "error_msg": [1], "message": null}',
+        b"[" * 3000,
+    ],
+)
 def test_CCE_20_a_body_that_says_nothing_leaves_the_status(body: bytes) -> None:
     assert type(error_for(answer(502, body))) is Transient
     assert type(error_for(answer(400, body))) is InvalidRequest
@@ -80,16 +103,24 @@ def test_CCE_20_a_web_page_with_404_is_no_sign_that_a_thing_is_gone() -> None:
 
 
 def test_a_clock_that_is_wrong_is_told_in_words_with_the_vendors_time() -> None:
-    error = error_for(answer(401, {"error_code": "APIGW.0303", "error_msg": "time"},
-                             date="Fri, 02 Jan 2026 03:04:05 GMT"))
+    error = error_for(
+        answer(401, {"error_code": "APIGW.0303", "error_msg": "time"}, date="Fri, 02 Jan 2026 03:04:05 GMT")
+    )
     assert "15 minutes" in error.message
     assert "Fri, 02 Jan 2026 03:04:05 GMT" in error.message
 
 
-@pytest.mark.parametrize(("code", "word"), [
-    ("APIGW.0301", "accessKey"), ("CCE.01403001", "policy.json"), ("CCE.01400014", "enlarge the cluster"),
-    ("Ecs.0314", "key pair"), ("Ecs.0912", "KMS"), ("APIGW.0101", "region"),
-])
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        ("APIGW.0301", "accessKey"),
+        ("CCE.01403001", "policy.json"),
+        ("CCE.01400014", "enlarge the cluster"),
+        ("Ecs.0314", "key pair"),
+        ("Ecs.0912", "KMS"),
+        ("APIGW.0101", "region"),
+    ],
+)
 def test_a_code_says_what_to_do(code: str, word: str) -> None:
     assert word in of_status(400, code, "x").message
 

@@ -22,16 +22,27 @@ from tests.unit.providers.huaweicloud.fake_api import (
 def wire(desired: int | None, *groups: tuple[int, int]) -> NodePool:
     """A pool as CCE writes it. groups: desired and existing of `default`, of `c7-az2`."""
     names = ("default", "c7-az2")
-    statuses = [{"name": name, "desiredNodeCount": want, "existingNodeCount": {"total": there}}
-                for name, (want, there) in zip(names, groups, strict=True)]
-    pool = read_pool({
-        "metadata": {"uid": POOL, "name": "pool-a"},
-        "spec": {"initialNodeCount": desired, "autoscaling": {"enable": True, "maxNodeCount": 20},
-                 "nodeTemplate": {"flavor": "c7.xlarge.2", "az": "cn-north-4a"},
-                 "extensionScaleGroups": [{"metadata": {"name": "c7-az2"}, "spec": {
-                     "flavor": "c7.xlarge.2", "az": "cn-north-4b", "autoscaling": {"enable": True}}}]},
-        "status": {"currentNode": sum(there for _, there in groups), "scaleGroupStatuses": statuses},
-    })
+    statuses = [
+        {"name": name, "desiredNodeCount": want, "existingNodeCount": {"total": there}}
+        for name, (want, there) in zip(names, groups, strict=True)
+    ]
+    pool = read_pool(
+        {
+            "metadata": {"uid": POOL, "name": "pool-a"},
+            "spec": {
+                "initialNodeCount": desired,
+                "autoscaling": {"enable": True, "maxNodeCount": 20},
+                "nodeTemplate": {"flavor": "c7.xlarge.2", "az": "cn-north-4a"},
+                "extensionScaleGroups": [
+                    {
+                        "metadata": {"name": "c7-az2"},
+                        "spec": {"flavor": "c7.xlarge.2", "az": "cn-north-4b", "autoscaling": {"enable": True}},
+                    }
+                ],
+            },
+            "status": {"currentNode": sum(there for _, there in groups), "scaleGroupStatuses": statuses},
+        }
+    )
     assert not pool.error
     return pool
 
@@ -59,14 +70,18 @@ def looked_at(api: FakeApi, size: int = 3, to: int = 4) -> list[Outcome]:
     return found
 
 
-@pytest.mark.parametrize(("said", "why"), [
-    (wire(4, (3, 3), (3, 3)), "add up to 6"),       # a removal beside shows at the pool already
-    (wire(0, (3, 3), (2, 2)), "add up to 5"),
-    (wire(9, (3, 3), (2, 2)), "add up to 5"),
-    (wire(None, (3, 5), (2, 2)), "more than"),
-    (wire(5, (3, 3), (2, 9)), "more than"),
-    (wire(5, (3, 7), (2, 0)), "more than"),
-], ids=["lowered", "nought", "too many", "unsaid", "more beside", "more here"])
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (wire(4, (3, 3), (3, 3)), "add up to 6"),  # a removal beside shows at the pool already
+        (wire(0, (3, 3), (2, 2)), "add up to 5"),
+        (wire(9, (3, 3), (2, 2)), "add up to 5"),
+        (wire(None, (3, 5), (2, 2)), "more than"),
+        (wire(5, (3, 3), (2, 9)), "more than"),
+        (wire(5, (3, 7), (2, 0)), "more than"),
+    ],
+    ids=["lowered", "nought", "too many", "unsaid", "more beside", "more here"],
+)
 def test_CCE_DANGER_1_CCE_18_nothing_is_asked_for_by_numbers_that_do_not_agree(said: NodePool, why: str) -> None:
     api = Said(said)
     *waited, last = looked_at(api)
@@ -77,7 +92,7 @@ def test_CCE_DANGER_1_CCE_18_nothing_is_asked_for_by_numbers_that_do_not_agree(s
 def test_CCE_18_a_pool_that_is_ahead_of_its_groups_is_waited_for() -> None:
     api = Said(wire(7, (3, 3), (2, 2)))
     asked = continued(growth(3, 4), provider(api).grow(growth(3, 4)))
-    api.said = wire(5, (3, 3), (2, 2))      # the groups were right
+    api.said = wire(5, (3, 3), (2, 2))  # the groups were right
     asked = continued(asked, provider(api).grow(asked))
     assert (asked.data["base"], asked.data["total"], api.writes()) == ("5", "6", [])
 

@@ -41,9 +41,17 @@ NONE = said(200, many())
 
 
 def granted(number: int, expires: float) -> Reply:
-    return said(201, {"credential": {
-        "access": f"HSTEXAMPLE{number}", "secret": f"example-session-secret-{number}",
-        "securitytoken": f"example-token-{number}", "expires_at": format_time(expires)}})
+    return said(
+        201,
+        {
+            "credential": {
+                "access": f"HSTEXAMPLE{number}",
+                "secret": f"example-session-secret-{number}",
+                "securitytoken": f"example-token-{number}",
+                "expires_at": format_time(expires),
+            }
+        },
+    )
 
 
 def refused(code: str = "APIGW.0301") -> Reply:
@@ -53,13 +61,17 @@ def refused(code: str = "APIGW.0301") -> Reply:
 # -- the secret
 
 
-@pytest.mark.parametrize("text", [
-    KEY, f'\ufeff{{"access-key": "{ACCESS_KEY}", "secret-key": "{SECRET_KEY}\\n"}}',
-    f'{{"ACCESS_KEY": " {ACCESS_KEY} ", "SECRET_KEY": "{SECRET_KEY}", "securityToken": null}}',
-    f"[Global]\naccess-key={ACCESS_KEY}\nsecret-key={SECRET_KEY}\n",
-    f'; of upstream\n[global]\necs-endpoint = "x"\naccess-key="{ACCESS_KEY}"\r\nsecret-key = {SECRET_KEY} \n#\n',
-    f"accessKey={ACCESS_KEY}\nsecretKey={SECRET_KEY}",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        KEY,
+        f'\ufeff{{"access-key": "{ACCESS_KEY}", "secret-key": "{SECRET_KEY}\\n"}}',
+        f'{{"ACCESS_KEY": " {ACCESS_KEY} ", "SECRET_KEY": "{SECRET_KEY}", "securityToken": null}}',
+        f"[Global]\naccess-key={ACCESS_KEY}\nsecret-key={SECRET_KEY}\n",
+        f'; of upstream\n[global]\necs-endpoint = "x"\naccess-key="{ACCESS_KEY}"\r\nsecret-key = {SECRET_KEY} \n#\n',
+        f"accessKey={ACCESS_KEY}\nsecretKey={SECRET_KEY}",
+    ],
+)
 def test_a_key_is_read_in_all_its_spellings(text: str) -> None:
     assert parse_secret(text, "here") == Credential(Secret(ACCESS_KEY), Secret(SECRET_KEY))
 
@@ -69,16 +81,26 @@ def test_a_token_belongs_to_a_temporary_key() -> None:
     assert found.token.reveal() == "t=="
 
 
-@pytest.mark.parametrize(("text", "problem"), [
-    ("", "neither JSON nor lines"), ("hello", "neither JSON nor lines"), ("{", "not complete JSON"),
-    ('{"accessKey": "a"}', "secretKey is missing"), ('{"secretKey": "hush"}', "accessKey is missing"),
-    ('{"accessKey": "a", "secretKey": " "}', "secretKey is missing"),
-    ('{"accessKey": 1, "secretKey": "hush"}', "not text"), ('{"accessKey": "a b", "secretKey": "hush"}', "blanks"),
-    ('{"accessKey": "a", "access-key": "b", "secretKey": "hush"}', "given twice"),
-    ('{"accessKey": "a", "secretKey": "hush", "apiKey": "hush"}', "apiKey is not known"),
-    ('{"hush-hush-hush-hush": "a"}', "a field is not known"), ("[Other]\naccess-key=a\nsecret-key=hush", "section"),
-    ("[Global]", "neither JSON nor lines"), ("{" * 5000, "not complete JSON"), ('{"accessKey": "ü"}', "blanks"),
-])
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "neither JSON nor lines"),
+        ("hello", "neither JSON nor lines"),
+        ("{", "not complete JSON"),
+        ('{"accessKey": "a"}', "secretKey is missing"),
+        ('{"secretKey": "hush"}', "accessKey is missing"),
+        ('{"accessKey": "a", "secretKey": " "}', "secretKey is missing"),
+        ('{"accessKey": 1, "secretKey": "hush"}', "not text"),
+        ('{"accessKey": "a b", "secretKey": "hush"}', "blanks"),
+        ('{"accessKey": "a", "access-key": "b", "secretKey": "hush"}', "given twice"),
+        ('{"accessKey": "a", "secretKey": "hush", "apiKey": "hush"}', "apiKey is not known"),
+        ('{"hush-hush-hush-hush": "a"}', "a field is not known"),
+        ("[Other]\naccess-key=a\nsecret-key=hush", "section"),
+        ("[Global]", "neither JSON nor lines"),
+        ("{" * 5000, "not complete JSON"),
+        ('{"accessKey": "ü"}', "blanks"),
+    ],
+)
 def test_a_secret_that_cannot_be_used_is_refused_without_showing_it(text: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         parse_secret(text, "secret key")
@@ -135,18 +157,20 @@ def test_a_refused_key_is_told_once_and_never_shown(code: str) -> None:
 def test_CCE_17_a_token_that_expires_in_five_minutes_is_renewed_before_signing() -> None:
     clock, sessions = Clock(), Sessions()
     with HttpScript([granted(1, clock.now + 3600), NONE, NONE, granted(2, clock.now + 7200), NONE]) as server:
+
         def ask() -> None:
             api = api_for(server.url, clock=clock, sessions=sessions, agencyName=AGENCY, agencyDomain="Ops")
             assert api.pools() == ()
 
         ask()
-        clock.now += 3600 - 660         # eleven minutes are left
+        clock.now += 3600 - 660  # eleven minutes are left
         ask()
-        clock.now += 360                # five minutes are left
+        clock.now += 360  # five minutes are left
         ask()
     assert [seen.path == TOKENS for seen in server.requests] == [True, False, False, True, False]
-    assert [seen.headers.get("X-Security-Token", seen.headers.get("x-security-token", ""))
-            for seen in server.requests] == ["", "example-token-1", "example-token-1", "", "example-token-2"]
+    assert [
+        seen.headers.get("X-Security-Token", seen.headers.get("x-security-token", "")) for seen in server.requests
+    ] == ["", "example-token-1", "example-token-1", "", "example-token-2"]
 
 
 def test_CCE_17_it_is_renewed_between_two_attempts_of_one_call_too() -> None:
@@ -166,20 +190,33 @@ def test_what_is_asked_of_IAM() -> None:
         api_for(server.url, clock=clock, agencyDuration="900", agencyName=AGENCY, agencyDomain="Ops").pools()
     asked = server.requests[0]
     assert (asked.method, asked.path, asked.query) == ("POST", TOKENS, {})
-    assert asked.json() == {"auth": {"identity": {"methods": ["assume_role"], "assume_role": {
-        "domain_name": "Ops", "agency_name": "scaler", "duration_seconds": 900}}}}
+    assert asked.json() == {
+        "auth": {
+            "identity": {
+                "methods": ["assume_role"],
+                "assume_role": {"domain_name": "Ops", "agency_name": "scaler", "duration_seconds": 900},
+            }
+        }
+    }
     assert "x-project-id" not in {name.lower() for name in asked.headers}
 
 
-@pytest.mark.parametrize(("answer", "cls", "match"), [
-    (said(403, {"error": {"code": 403, "message": "no", "title": "Forbidden"}}), Unauthorized, "agency scaler of Ops"),
-    (said(404, {"error": {"code": 404, "message": "no agency", "title": "Not Found"}}), Unauthorized, "no agency"),
-    (said(400, {"error_code": "IAM.0011", "error_msg": "bad"}), Unauthorized, "IAM.0011"),
-    (said(200, {"credential": {"access": "a"}}), Unauthorized, "holds no credentials"),
-    (said(200, {}), Unauthorized, "holds no credentials"),
-    (said(200, []), Unauthorized, "no object"),
-    (said(200, {"credential": {"access": "a", "secret": "b", "securitytoken": "c\nd"}}), Unauthorized, "holds no"),
-])
+@pytest.mark.parametrize(
+    ("answer", "cls", "match"),
+    [
+        (
+            said(403, {"error": {"code": 403, "message": "no", "title": "Forbidden"}}),
+            Unauthorized,
+            "agency scaler of Ops",
+        ),
+        (said(404, {"error": {"code": 404, "message": "no agency", "title": "Not Found"}}), Unauthorized, "no agency"),
+        (said(400, {"error_code": "IAM.0011", "error_msg": "bad"}), Unauthorized, "IAM.0011"),
+        (said(200, {"credential": {"access": "a"}}), Unauthorized, "holds no credentials"),
+        (said(200, {}), Unauthorized, "holds no credentials"),
+        (said(200, []), Unauthorized, "no object"),
+        (said(200, {"credential": {"access": "a", "secret": "b", "securitytoken": "c\nd"}}), Unauthorized, "holds no"),
+    ],
+)
 def test_what_IAM_refuses_is_for_a_person(answer: Reply, cls: type[ProviderError], match: str) -> None:
     with HttpScript([answer] * 4) as server, pytest.raises(cls, match=match):
         api_for(server.url, agencyName=AGENCY, agencyDomain="Ops").pool("7d48eca7-3419-11ea-bc29-0255ac1001a8")
@@ -194,8 +231,7 @@ def test_IAM_without_an_answer_is_a_matter_of_waiting(answer: Reply) -> None:
 
 def test_keys_of_an_agency_that_are_refused_are_made_once_more() -> None:
     clock, sessions = Clock(), Sessions()
-    with HttpScript([granted(1, clock.now + 3600), refused(), granted(2, clock.now + 3600), NONE,
-                     refused()]) as server:
+    with HttpScript([granted(1, clock.now + 3600), refused(), granted(2, clock.now + 3600), NONE, refused()]) as server:
         api = api_for(server.url, clock=clock, sessions=sessions, agencyName=AGENCY, agencyDomain="Ops")
         assert api.pools() == ()
         with pytest.raises(Unauthorized) as raised:
@@ -311,8 +347,10 @@ def projects(*named: dict[str, Any]) -> Reply:
 
 def test_the_project_is_asked_for_once_a_day_by_the_regions_name() -> None:
     clock, shelf = Clock(), Board()
-    answer = projects({"id": PROJECT, "name": "cn-north-4", "enabled": True},
-                      {"id": "f" * 32, "name": "cn-north-4_team", "enabled": True})
+    answer = projects(
+        {"id": PROJECT, "name": "cn-north-4", "enabled": True},
+        {"id": "f" * 32, "name": "cn-north-4_team", "enabled": True},
+    )
     with HttpScript([answer, NONE, NONE, NONE]) as server:
         api = api_for(server.url, clock=clock, shelf=shelf, projectId="")
         api.pools()
@@ -323,13 +361,17 @@ def test_the_project_is_asked_for_once_a_day_by_the_regions_name() -> None:
     assert all(PROJECT in seen.path for seen in others)
 
 
-@pytest.mark.parametrize(("answer", "match"), [
-    (projects(), "has no project; write its id there"),
-    (projects({"id": "a" * 32, "name": "cn-north-4"}, {"id": "b" * 32, "name": "cn-north-4"}), "a{32}, b{32}"),
-    (projects({"id": "../../x", "name": "cn-north-4"}), "has no project"),
-    (projects({"id": PROJECT, "name": "cn-north-4", "enabled": False}), "has no project"),
-    (said(200, {"projects": "none"}), "has no project"), (said(200, {"projects": [1, None]}), "has no project"),
-])
+@pytest.mark.parametrize(
+    ("answer", "match"),
+    [
+        (projects(), "has no project; write its id there"),
+        (projects({"id": "a" * 32, "name": "cn-north-4"}, {"id": "b" * 32, "name": "cn-north-4"}), "a{32}, b{32}"),
+        (projects({"id": "../../x", "name": "cn-north-4"}), "has no project"),
+        (projects({"id": PROJECT, "name": "cn-north-4", "enabled": False}), "has no project"),
+        (said(200, {"projects": "none"}), "has no project"),
+        (said(200, {"projects": [1, None]}), "has no project"),
+    ],
+)
 def test_a_project_that_is_not_clear_is_for_a_person_to_name(answer: Reply, match: str) -> None:
     with HttpScript([answer]) as server, pytest.raises(ProviderError, match=match) as raised:
         api_for(server.url, projectId="").pools()

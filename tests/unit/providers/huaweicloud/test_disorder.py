@@ -23,8 +23,24 @@ from tests.unit.providers.huaweicloud.fake_api import (
     two,
 )
 
-EVENTS = st.lists(st.sampled_from(["step", "more beside", "more here", "gone beside", "gone here", "lost", "no answer",
-                                   "lag", "stuck", "busy", "twice"]), max_size=12)
+EVENTS = st.lists(
+    st.sampled_from(
+        [
+            "step",
+            "more beside",
+            "more here",
+            "gone beside",
+            "gone here",
+            "lost",
+            "no answer",
+            "lag",
+            "stuck",
+            "busy",
+            "twice",
+        ]
+    ),
+    max_size=12,
+)
 WIDE = Autoscaling(True, 0, 1000)
 
 

@@ -93,11 +93,16 @@ def test_CCE_A6_8_a_pools_own_conditions_hold_only_where_every_flavour_is_switch
 
 def test_CCE_A1_2_labels_that_no_pool_chooses_are_not_promised() -> None:
     assert set(seen(FakeApi(two()))[A].options.unpromised_labels) == {
-        "node.kubernetes.io/subnetid", "os.architecture", "os.name", "os.version"}
+        "node.kubernetes.io/subnetid",
+        "os.architecture",
+        "os.name",
+        "os.version",
+    }
 
 
-@pytest.mark.parametrize("change", [
-    {"name": "DefaultPool"}, {"phase": "Deleting"}, {"template": NodeTemplate(FLAVOR, AZ1, billing=1)}])
+@pytest.mark.parametrize(
+    "change", [{"name": "DefaultPool"}, {"phase": "Deleting"}, {"template": NodeTemplate(FLAVOR, AZ1, billing=1)}]
+)
 def test_CCE_A1_5_default_prepaid_and_vanishing_pools_are_left_alone(change: dict[str, Any]) -> None:
     api = FakeApi(two(**change), Cce([Group(desired=1)], OTHER, "pool-b"))
     assert list(seen(api)) == [f"{OTHER}/default"]

@@ -113,7 +113,7 @@ def test_CCE_18_another_writer_of_the_group_is_a_conflict() -> None:
 def test_CCE_18_numbers_that_contradict_one_another_are_looked_at_again_and_never_written_on() -> None:
     api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
     asked = announced(api, growth(3, 5))
-    api.all[POOL].desired = 9       # and no group says that it is one of its own
+    api.all[POOL].desired = 9  # and no group says that it is one of its own
     for _ in range(4):
         outcome = provider(api).grow(asked)
         assert isinstance(outcome, Pending)
@@ -125,7 +125,7 @@ def test_CCE_18_numbers_that_contradict_one_another_are_looked_at_again_and_neve
 
 def test_CCE_18_a_total_is_never_made_of_the_lower_of_two_numbers() -> None:
     api = FakeApi(two(3, 2))
-    api.all[POOL].desired = 4       # older than what the groups say: 4 + 1 would take one of five away
+    api.all[POOL].desired = 4  # older than what the groups say: 4 + 1 would take one of five away
     asked = growth(3, 4)
     for _ in range(12):
         outcome = provider(api).grow(asked)
@@ -211,11 +211,19 @@ def test_a_flavour_that_was_switched_off_meanwhile_is_not_grown() -> None:
     assert "switched off" in refused(api, "InvalidRequest", size=4, group=B).message
 
 
-@pytest.mark.parametrize(("beside", "cls"), [
-    (SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed"),
-    (true("LockedByOrder", "order-1"), "Unknown"), (true("TaintSynchronizing"), "Unknown")])
+@pytest.mark.parametrize(
+    ("beside", "cls"),
+    [
+        (SOLD_OUT, "OutOfStock"),
+        (NO_QUOTA, "QuotaExceeded"),
+        (true("UnexpectedError"), "InstallFailed"),
+        (true("LockedByOrder", "order-1"), "Unknown"),
+        (true("TaintSynchronizing"), "Unknown"),
+    ],
+)
 def test_CCE_A9_1_a_group_that_is_not_scalable_is_refused_with_the_class_of_its_reason(
-    beside: Condition, cls: str,
+    beside: Condition,
+    cls: str,
 ) -> None:
     api = FakeApi(two())
     api.all[POOL].groups[0].conditions = (NOT_SCALABLE, beside)
@@ -270,8 +278,9 @@ def test_a_pool_or_a_group_that_is_gone_or_cannot_be_understood() -> None:
     refused(FakeApi(Cce([Group("other", desired=3)])), "NotFound")
 
 
-@pytest.mark.parametrize(("why", "cls"), [
-    (SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed")])
+@pytest.mark.parametrize(
+    ("why", "cls"), [(SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed")]
+)
 def test_CCE_A9_1_a_growth_that_does_not_come_fails_with_the_class_of_the_condition(why: Condition, cls: str) -> None:
     api = FakeApi(two())
     api.all[POOL].groups[0].stock, api.all[POOL].groups[0].why = 1, why

@@ -66,8 +66,16 @@ def test_CCE_20_reads_are_asked_for_three_times(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize("reply", [PAGE, said(503, "busy"), Reply(hang_up=True), said(500, b""),
-                                   Reply(200, b"<html>", {"Content-Type": "text/html"})])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        PAGE,
+        said(503, "busy"),
+        Reply(hang_up=True),
+        said(500, b""),
+        Reply(200, b"<html>", {"Content-Type": "text/html"}),
+    ],
+)
 def test_CCE_18_a_change_is_asked_for_once_and_nobody_knows_whether_it_happened(name: str, reply: Reply) -> None:
     with HttpScript([reply] * 3) as server, pytest.raises(Transient):
         call(name, server.url)
@@ -75,13 +83,17 @@ def test_CCE_18_a_change_is_asked_for_once_and_nobody_knows_whether_it_happened(
 
 
 @pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize(("reply", "cls"), [
-    (LOCKED, Conflict), (said(409, {"errorCode": "CCE.01409002", "errorMessage": "stale"}), Conflict),
-    (said(429, {"errorCode": "CCE.02429001", "errorMessage": "slow"}, {"Retry-After": "1"}), Throttled),
-    (said(400, {"errorCode": "CCE.01400009", "errorMessage": "cpu"}), QuotaExceeded),
-    (said(400, {"errorCode": "CCE.01400021", "errorMessage": "none"}), OutOfStock),
-    (said(302, b"", {"Location": "https://example.com"}), ProviderError),
-])
+@pytest.mark.parametrize(
+    ("reply", "cls"),
+    [
+        (LOCKED, Conflict),
+        (said(409, {"errorCode": "CCE.01409002", "errorMessage": "stale"}), Conflict),
+        (said(429, {"errorCode": "CCE.02429001", "errorMessage": "slow"}, {"Retry-After": "1"}), Throttled),
+        (said(400, {"errorCode": "CCE.01400009", "errorMessage": "cpu"}), QuotaExceeded),
+        (said(400, {"errorCode": "CCE.01400021", "errorMessage": "none"}), OutOfStock),
+        (said(302, b"", {"Location": "https://example.com"}), ProviderError),
+    ],
+)
 def test_CCE_20_a_change_that_is_refused_is_told_at_once(name: str, reply: Reply, cls: type[ProviderError]) -> None:
     with HttpScript([reply] * 2) as server, pytest.raises(cls) as raised:
         call(name, server.url)
@@ -137,10 +149,19 @@ def test_an_agencys_budget_is_its_accounts_whatever_key_takes_it() -> None:
 # -- deletion
 
 
-@pytest.mark.parametrize(("body", "job"), [
-    (CCE_NODE, JOB), (b"", ""), ({"errorCode": "Com.200", "errorMessage": ""}, ""), (b"not json", ""),
-    ({"status": {"jobID": "../x"}}, ""), ({"status": {"jobID": 7}}, ""), ({"status": []}, ""), ([], ""),
-])
+@pytest.mark.parametrize(
+    ("body", "job"),
+    [
+        (CCE_NODE, JOB),
+        (b"", ""),
+        ({"errorCode": "Com.200", "errorMessage": ""}, ""),
+        (b"not json", ""),
+        ({"status": {"jobID": "../x"}}, ""),
+        ({"status": {"jobID": 7}}, ""),
+        ({"status": []}, ""),
+        ([], ""),
+    ],
+)
 def test_CCE_19_an_answer_of_200_to_a_deletion_is_a_success_whatever_it_says(body: object, job: str) -> None:
     with HttpScript([said(200, body)]) as server:
         assert api_for(server.url).delete_node(NODE) == job
@@ -151,8 +172,10 @@ def test_CCE_19_a_node_that_is_gone_says_so_and_a_gateways_404_does_not() -> Non
     gone = said(404, {"errorCode": "CCE.01404001", "errorMessage": "none"})
     with HttpScript([gone]) as server, pytest.raises(NotFound):
         api_for(server.url).delete_node(NODE)
-    for reply, cls in ((said(404, b"<html>", {"Content-Type": "text/html"}), Transient),
-                       (said(404, {"error_code": "APIGW.0101", "error_msg": "no API"}), InvalidRequest)):
+    for reply, cls in (
+        (said(404, b"<html>", {"Content-Type": "text/html"}), Transient),
+        (said(404, {"error_code": "APIGW.0101", "error_msg": "no API"}), InvalidRequest),
+    ):
         with HttpScript([reply]) as server, pytest.raises(cls):
             api_for(server.url).delete_node(NODE)
 
@@ -169,7 +192,8 @@ def test_CCE_DANGER_1_a_scale_request_has_its_total_and_one_group() -> None:
         api.scale(POOL, 0, "default", zero=True)
     assert [seen.json() for seen in server.requests] == [
         {"kind": "NodePool", "apiVersion": "v3", "spec": {"desiredNodeCount": total, "scaleGroups": [group]}}
-        for total, group in ((7, "c7-az2"), (1, "default"), (1, "default"), (0, "default"))]
+        for total, group in ((7, "c7-az2"), (1, "default"), (1, "default"), (0, "default"))
+    ]
 
 
 @pytest.mark.parametrize("total", [0, -1, 10**6, None, True, False, "3", 2.0])
@@ -193,20 +217,33 @@ def test_CCE_DANGER_1_neither_total_nor_group_has_a_default() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.dictionaries(st.sampled_from(["enable", "minNodeCount", "maxNodeCount", "priority", "scaleDownCooldownTime"]),
-                       st.booleans() | st.integers(0, 99), min_size=1),
-       st.from_regex(r"[a-z][a-z0-9-]{0,20}", fullmatch=True))
+@given(
+    st.dictionaries(
+        st.sampled_from(["enable", "minNodeCount", "maxNodeCount", "priority", "scaleDownCooldownTime"]),
+        st.booleans() | st.integers(0, 99),
+        min_size=1,
+    ),
+    st.from_regex(r"[a-z][a-z0-9-]{0,20}", fullmatch=True),
+)
 def test_CCE_DANGER_2_a_change_of_settings_always_carries_the_guard(autoscaling: dict[str, object], name: str) -> None:
     made = update_call("https://x", {}, POOL, name, autoscaling)
     assert json.loads(made.body or b"") == {
-        "metadata": {"name": name}, "spec": {"ignoreInitialNodeCount": True, "autoscaling": autoscaling}}
+        "metadata": {"name": name},
+        "spec": {"ignoreInitialNodeCount": True, "autoscaling": autoscaling},
+    }
     assert (made.method, made.params, made.safe) == ("PUT", {}, False)
 
 
-@pytest.mark.parametrize("autoscaling", [
-    {}, {"extensionScaleGroups": []}, {"enable": True, "initialNodeCount": 0}, {"ignoreInitialNodeCount": False},
-    {"enable": True, "nodeTemplate": {}},
-])
+@pytest.mark.parametrize(
+    "autoscaling",
+    [
+        {},
+        {"extensionScaleGroups": []},
+        {"enable": True, "initialNodeCount": 0},
+        {"ignoreInitialNodeCount": False},
+        {"enable": True, "nodeTemplate": {}},
+    ],
+)
 def test_CCE_DANGER_2_nothing_but_settings_of_autoscaling_can_be_changed(autoscaling: Mapping[str, object]) -> None:
     with HttpScript([]) as server:
         with pytest.raises(InvalidRequest):
@@ -219,14 +256,21 @@ def test_CCE_DANGER_2_nothing_but_settings_of_autoscaling_can_be_changed(autosca
 def test_CCE_19_the_put_that_is_sent_carries_the_guard() -> None:
     with HttpScript([said(200, NODE_POOL)]) as server:
         api_for(server.url).update_pool(POOL, "pool-a", {"enable": True, "maxNodeCount": 12})
-    assert server.requests[0].json() == {"metadata": {"name": "pool-a"}, "spec": {
-        "ignoreInitialNodeCount": True, "autoscaling": {"enable": True, "maxNodeCount": 12}}}
+    assert server.requests[0].json() == {
+        "metadata": {"name": "pool-a"},
+        "spec": {"ignoreInitialNodeCount": True, "autoscaling": {"enable": True, "maxNodeCount": 12}},
+    }
 
 
 def test_CCE_DANGER_3_a_deletion_is_by_id_and_without_a_query() -> None:
     made = delete_call("https://x/clusters/c", {}, NODE.upper())
     assert (made.method, made.url, made.params, made.body, made.safe) == (
-        "DELETE", f"https://x/clusters/c/nodes/{NODE}", {}, None, False)
+        "DELETE",
+        f"https://x/clusters/c/nodes/{NODE}",
+        {},
+        None,
+        False,
+    )
     assert list(inspect.signature(delete_call).parameters) == ["root", "headers", "node"]
 
 
@@ -238,26 +282,40 @@ def _calls() -> Iterator[tuple[str, str, ast.Call]]:
                 yield file.name, ast.unparse(found.args[0]), found
 
 
-@pytest.mark.parametrize(("danger", "method", "wanted"), [
-    ("CCE_DANGER_1", "'POST'", ["changes.py", "iam.py"]), ("CCE_DANGER_2", "'PUT'", ["changes.py"]),
-    ("CCE_DANGER_3", "'DELETE'", ["changes.py"]),
-])
+@pytest.mark.parametrize(
+    ("danger", "method", "wanted"),
+    [
+        ("CCE_DANGER_1", "'POST'", ["changes.py", "iam.py"]),
+        ("CCE_DANGER_2", "'PUT'", ["changes.py"]),
+        ("CCE_DANGER_3", "'DELETE'", ["changes.py"]),
+    ],
+)
 def test_CCE_DANGER_1_to_3_there_is_one_place_for_each_change(danger: str, method: str, wanted: list[str]) -> None:
     assert [module for module, said_method, _ in _calls() if said_method == method] == wanted, danger
 
 
 def test_CCE_DANGER_1_to_3_no_other_way_out_of_the_package() -> None:
     assert {(module, method) for module, method, _ in _calls()} == {
-        ("api.py", "'GET'"), ("changes.py", "'POST'"), ("changes.py", "'PUT'"), ("changes.py", "'DELETE'"),
-        ("iam.py", "'GET'"), ("iam.py", "'POST'"), ("sign.py", "call.method")}
+        ("api.py", "'GET'"),
+        ("changes.py", "'POST'"),
+        ("changes.py", "'PUT'"),
+        ("changes.py", "'DELETE'"),
+        ("iam.py", "'GET'"),
+        ("iam.py", "'POST'"),
+        ("sign.py", "call.method"),
+    }
     sources = {file.name: file.read_text() for file in PACKAGE.glob("*.py")}
     for word in (r"requests\b(?!_)", "urllib3", r"http\.client", r"\bHttp\("):
-        assert [name for name, text in sources.items() if re.search(rf"^\s*(import|from)\s+{word}|{word}\(", text,
-                                                                    re.MULTILINE)] == [], word
+        assert [
+            name
+            for name, text in sources.items()
+            if re.search(rf"^\s*(import|from)\s+{word}|{word}\(", text, re.MULTILINE)
+        ] == [], word
     for name, text in sources.items():
         if name != "changes.py":
-            assert not re.search(r"operation/scale|ignoreInitialNodeCount|desiredNodeCount\"\s*:|\"PUT\"|\"DELETE\"",
-                                 text), name
+            assert not re.search(
+                r"operation/scale|ignoreInitialNodeCount|desiredNodeCount\"\s*:|\"PUT\"|\"DELETE\"", text
+            ), name
     assert "nodepoolScaleDown" not in re.sub(r'""".*?"""', "", "".join(sources.values()), flags=re.DOTALL)
     (post,) = [found for module, method, found in _calls() if (module, method) == ("iam.py", "'POST'")]
     assert "securitytokens" in ast.unparse(post)

@@ -45,9 +45,12 @@ def test_CCE_20_a_node_is_known_by_uid_server_address_or_name(how: str) -> None:
     api, name = one()
     known = api.machines[name]
     joined = {
-        "uid": node(known), "scheme": node(known, f"huaweicloud://{name}"),
-        "path": node(known, f"huaweicloud:///cn-north-4/{name.upper()}"), "server": node(known, known.server),
-        "address": node(known, ""), "hostname": Node("n", {"kubernetes.io/hostname": known.private_ip}, {}),
+        "uid": node(known),
+        "scheme": node(known, f"huaweicloud://{name}"),
+        "path": node(known, f"huaweicloud:///cn-north-4/{name.upper()}"),
+        "server": node(known, known.server),
+        "address": node(known, ""),
+        "hostname": Node("n", {"kubernetes.io/hostname": known.private_ip}, {}),
         "name": node(known, "", known.name),
     }[how]
     found = machine(api, name, joined)
@@ -85,18 +88,31 @@ def test_a_machine_belongs_to_the_group_of_its_flavour_and_zone_else_to_the_pool
 
 
 def test_a_zone_that_is_left_to_the_vendor_is_any() -> None:
-    pool = Cce([Group(desired=0, flavor="s6.large.2"), Group("any", "random", 1)],
-               template=NodeTemplate("s6.large.2", "random"))
+    pool = Cce(
+        [Group(desired=0, flavor="s6.large.2"), Group("any", "random", 1)],
+        template=NodeTemplate("s6.large.2", "random"),
+    )
     api = FakeApi(pool)
     api.change(uid(1), az=AZ2)
     assert [each.handle for each in seen(api)[f"{POOL}/any"].instances] == [uid(1)]
 
 
-@pytest.mark.parametrize(("phase", "alone", "joined"), [
-    ("Build", CREATING, RUNNING), ("Installing", CREATING, RUNNING), ("Active", RUNNING, RUNNING),
-    ("Upgrading", RUNNING, RUNNING), ("Abnormal", RUNNING, RUNNING), ("Repairing", RUNNING, RUNNING),
-    ("RepairFailed", RUNNING, RUNNING), ("Deleting", DELETING, DELETING), ("Error", CREATING, RUNNING),
-    ("", CREATING, RUNNING), ("Enchanted", CREATING, RUNNING)])
+@pytest.mark.parametrize(
+    ("phase", "alone", "joined"),
+    [
+        ("Build", CREATING, RUNNING),
+        ("Installing", CREATING, RUNNING),
+        ("Active", RUNNING, RUNNING),
+        ("Upgrading", RUNNING, RUNNING),
+        ("Abnormal", RUNNING, RUNNING),
+        ("Repairing", RUNNING, RUNNING),
+        ("RepairFailed", RUNNING, RUNNING),
+        ("Deleting", DELETING, DELETING),
+        ("Error", CREATING, RUNNING),
+        ("", CREATING, RUNNING),
+        ("Enchanted", CREATING, RUNNING),
+    ],
+)
 def test_CCE_20_the_states_of_nodes(phase: str, alone: InstanceState, joined: InstanceState) -> None:
     api, name = one()
     api.change(name, phase=phase)
@@ -121,9 +137,15 @@ def short(why: Condition, missing: int = 2) -> FakeApi:
     return api
 
 
-@pytest.mark.parametrize(("why", "cls"), [
-    (SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed"),
-    (true("LockedByOrder", "order-1"), "Unknown")])
+@pytest.mark.parametrize(
+    ("why", "cls"),
+    [
+        (SOLD_OUT, "OutOfStock"),
+        (NO_QUOTA, "QuotaExceeded"),
+        (true("UnexpectedError"), "InstallFailed"),
+        (true("LockedByOrder", "order-1"), "Unknown"),
+    ],
+)
 def test_CCE_20_what_does_not_come_has_placeholders_with_its_class(why: Condition, cls: str) -> None:
     instances = seen(short(why))[A].instances
     missing = [each for each in instances if each.error is not None]
@@ -173,9 +195,18 @@ def test_CCE_A8_3_where_nobody_says_which_nodes_are_protected_none_may_go() -> N
     api.all[POOL].groups[0].held = 1
     assert all("annotate" in each.held for each in seen(api)[A].instances)
     assert "does not say which" in warnings(api)
-    marked = [Node(each.name, each.labels, {}, provider_id=each.provider_id, annotations=(
-        {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"} if each.provider_id == uid(2) else {}))
-        for each in api.nodes_now()]
+    marked = [
+        Node(
+            each.name,
+            each.labels,
+            {},
+            provider_id=each.provider_id,
+            annotations=(
+                {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"} if each.provider_id == uid(2) else {}
+            ),
+        )
+        for each in api.nodes_now()
+    ]
     assert not any(each.held for each in seen(api, nodes=marked)[A].instances)
 
 

@@ -53,7 +53,7 @@ def test_settings_that_cannot_be_are_one_clear_error() -> None:
 def test_CCE_DANGER_2_no_pass_and_no_change_writes_a_pools_settings() -> None:
     users = [path.name for path in MODULES if ".update_pool(" in path.read_text()]
     assert users == []
-    api = FakeApi(two())        # its update_pool raises
+    api = FakeApi(two())  # its update_pool raises
     provider(api).observe(())
     assert not api.writes()
 
@@ -91,9 +91,18 @@ def test_every_kind_of_operation_has_its_poll(kind: Kind) -> None:
     assert outcome is not None
 
 
-@pytest.mark.parametrize(("handle", "instance", "found"), [
-    (uid(1), "", uid(1)), ("", f"x:///{uid(1)}", uid(1)), (uid(1).upper(), "", uid(1)), ("", "", ""),
-    (f"{A}/placeholder-3", "", f"{A}/placeholder-3"), ("", f"{A}/placeholder-3", f"{A}/placeholder-3"),
-    ("192.0.2.1", "i-1", ""), (f"{POOL}/../nodes", "", "")])
+@pytest.mark.parametrize(
+    ("handle", "instance", "found"),
+    [
+        (uid(1), "", uid(1)),
+        ("", f"x:///{uid(1)}", uid(1)),
+        (uid(1).upper(), "", uid(1)),
+        ("", "", ""),
+        (f"{A}/placeholder-3", "", f"{A}/placeholder-3"),
+        ("", f"{A}/placeholder-3", f"{A}/placeholder-3"),
+        ("192.0.2.1", "i-1", ""),
+        (f"{POOL}/../nodes", "", ""),
+    ],
+)
 def test_which_node_a_target_means(handle: str, instance: str, found: str) -> None:
     assert handle_of(Target("n", instance, handle)) == found

@@ -31,11 +31,19 @@ from tests.unit.providers.huaweicloud.fake_api import (
 DISCARD = Kind.DISCARD
 
 
-def refused(api: FakeApi, *handles: str, cls: str = "InvalidRequest", kind: Kind = Kind.REMOVE, group: str = A,
-            entries: tuple[object, ...] = (), kube: Kube | None = None) -> Failed:
+def refused(
+    api: FakeApi,
+    *handles: str,
+    cls: str = "InvalidRequest",
+    kind: Kind = Kind.REMOVE,
+    group: str = A,
+    entries: tuple[object, ...] = (),
+    kube: Kube | None = None,
+) -> Failed:
     """A removal that sends nothing."""
     outcome = provider(api, *entries, kube=kube).remove(  # type: ignore[arg-type]
-        removal(3, *handles, group=group, kind=kind))
+        removal(3, *handles, group=group, kind=kind)
+    )
     assert isinstance(outcome, Failed)
     assert (outcome.cls, api.writes()) == (cls, [])
     return outcome
@@ -68,7 +76,7 @@ def test_CCE_DANGER_3_whatever_is_removed_is_named_and_the_vendor_never_chooses(
     for count in range(1, 5):
         for kind in (Kind.REMOVE, DISCARD):
             api = FakeApi(two(5, 2))
-            names = api.of(POOL)[5 - count:]
+            names = api.of(POOL)[5 - count :]
             assert isinstance(to_the_end(api, removal(5, *names, kind=kind)), Done)
             assert api.writes() == [f"delete_node {name}" for name in names]
             assert not api.chosen

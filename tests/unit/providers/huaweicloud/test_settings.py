@@ -22,38 +22,68 @@ def entry(name: str, least: int | None = None, most: int | None = None, priority
 def test_little_is_enough() -> None:
     found = read_settings(SMALL)
     assert (found.region, found.cluster, found.project, found.agency, found.groups) == (
-        "cn-north-4", CLUSTER, "", None, ())
+        "cn-north-4",
+        CLUSTER,
+        "",
+        None,
+        (),
+    )
     assert (found.discover, found.warn_about_addon, found.calls_per_second, found.known_region) == (
-        True, True, 10.0, True)
+        True,
+        True,
+        10.0,
+        True,
+    )
     assert [found.url(service) for service in Service] == [
-        "https://cce.cn-north-4.myhuaweicloud.com", "https://ecs.cn-north-4.myhuaweicloud.com",
-        "https://iam.cn-north-4.myhuaweicloud.com"]
+        "https://cce.cn-north-4.myhuaweicloud.com",
+        "https://ecs.cn-north-4.myhuaweicloud.com",
+        "https://iam.cn-north-4.myhuaweicloud.com",
+    ]
 
 
 def test_all_of_it_is_read_and_blanks_around_it_mean_nothing() -> None:
-    found = read_settings(SMALL | {
-        "clusterId": f" {CLUSTER.upper()}\n", "projectId": PROJECT, "agencyName": "scaler", "agencyDomain": "Ops Team",
-        "agencyDuration": "900", "cceEndpoint": "https://cce.example.com/", "ecsEndpoint": "http://127.0.0.1:8080",
-        "iamEndpoint": "https://iam.example.com", "nodes": f"0:5:pool-a\n1:3:{POOL.upper()}/c7-az2\n",
-        "autodiscovery": "false", "warnAboutAddon": "false", "callsPerSecond": "2.5", "reservedCpu": "200m",
-        "reservedMemory": "500Mi",
-    }, [entry("pool-b/default", 0, 4, 7)])
+    found = read_settings(
+        SMALL
+        | {
+            "clusterId": f" {CLUSTER.upper()}\n",
+            "projectId": PROJECT,
+            "agencyName": "scaler",
+            "agencyDomain": "Ops Team",
+            "agencyDuration": "900",
+            "cceEndpoint": "https://cce.example.com/",
+            "ecsEndpoint": "http://127.0.0.1:8080",
+            "iamEndpoint": "https://iam.example.com",
+            "nodes": f"0:5:pool-a\n1:3:{POOL.upper()}/c7-az2\n",
+            "autodiscovery": "false",
+            "warnAboutAddon": "false",
+            "callsPerSecond": "2.5",
+            "reservedCpu": "200m",
+            "reservedMemory": "500Mi",
+        },
+        [entry("pool-b/default", 0, 4, 7)],
+    )
     assert (found.cluster, found.project, found.agency) == (CLUSTER, PROJECT, Agency("scaler", "Ops Team", 900))
     assert [found.url(service) for service in Service] == [
-        "https://cce.example.com", "http://127.0.0.1:8080", "https://iam.example.com"]
+        "https://cce.example.com",
+        "http://127.0.0.1:8080",
+        "https://iam.example.com",
+    ]
     assert found.groups == (Bounds("pool-a", 0, 5), Bounds(f"{POOL}/c7-az2", 1, 3), Bounds("pool-b/default", 0, 4, 7))
     assert (found.discover, found.warn_about_addon, found.calls_per_second) == (False, False, 2.5)
     assert found.reserve == {"cpu": 200, "memory": 500 * 2**20}
 
 
-@pytest.mark.parametrize(("region", "service", "url"), [
-    ("eu-west-101", Service.CCE, "https://cce.eu-west-101.myhuaweicloud.eu"),
-    ("eu-west-101", Service.IAM, "https://iam.eu-west-101.myhuaweicloud.eu"),
-    ("eu-west-0", Service.ECS, "https://ecs.eu-west-0.myhuaweicloud.com"),
-    ("cn-north-11", Service.IAM, "https://iam.myhuaweicloud.com"),
-    ("xx-moon-1", Service.IAM, "https://iam.myhuaweicloud.com"),
-    ("xx-moon-1", Service.CCE, "https://cce.xx-moon-1.myhuaweicloud.com"),
-])
+@pytest.mark.parametrize(
+    ("region", "service", "url"),
+    [
+        ("eu-west-101", Service.CCE, "https://cce.eu-west-101.myhuaweicloud.eu"),
+        ("eu-west-101", Service.IAM, "https://iam.eu-west-101.myhuaweicloud.eu"),
+        ("eu-west-0", Service.ECS, "https://ecs.eu-west-0.myhuaweicloud.com"),
+        ("cn-north-11", Service.IAM, "https://iam.myhuaweicloud.com"),
+        ("xx-moon-1", Service.IAM, "https://iam.myhuaweicloud.com"),
+        ("xx-moon-1", Service.CCE, "https://cce.xx-moon-1.myhuaweicloud.com"),
+    ],
+)
 def test_each_region_has_its_hosts(region: str, service: Service, url: str) -> None:
     assert url_of(service, region) == url
 
@@ -63,36 +93,39 @@ def test_a_region_nobody_knows_is_tried_all_the_same() -> None:
     assert len(REGIONS) == 33
 
 
-@pytest.mark.parametrize(("changed", "place", "problem"), [
-    ({"region": ""}, "region", "is missing"),
-    ({"region": "North"}, "region", "is not a region"),
-    ({"clusterId": ""}, "clusterId", "is missing"),
-    ({"clusterId": "prod/../x"}, "clusterId", "is not the id"),
-    ({"credentialsSecret": ""}, "credentialsSecret", "is missing"),
-    ({"projectId": "p/../.."}, "projectId", "is not the id"),
-    ({"agencyName": "a"}, "agencyDomain", "is missing beside"),
-    ({"agencyDomain": "a"}, "agencyName", "is missing beside"),
-    ({"agencyDuration": "900"}, "agencyName", "is missing beside"),
-    ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "899"}, "agencyDuration", "from 900 to 86400"),
-    ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "86401"}, "agencyDuration", "from 900 to 86400"),
-    ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "1h"}, "agencyDuration", "from 900 to 86400"),
-    ({"cceEndpoint": "http://cce.example.com"}, "cceEndpoint", "not an https"),
-    ({"ecsEndpoint": "https://a:b@ecs.example.com"}, "ecsEndpoint", "not an https"),
-    ({"iamEndpoint": "https://iam.example.com/v3"}, "iamEndpoint", "not an https"),
-    ({"autodiscovery": "maybe"}, "autodiscovery", "neither true nor false"),
-    ({"autodiscovery": "false"}, "autodiscovery", "no pool is named"),
-    ({"warnAboutAddon": "1"}, "warnAboutAddon", "neither true nor false"),
-    ({"callsPerSecond": "0"}, "callsPerSecond", "from 0.1"),
-    ({"reservedCpu": "much"}, "reservedCpu", ""),
-    ({"nodes": "1:0:a"}, "nodes", "below its min"),
-    ({"nodes": "-1:3:a"}, "nodes", "negative"),
-    ({"nodes": "0:3"}, "nodes", "is not min:max:pool-a"),
-    ({"nodes": "0:3:/default"}, "nodes", "names no pool"),
-    ({"nodes": "0:3:a/"}, "nodes", "names no scale group"),
-    ({"nodes": "0:3:a\n1:2:a"}, "nodes", "given twice"),
-    ({"nodes": f"0:3:{POOL}\n1:2:{POOL.upper()}"}, "nodes", "given twice"),
-    ({"zone": "a"}, "zone", "no such setting"),
-])
+@pytest.mark.parametrize(
+    ("changed", "place", "problem"),
+    [
+        ({"region": ""}, "region", "is missing"),
+        ({"region": "North"}, "region", "is not a region"),
+        ({"clusterId": ""}, "clusterId", "is missing"),
+        ({"clusterId": "prod/../x"}, "clusterId", "is not the id"),
+        ({"credentialsSecret": ""}, "credentialsSecret", "is missing"),
+        ({"projectId": "p/../.."}, "projectId", "is not the id"),
+        ({"agencyName": "a"}, "agencyDomain", "is missing beside"),
+        ({"agencyDomain": "a"}, "agencyName", "is missing beside"),
+        ({"agencyDuration": "900"}, "agencyName", "is missing beside"),
+        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "899"}, "agencyDuration", "from 900 to 86400"),
+        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "86401"}, "agencyDuration", "from 900 to 86400"),
+        ({"agencyName": "a", "agencyDomain": "b", "agencyDuration": "1h"}, "agencyDuration", "from 900 to 86400"),
+        ({"cceEndpoint": "http://cce.example.com"}, "cceEndpoint", "not an https"),
+        ({"ecsEndpoint": "https://a:b@ecs.example.com"}, "ecsEndpoint", "not an https"),
+        ({"iamEndpoint": "https://iam.example.com/v3"}, "iamEndpoint", "not an https"),
+        ({"autodiscovery": "maybe"}, "autodiscovery", "neither true nor false"),
+        ({"autodiscovery": "false"}, "autodiscovery", "no pool is named"),
+        ({"warnAboutAddon": "1"}, "warnAboutAddon", "neither true nor false"),
+        ({"callsPerSecond": "0"}, "callsPerSecond", "from 0.1"),
+        ({"reservedCpu": "much"}, "reservedCpu", ""),
+        ({"nodes": "1:0:a"}, "nodes", "below its min"),
+        ({"nodes": "-1:3:a"}, "nodes", "negative"),
+        ({"nodes": "0:3"}, "nodes", "is not min:max:pool-a"),
+        ({"nodes": "0:3:/default"}, "nodes", "names no pool"),
+        ({"nodes": "0:3:a/"}, "nodes", "names no scale group"),
+        ({"nodes": "0:3:a\n1:2:a"}, "nodes", "given twice"),
+        ({"nodes": f"0:3:{POOL}\n1:2:{POOL.upper()}"}, "nodes", "given twice"),
+        ({"zone": "a"}, "zone", "no such setting"),
+    ],
+)
 def test_what_is_wrong_is_refused_by_its_place(changed: dict[str, str], place: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         read_settings(SMALL | changed)
@@ -101,13 +134,16 @@ def test_what_is_wrong_is_refused_by_its_place(changed: dict[str, str], place: s
     assert raised.value.remedy
 
 
-@pytest.mark.parametrize(("entries", "problem"), [
-    ([entry("pool-a"), entry("pool-a")], "given twice"),
-    ([entry(POOL), entry(POOL.upper())], "given twice"),
-    ([entry("pool-a", 3, 2)], "below min"),
-    ([entry("pool-a", -1)], "negative"),
-    ([entry(" ")], "names no pool"),
-])
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ([entry("pool-a"), entry("pool-a")], "given twice"),
+        ([entry(POOL), entry(POOL.upper())], "given twice"),
+        ([entry("pool-a", 3, 2)], "below min"),
+        ([entry("pool-a", -1)], "negative"),
+        ([entry(" ")], "names no pool"),
+    ],
+)
 def test_an_entry_of_nodeGroups_that_is_wrong_is_named(entries: list[GroupPolicy], problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         read_settings(SMALL, entries)
@@ -116,8 +152,10 @@ def test_an_entry_of_nodeGroups_that_is_wrong_is_named(entries: list[GroupPolicy
 
 
 def test_an_entry_says_as_much_as_it_likes() -> None:
-    found = read_settings(SMALL | {"autodiscovery": "false"}, [
-        entry("pool-a"), entry("pool-b", None, 0), entry("pool-c/az2", 2), GroupPolicy("exoscale", "web")])
+    found = read_settings(
+        SMALL | {"autodiscovery": "false"},
+        [entry("pool-a"), entry("pool-b", None, 0), entry("pool-c/az2", 2), GroupPolicy("exoscale", "web")],
+    )
     assert found.groups == (Bounds("pool-a"), Bounds("pool-b", None, 0), Bounds("pool-c/az2", 2))
 
 
@@ -125,8 +163,9 @@ def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(BadInputs) as raised:
         read_settings({"region": "?", "nodes": "a\n2:1:b", "cceEndpoint": "x", "extra": "y"}, [entry("/")])
     places = [each.place.removeprefix("providers.huaweicloud.") for each in raised.value.problems]
-    assert sorted(places) == sorted(["region", "clusterId", "credentialsSecret", "nodes", "nodes", "nodeGroups: /",
-                                     "cceEndpoint", "extra"])
+    assert sorted(places) == sorted(
+        ["region", "clusterId", "credentialsSecret", "nodes", "nodes", "nodeGroups: /", "cceEndpoint", "extra"]
+    )
 
 
 @settings(max_examples=60, deadline=None)

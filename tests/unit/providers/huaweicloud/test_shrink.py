@@ -58,7 +58,7 @@ def test_CCE_19_nodes_that_only_the_list_shows_exist_too() -> None:
 def test_CCE_19_the_pool_is_never_told_fewer_than_it_has() -> None:
     api = short()
     for _ in range(3):
-        api.add(POOL, "c7-az2")     # more than that group is to have: a total would make CCE choose
+        api.add(POOL, "c7-az2")  # more than that group is to have: a total would make CCE choose
     assert "of its pool" in refused(api, 5, 3).message
 
 
@@ -83,7 +83,7 @@ def test_a_lowering_whose_answer_was_lost_is_not_lowered_again() -> None:
     api.lost.add("scale")
     with pytest.raises(Transient):
         provider(api).shrink_target(shrinkage(5, 4))
-    with pytest.raises(Conflict):       # the group still says five, and the pool six
+    with pytest.raises(Conflict):  # the group still says five, and the pool six
         provider(api).shrink_target(shrinkage(5, 4))
     assert isinstance(to_the_end(api, shrinkage(5, 4)), Done)
     assert api.writes() == ["scale 6 default"]

@@ -24,7 +24,7 @@ from chalicelib.providers.huaweicloud.signing import (
 from chalicelib.providers.huaweicloud.write_requests import scale_call
 from tests.unit.providers.huaweicloud.scripted_api import ACCESS_KEY, BASE, POOL, PROJECT, SECRET_KEY
 
-NOW = 1767323045.0      # 2026-01-02T03:04:05Z
+NOW = 1767323045.0  # 2026-01-02T03:04:05Z
 ROOT = f"https://cce.cn-north-4.myhuaweicloud.com{BASE}"
 HEADERS = {"Content-Type": "application/json", "X-Project-Id": PROJECT}
 LONG = Credential(Secret(ACCESS_KEY), Secret(SECRET_KEY))
@@ -34,12 +34,27 @@ READ = Call("GET", f"{ROOT}/nodes", HEADERS, {"marker": "a b/c~", "limit": "200"
 SCALE = scale_call(ROOT, HEADERS, POOL, 3, "default", zero=False)
 
 VECTORS = [
-    (READ, LONG, NAMES, "4ea5e39257493f5ef33621cebc1d976e537bcb0c4ccf21a75425260ef98374f5",
-     "fba1973a1fa6a07dafe0a3d53ee97a498c549a7a9b28c81a909df88e1fc12921"),
-    (SCALE, LONG, NAMES, "44d009987971edca47d80bf291392701faecb9a6d32749236bc782a40668f2ab",
-     "991b906f2ed737255f97cabb19157bcb394f3eea5236eed65828ab08f2f56e83"),
-    (SCALE, SHORT, f"{NAMES};x-security-token", "3c99e0d18ea1d9bc928d0861178a40155e8e8b7f8fa758d312af0c7c42c29e74",
-     "417dca547688070e863f83582286441b614329727a7af817d3c7670f5cbdd1a4"),
+    (
+        READ,
+        LONG,
+        NAMES,
+        "4ea5e39257493f5ef33621cebc1d976e537bcb0c4ccf21a75425260ef98374f5",
+        "fba1973a1fa6a07dafe0a3d53ee97a498c549a7a9b28c81a909df88e1fc12921",
+    ),
+    (
+        SCALE,
+        LONG,
+        NAMES,
+        "44d009987971edca47d80bf291392701faecb9a6d32749236bc782a40668f2ab",
+        "991b906f2ed737255f97cabb19157bcb394f3eea5236eed65828ab08f2f56e83",
+    ),
+    (
+        SCALE,
+        SHORT,
+        f"{NAMES};x-security-token",
+        "3c99e0d18ea1d9bc928d0861178a40155e8e8b7f8fa758d312af0c7c42c29e74",
+        "417dca547688070e863f83582286441b614329727a7af817d3c7670f5cbdd1a4",
+    ),
 ]
 
 
@@ -49,7 +64,8 @@ def test_CCE_17_the_vectors_of_the_contract(
 ) -> None:
     sent = signed(call, credential, NOW)
     assert sent.headers["authorization"] == (
-        f"SDK-HMAC-SHA256 Access={ACCESS_KEY}, SignedHeaders={names}, Signature={wanted}")
+        f"SDK-HMAC-SHA256 Access={ACCESS_KEY}, SignedHeaders={names}, Signature={wanted}"
+    )
     headers = {name: sent.headers[name] for name in names.split(";")}
     parts = urlsplit(sent.url)
     request = canonical_request(sent.method, parts.path, parts.query, headers, sent.body or b"")
@@ -57,8 +73,9 @@ def test_CCE_17_the_vectors_of_the_contract(
 
 
 def test_CCE_17_the_body_that_is_signed_is_the_contracts() -> None:
-    assert SCALE.body == (b'{"kind":"NodePool","apiVersion":"v3","spec":{"desiredNodeCount":3,'
-                          b'"scaleGroups":["default"]}}')
+    assert SCALE.body == (
+        b'{"kind":"NodePool","apiVersion":"v3","spec":{"desiredNodeCount":3,"scaleGroups":["default"]}}'
+    )
     assert hashlib.sha256(SCALE.body).hexdigest().startswith("436248ad")
 
 
@@ -85,10 +102,15 @@ def test_no_query_is_an_empty_line_and_no_question_mark() -> None:
     assert canonical_request("get", "/", "", {"host": "h"}, b"").splitlines()[:4] == ["GET", "/", "", "host:h"]
 
 
-@pytest.mark.parametrize(("url", "host"), [
-    ("https://cce.example.com:443/x", "cce.example.com"), ("https://cce.example.com:8443/x", "cce.example.com:8443"),
-    ("http://127.0.0.1:80/x", "127.0.0.1"), ("http://[::1]:8080/x", "[::1]:8080"),
-])
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://cce.example.com:443/x", "cce.example.com"),
+        ("https://cce.example.com:8443/x", "cce.example.com:8443"),
+        ("http://127.0.0.1:80/x", "127.0.0.1"),
+        ("http://[::1]:8080/x", "[::1]:8080"),
+    ],
+)
 def test_the_host_is_signed_as_the_transport_writes_it(url: str, host: str) -> None:
     assert signed(Call("GET", url), LONG, NOW).headers["host"] == host
 
@@ -123,7 +145,8 @@ def test_a_query_reads_back_as_what_was_meant_and_is_sorted(params: dict[str, st
 def test_the_order_of_what_is_given_changes_nothing(names: list[str], headers: list[str]) -> None:
     ordered = Call("GET", ROOT, {name: HEADERS[name] for name in headers}, {name: name for name in names})
     assert signed(ordered, LONG, NOW) == signed(
-        Call("GET", ROOT, HEADERS, {name: name for name in sorted(names)}), LONG, NOW)
+        Call("GET", ROOT, HEADERS, {name: name for name in sorted(names)}), LONG, NOW
+    )
 
 
 def test_each_part_is_signed() -> None:
@@ -131,10 +154,14 @@ def test_each_part_is_signed() -> None:
         return signed(call, credential, now).headers["authorization"].rpartition("=")[2]
 
     changed = [
-        of(Call("PUT", READ.url, READ.headers, READ.params)), of(Call("GET", f"{ROOT}/node", HEADERS, READ.params)),
-        of(Call("GET", READ.url, HEADERS, {"limit": "201"})), of(Call("GET", READ.url, HEADERS, READ.params, b"x")),
-        of(Call("GET", READ.url, HEADERS | {"X-Project-Id": "f" * 32}, READ.params)), of(credential=SHORT),
-        of(credential=Credential(Secret(ACCESS_KEY), Secret("another"))), of(now=NOW + 1),
+        of(Call("PUT", READ.url, READ.headers, READ.params)),
+        of(Call("GET", f"{ROOT}/node", HEADERS, READ.params)),
+        of(Call("GET", READ.url, HEADERS, {"limit": "201"})),
+        of(Call("GET", READ.url, HEADERS, READ.params, b"x")),
+        of(Call("GET", READ.url, HEADERS | {"X-Project-Id": "f" * 32}, READ.params)),
+        of(credential=SHORT),
+        of(credential=Credential(Secret(ACCESS_KEY), Secret("another"))),
+        of(now=NOW + 1),
     ]
     assert len({of(), *changed}) == len(changed) + 1
 

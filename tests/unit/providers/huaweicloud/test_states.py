@@ -18,11 +18,22 @@ def pool(*conditions: Condition, own: tuple[Condition, ...] = (), phase: str = "
 QUOTA, STOCK = Condition("QuotaInsufficient", "True"), Condition("ResourceInsufficient", "true", "SoldOut", "no c7")
 
 
-@pytest.mark.parametrize(("made", "cls"), [
-    (pool(), ""), (pool(own=(QUOTA,)), "QuotaExceeded"), (pool(own=(STOCK, QUOTA)), "QuotaExceeded"),
-    (pool(QUOTA), "QuotaExceeded"), (pool(QUOTA, groups=2), ""), (pool(QUOTA, own=(STOCK,)), "OutOfStock"),
-    (pool(phase="SoldOut"), "OutOfStock"), (pool(phase="SoldOut", groups=2), ""), (pool(phase="Synchronizing"), ""),
-    (pool(own=(Condition("QuotaInsufficient", "False"),)), ""), (pool(own=(Condition("Odd", "True"),)), "")])
+@pytest.mark.parametrize(
+    ("made", "cls"),
+    [
+        (pool(), ""),
+        (pool(own=(QUOTA,)), "QuotaExceeded"),
+        (pool(own=(STOCK, QUOTA)), "QuotaExceeded"),
+        (pool(QUOTA), "QuotaExceeded"),
+        (pool(QUOTA, groups=2), ""),
+        (pool(QUOTA, own=(STOCK,)), "OutOfStock"),
+        (pool(phase="SoldOut"), "OutOfStock"),
+        (pool(phase="SoldOut", groups=2), ""),
+        (pool(phase="Synchronizing"), ""),
+        (pool(own=(Condition("QuotaInsufficient", "False"),)), ""),
+        (pool(own=(Condition("Odd", "True"),)), ""),
+    ],
+)
 def test_CCE_20_why_nodes_do_not_come(made: NodePool, cls: str) -> None:
     found = failure(made, made.groups[0])
     assert (found.cls if found is not None else "") == cls
@@ -35,11 +46,17 @@ def test_what_the_vendor_says_of_it_is_told() -> None:
     assert found.message == "the flavour is sold out (SoldOut, no c7)"
 
 
-@pytest.mark.parametrize(("made", "cls"), [
-    (pool(own=(STOCK,)), ""), (pool(own=(Condition("Scalable", "True"), STOCK)), ""),
-    (pool(own=(Condition("Scalable", "False"),)), "Unknown"), (pool(own=(Condition("Scalable", "unheard"),)), ""),
-    (pool(Condition("Scalable", "False"), QUOTA, groups=2), "QuotaExceeded"),
-    (pool(Condition("Scalable", "False"), own=(STOCK,), groups=2), "OutOfStock")])
+@pytest.mark.parametrize(
+    ("made", "cls"),
+    [
+        (pool(own=(STOCK,)), ""),
+        (pool(own=(Condition("Scalable", "True"), STOCK)), ""),
+        (pool(own=(Condition("Scalable", "False"),)), "Unknown"),
+        (pool(own=(Condition("Scalable", "unheard"),)), ""),
+        (pool(Condition("Scalable", "False"), QUOTA, groups=2), "QuotaExceeded"),
+        (pool(Condition("Scalable", "False"), own=(STOCK,), groups=2), "OutOfStock"),
+    ],
+)
 def test_CCE_20_why_a_group_cannot_be_grown(made: NodePool, cls: str) -> None:
     found = refusal(made, made.groups[0])
     assert (found.cls if found is not None else "") == cls
@@ -50,9 +67,19 @@ def test_nodes_that_leave() -> None:
     assert leaving == {phase for phase, state in NODE_STATES.items() if state is InstanceState.DELETING}
 
 
-@pytest.mark.parametrize(("phase", "off", "passes"), [
-    ("Available", False, True), ("ScalingUp", False, True), ("ScalingDown", False, True), ("", False, True),
-    ("Upgrading", True, True), ("Odd", True, True), ("Hibernation", True, False), ("Deleting", True, False)])
+@pytest.mark.parametrize(
+    ("phase", "off", "passes"),
+    [
+        ("Available", False, True),
+        ("ScalingUp", False, True),
+        ("ScalingDown", False, True),
+        ("", False, True),
+        ("Upgrading", True, True),
+        ("Odd", True, True),
+        ("Hibernation", True, False),
+        ("Deleting", True, False),
+    ],
+)
 def test_phases_of_the_cluster(phase: str, off: bool, passes: bool) -> None:
     text, waits = cluster_off(phase)
     assert (bool(text), waits) == (off, passes)

@@ -17,8 +17,13 @@ from tests.unit.providers.huaweicloud.fake_api import AZ1, FLAVOR, A, Cce, FakeA
 MIB = 2**20
 
 
-def template(flavor: Flavor | None = None, az: str = AZ1, type: str = "vm", reserve: str = "",  # noqa: A002
-             **more: Any) -> Node:
+def template(
+    flavor: Flavor | None = None,
+    az: str = AZ1,
+    type: str = "vm",
+    reserve: str = "",  # noqa: A002
+    **more: Any,
+) -> Node:
     api = FakeApi(Cce([Group(az=az)], type=type, template=NodeTemplate(FLAVOR, az, **more)))
     if flavor is not None:
         api.kinds = {FLAVOR: flavor}
@@ -39,22 +44,26 @@ def test_cores_are_kept_back_less_and_less(vcpus: int, kept: int) -> None:
     assert allocatable(Flavor(FLAVOR, vcpus, 8192), {}, "")["cpu"] == 1000 * vcpus - kept
 
 
-@pytest.mark.parametrize(("gib", "pods"), [
-    (1, 20), (4, 20), (7, 20), (8, 40), (15, 40), (16, 60), (32, 80), (63, 80), (64, 110), (512, 110)])
+@pytest.mark.parametrize(
+    ("gib", "pods"), [(1, 20), (4, 20), (7, 20), (8, 40), (15, 40), (16, 60), (32, 80), (63, 80), (64, 110), (512, 110)]
+)
 def test_the_most_pods_by_memory(gib: int, pods: int) -> None:
     assert max_pods(Flavor(FLAVOR, 4, 1024 * gib), {}) == pods
 
 
-@pytest.mark.parametrize(("extend", "runtime", "cpu", "memory"), [
-    ({}, "docker", 3920, 8192 - 600 - 1300 - 100),
-    ({"maxPods": 100}, "containerd", 3920, 8192 - 600 - 1000 - 100),
-    ({"maxPods": "100"}, "", 3920, 8192 - 600 - 1000 - 100),
-    ({"kubeReservedMem": 300}, "", 3920, 8192 - 600 - 300 - 100),
-    ({"kubeReservedMem": 300, "systemReservedMem": 0}, "", 3920, 8192 - 300 - 100),
-    ({"kubeReservedCpu": 10, "systemReservedCpu": 20}, "", 3970, 6792),
-    ({"kubeReservedCpu": 200}, "", 3800, 6792),
-    ({"kubeReservedCpu": "x", "systemReservedMem": -5, "maxPods": 0, "kubeReservedMem": True}, "", 3920, 6792),
-])
+@pytest.mark.parametrize(
+    ("extend", "runtime", "cpu", "memory"),
+    [
+        ({}, "docker", 3920, 8192 - 600 - 1300 - 100),
+        ({"maxPods": 100}, "containerd", 3920, 8192 - 600 - 1000 - 100),
+        ({"maxPods": "100"}, "", 3920, 8192 - 600 - 1000 - 100),
+        ({"kubeReservedMem": 300}, "", 3920, 8192 - 600 - 300 - 100),
+        ({"kubeReservedMem": 300, "systemReservedMem": 0}, "", 3920, 8192 - 300 - 100),
+        ({"kubeReservedCpu": 10, "systemReservedCpu": 20}, "", 3970, 6792),
+        ({"kubeReservedCpu": 200}, "", 3800, 6792),
+        ({"kubeReservedCpu": "x", "systemReservedMem": -5, "maxPods": 0, "kubeReservedMem": True}, "", 3920, 6792),
+    ],
+)
 def test_the_pools_own_reservations_win(extend: dict[str, object], runtime: str, cpu: int, memory: int) -> None:
     left = allocatable(Flavor(FLAVOR, 4, 8192), extend, runtime)
     assert (left["cpu"], left["memory"]) == (cpu, memory * MIB)
@@ -75,16 +84,30 @@ def test_the_policys_reserve_stands_in_place_of_the_rule() -> None:
 
 def test_labels_and_taints() -> None:
     node = template(
-        Flavor(FLAVOR, 4, 8192, "arm64"), runtime="containerd", k8s_tags={"team": "a", "os.name": "x"},
-        taints=(Said("status", "x", "NoSchedule"), Said("node.cloudprovider.kubernetes.io/uninitialized", "true",
-                                                        "NoSchedule"), Said("odd", "", "Sometimes"), Said("", "", "")))
+        Flavor(FLAVOR, 4, 8192, "arm64"),
+        runtime="containerd",
+        k8s_tags={"team": "a", "os.name": "x"},
+        taints=(
+            Said("status", "x", "NoSchedule"),
+            Said("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule"),
+            Said("odd", "", "Sometimes"),
+            Said("", "", ""),
+        ),
+    )
     assert node.taints == (Taint("status", "NoSchedule", "x"),)
     assert node.labels | {"kubernetes.io/hostname": ""} == {
-        "team": "a", "node.kubernetes.io/instance-type": FLAVOR, "kubernetes.io/arch": "arm64",
-        "kubernetes.io/os": "linux", "topology.kubernetes.io/region": "cn-north-4",
-        "topology.kubernetes.io/zone": AZ1, "failure-domain.beta.kubernetes.io/region": "cn-north-4",
-        "failure-domain.beta.kubernetes.io/zone": AZ1, "node.kubernetes.io/container-engine": "containerd",
-        "node.kubernetes.io/baremetal": "false", "cce.cloud.com/cce-nodepool": "pool-a", "kubernetes.io/hostname": "",
+        "team": "a",
+        "node.kubernetes.io/instance-type": FLAVOR,
+        "kubernetes.io/arch": "arm64",
+        "kubernetes.io/os": "linux",
+        "topology.kubernetes.io/region": "cn-north-4",
+        "topology.kubernetes.io/zone": AZ1,
+        "failure-domain.beta.kubernetes.io/region": "cn-north-4",
+        "failure-domain.beta.kubernetes.io/zone": AZ1,
+        "node.kubernetes.io/container-engine": "containerd",
+        "node.kubernetes.io/baremetal": "false",
+        "cce.cloud.com/cce-nodepool": "pool-a",
+        "kubernetes.io/hostname": "",
     }
 
 
@@ -103,8 +126,9 @@ def test_gpus_and_ascend_processors() -> None:
     assert not any("odd" in name for name in node.allocatable)
 
 
-@pytest.mark.parametrize(("kinds", "text"), [
-    ({}, "knows no flavour"), ({FLAVOR: Flavor(FLAVOR, 0, 8192)}, "without its cores")])
+@pytest.mark.parametrize(
+    ("kinds", "text"), [({}, "knows no flavour"), ({FLAVOR: Flavor(FLAVOR, 0, 8192)}, "without its cores")]
+)
 def test_a_flavour_that_nobody_knows_costs_the_template_alone(kinds: dict[str, Flavor], text: str) -> None:
     api = FakeApi(Cce([Group(desired=1)]))
     api.kinds = kinds

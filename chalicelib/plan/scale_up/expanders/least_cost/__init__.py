@@ -25,11 +25,11 @@ from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Ask, Boug
 
 __all__ = ["Ask", "Bought", "Offer", "Shared", "solve"]
 
-_CLOSE = 1.004          # of the bound: not worth another round
+_CLOSE = 1.004  # of the bound: not worth another round
 _DIVES, _NODES = 6, 500  # so many more attempts at rounding, as long as their nodes are not more than so many in all
 _AGAIN = Effort(rounds=4, keep=4, tries=2)
-_MORE = 50              # loads per offer that are tried for few nodes, though fractions of them were no use
-_NEAR = 1.005           # of what the loads could cost at best: not worth trying all mixes
+_MORE = 50  # loads per offer that are tried for few nodes, though fractions of them were no use
+_NEAR = 1.005  # of what the loads could cost at best: not worth trying all mixes
 
 
 def solve(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared], stop: Stop) -> list[Bought] | None:
@@ -78,8 +78,12 @@ def _generated(problem: Problem, relaxed: Relaxed, first: list[Load], stop: Stop
     master, pricer = Master(problem), Pricer(problem, relaxed.scarce)
     master.add([*first, *_singles(problem)])
     offers = len(problem.cost)
-    effort = Effort(rounds=max(30, min(120, 7200 // offers)), keep=max(2, min(8, 240 // offers)), tries=2,
-                    enough=relaxed.bound * _CLOSE)
+    effort = Effort(
+        rounds=max(30, min(120, 7200 // offers)),
+        keep=max(2, min(8, 240 // offers)),
+        tries=2,
+        enough=relaxed.bound * _CLOSE,
+    )
     prices = generate(master, pricer, problem.cap, effort, stop, relaxed.value)
     mixes = [dive(master, pricer, prices, relaxed.scarce, stop)]
     total = sum(load.nodes for load in mixes[0])

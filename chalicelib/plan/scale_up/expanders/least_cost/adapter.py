@@ -30,26 +30,48 @@ class Purchase(msgspec.Struct, frozen=True):
     pods: dict[int, int]
 
 
-def purchases(counts: Mapping[int, int], candidates: Candidates, floor: Floor, ledger: Ledger, prices: Prices | None,
-              stop: Stop, grown: Mapping[str, int], limits: Sequence[Shared]) -> list[Purchase] | None:
+def purchases(
+    counts: Mapping[int, int],
+    candidates: Candidates,
+    floor: Floor,
+    ledger: Ledger,
+    prices: Prices | None,
+    stop: Stop,
+    grown: Mapping[str, int],
+    limits: Sequence[Shared],
+) -> list[Purchase] | None:
     """The cheapest mix of new nodes for pods that wait. None: no answer, the next expander decides.
 
     counts: class -> pods without a place; grown: group -> nodes bought already; limits: over the whole cluster, their
     amounts per able group.
     """
     able = candidates.able
-    offers = [Offer(facts.id, candidates.shapes[facts.id].free, _price(facts.template.node, prices, facts.group.price),
-                    0 if facts.group.options.zero_or_max else ledger.allowance(facts, grown.get(facts.id, 0)).nodes)
-              for facts in able if facts.template is not None]
-    classes = [cls for cls in counts if floor.needs(cls) is None and not floor.classes[cls].ports
-               and not floor.volumes.concerns(cls)]
-    asks = [Ask(floor.table.columns.need(cls), counts[cls], tuple(candidates.fits(cls).tolist()), _UNLIMITED)
-            for cls in classes]
+    offers = [
+        Offer(
+            facts.id,
+            candidates.shapes[facts.id].free,
+            _price(facts.template.node, prices, facts.group.price),
+            0 if facts.group.options.zero_or_max else ledger.allowance(facts, grown.get(facts.id, 0)).nodes,
+        )
+        for facts in able
+        if facts.template is not None
+    ]
+    classes = [
+        cls
+        for cls in counts
+        if floor.needs(cls) is None and not floor.classes[cls].ports and not floor.volumes.concerns(cls)
+    ]
+    asks = [
+        Ask(floor.table.columns.need(cls), counts[cls], tuple(candidates.fits(cls).tolist()), _UNLIMITED)
+        for cls in classes
+    ]
     bought = solve(offers, asks, limits, stop)
     if bought is None:
         return None
-    return [Purchase(offers[one.offer].group, one.nodes, {classes[at]: each for at, each in one.pods.items()})
-            for one in bought]
+    return [
+        Purchase(offers[one.offer].group, one.nodes, {classes[at]: each for at, each in one.pods.items()})
+        for one in bought
+    ]
 
 
 def _price(node: Node, prices: Prices | None, own: float) -> float:

@@ -15,7 +15,7 @@ from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load
 from chalicelib.plan.tables.array_types import Ints
 
-FEW = 15                # nodes; above, rounding is as good and quicker
+FEW = 15  # nodes; above, rounding is as good and quicker
 _COLUMNS = 250
 _BRANCHES = 20
 _EPSILON = 1e-6
@@ -33,11 +33,16 @@ def mix(master: Master, prices: Prices, cost: float) -> list[Load]:
     asks, rooms = len(problem.count), Rooms(problem)
     scale = np.maximum(problem.amounts.max(axis=1, initial=1), 1)
     solver = Solver(mip_max_nodes=_BRANCHES, mip_rel_gap=1e-4, mip_max_leaves=_BRANCHES)
-    solver.rows(np.concatenate([problem.count, np.full(len(rooms.most) + len(rooms.room), -solver.infinity)]),
-                np.concatenate([np.full(asks, solver.infinity), rooms.most, rooms.room / scale]))
+    solver.rows(
+        np.concatenate([problem.count, np.full(len(rooms.most) + len(rooms.room), -solver.infinity)]),
+        np.concatenate([np.full(asks, solver.infinity), rooms.most, rooms.room / scale]),
+    )
     solver.columns(np.full(asks, LEFT), problem.count, (list(range(asks)), list(range(asks)), [1.0] * asks))
-    solver.columns([problem.cost[load.offer] for load in loads], [problem.most[load.offer] for load in loads],
-                   _entries(problem, loads, scale))
+    solver.columns(
+        [problem.cost[load.offer] for load in loads],
+        [problem.most[load.offer] for load in loads],
+        _entries(problem, loads, scale),
+    )
     solver.whole(np.arange(asks, asks + len(loads)))
     _, nodes, _ = solver.run()
     return _without_surplus(problem, loads, np.round(nodes[asks:]).astype(np.int64))

@@ -15,7 +15,7 @@ from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load
 from chalicelib.plan.tables.array_types import Floats, Ints
 
-_IDEAS = 6          # fillings per offer, of which the best is taken
+_IDEAS = 6  # fillings per offer, of which the best is taken
 
 
 def spread(problem: Problem, relaxed: Relaxed, rooms: Rooms) -> list[Load]:
@@ -29,7 +29,7 @@ def spread(problem: Problem, relaxed: Relaxed, rooms: Rooms) -> list[Load]:
         _, pods = _ideas(problem, np.minimum(problem.cap, left), score, relaxed.scarce, offers)
         gain = pods @ score
         for at, offer in enumerate(offers):
-            lane = at + len(offers) * int(gain[at::len(offers)].argmax())
+            lane = at + len(offers) * int(gain[at :: len(offers)].argmax())
             held = pods[lane] > 0
             nodes = min(rooms.allowed(int(offer)), int((left[offer, held] // pods[lane, held]).min(initial=2**40)))
             if nodes <= 0 or not held.any():
@@ -78,7 +78,7 @@ def _ideas(problem: Problem, cap: Ints, score: Floats, scarce: Floats, offers: I
     scores = counter.value[which]
     largest = (problem.need / np.maximum(problem.free.max(axis=0), 1)).max(axis=1)[counter.asks[which]]
     late = idea >= _IDEAS // 2
-    scores[late] *= 1.0 + largest[late]        # large pods first: small ones fill what is left
+    scores[late] *= 1.0 + largest[late]  # large pods first: small ones fill what is left
     some = np.zeros((len(which), counter.asks.shape[1]), dtype=np.int64)
     fill(counter, which, some, scores, weight)
     pods = np.zeros((len(which), len(score)), dtype=np.int64)

@@ -13,11 +13,15 @@ import numpy as np
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Trouble
 
 _OPTIONS: tuple[tuple[str, bool | int | str], ...] = (
-    ("output_flag", False), ("threads", 1), ("parallel", "off"), ("random_seed", 0))
+    ("output_flag", False),
+    ("threads", 1),
+    ("parallel", "off"),
+    ("random_seed", 0),
+)
 
-_DUAL, _PRIMAL = 1, 4   # HiGHS's simplex_strategy
+_DUAL, _PRIMAL = 1, 4  # HiGHS's simplex_strategy
 
-Entries = tuple[list[int], list[int], list[float]]      # where each column starts, rows, values
+Entries = tuple[list[int], list[int], list[float]]  # where each column starts, rows, values
 
 
 class Solver:
@@ -36,22 +40,40 @@ class Solver:
     def rows(self, lower: Any, upper: Any) -> None:
         """Add empty rows with these bounds."""
         count, none = len(lower), np.zeros(0, dtype=np.int32)
-        self.model.addRows(count, np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64), 0,
-                           np.zeros(count, dtype=np.int32), none, np.zeros(0))
+        self.model.addRows(
+            count,
+            np.asarray(lower, dtype=np.float64),
+            np.asarray(upper, dtype=np.float64),
+            0,
+            np.zeros(count, dtype=np.int32),
+            none,
+            np.zeros(0),
+        )
 
     def columns(self, cost: Any, upper: Any, entries: Entries) -> None:
         """Add columns between 0 and `upper`."""
         starts, rows, values = entries
         count = len(starts)
-        self.model.addCols(count, np.asarray(cost, dtype=np.float64), np.zeros(count),
-                           np.asarray(upper, dtype=np.float64), len(rows), np.array(starts, dtype=np.int32),
-                           np.array(rows, dtype=np.int32), np.array(values, dtype=np.float64))
+        self.model.addCols(
+            count,
+            np.asarray(cost, dtype=np.float64),
+            np.zeros(count),
+            np.asarray(upper, dtype=np.float64),
+            len(rows),
+            np.array(starts, dtype=np.int32),
+            np.array(rows, dtype=np.int32),
+            np.array(values, dtype=np.float64),
+        )
 
     def bounds(self, lower: Any, upper: Any) -> None:
         """New bounds for every row."""
         count = len(lower)
-        self.model.changeRowsBounds(count, np.arange(count, dtype=np.int32), np.asarray(lower, dtype=np.float64),
-                                    np.asarray(upper, dtype=np.float64))
+        self.model.changeRowsBounds(
+            count,
+            np.arange(count, dtype=np.int32),
+            np.asarray(lower, dtype=np.float64),
+            np.asarray(upper, dtype=np.float64),
+        )
 
     def dual(self, *, preferred: bool) -> None:
         """Begin with dual simplex (after bounds have changed) or with primal simplex (after columns have come)."""
@@ -68,5 +90,8 @@ class Solver:
         solution = self.model.getSolution()
         if not solution.value_valid:
             raise Trouble(f"the solver found nothing: {self.model.getModelStatus()}")
-        return (float(self.model.getInfo().objective_function_value), np.array(solution.col_value),
-                np.array(solution.row_dual))
+        return (
+            float(self.model.getInfo().objective_function_value),
+            np.array(solution.col_value),
+            np.array(solution.row_dual),
+        )

@@ -12,9 +12,9 @@ from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Loads
 from chalicelib.plan.tables.array_types import Bools, Floats, Ints
 
-_CELLS = 6_000_000      # nodes times asks; larger mixes have no node to spare that would show in the price
-_CANDIDATES = 300       # the emptiest nodes
-_FEW = 40               # nodes; as few may be packed anew altogether
+_CELLS = 6_000_000  # nodes times asks; larger mixes have no node to spare that would show in the price
+_CANDIDATES = 300  # the emptiest nodes
+_FEW = 40  # nodes; as few may be packed anew altogether
 
 
 def polish(problem: Problem, loads: Loads, relaxed: Relaxed) -> list[Load]:
@@ -40,8 +40,11 @@ class _Nodes:
         self.problem = problem
         times = [load.nodes for load in loads]
         self.offer: Ints = np.repeat(np.array([load.offer for load in loads], dtype=np.int64), times)
-        self.pods: Ints = np.repeat(np.array([load.pods for load in loads], dtype=np.int64).reshape(
-            len(loads), len(problem.count)), times, axis=0)
+        self.pods: Ints = np.repeat(
+            np.array([load.pods for load in loads], dtype=np.int64).reshape(len(loads), len(problem.count)),
+            times,
+            axis=0,
+        )
         self.left: Ints = problem.free[self.offer] - self.pods @ problem.need
         self.gone = np.zeros(len(self.offer), dtype=np.bool_)
         self.size: Floats = (problem.need / np.maximum(problem.free.max(axis=0, initial=1), 1)).max(axis=1)
@@ -50,8 +53,9 @@ class _Nodes:
         """How many more pods of an ask each node holds."""
         need = self.problem.need[ask]
         used = need > 0
-        room: Ints = np.minimum((self.left[:, used] // need[used]).min(axis=1),
-                                self.problem.cap[self.offer, ask] - self.pods[:, ask])
+        room: Ints = np.minimum(
+            (self.left[:, used] // need[used]).min(axis=1), self.problem.cap[self.offer, ask] - self.pods[:, ask]
+        )
         room[self.gone] = 0
         return np.maximum(room, 0)
 

@@ -13,7 +13,7 @@ from chalicelib.plan.scale_up.expanders.least_cost.highs import Entries, Solver
 from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem
 from chalicelib.plan.tables.array_types import Floats, Ints
 
-LEFT = 1000.0       # the cost of a pod without a place: as much as a thousand of the dearest nodes
+LEFT = 1000.0  # the cost of a pod without a place: as much as a thousand of the dearest nodes
 
 
 class Relaxed(msgspec.Struct, frozen=True):
@@ -34,17 +34,23 @@ def relax(problem: Problem) -> Relaxed:
     rows = asks + offers * width
     scale = np.maximum(problem.amounts.max(axis=1, initial=1), 1)
     never = np.full(rows, solver.infinity)
-    solver.rows(np.concatenate([problem.count, np.zeros(offers * width), np.full(limits, -solver.infinity)]),
-                np.concatenate([never, problem.room / scale]))
+    solver.rows(
+        np.concatenate([problem.count, np.zeros(offers * width), np.full(limits, -solver.infinity)]),
+        np.concatenate([never, problem.room / scale]),
+    )
     pairs = np.argwhere(problem.cap > 0)
-    solver.columns(np.full(asks, LEFT), np.full(asks, solver.infinity),
-                   (list(range(asks)), list(range(asks)), [1.0] * asks))
+    solver.columns(
+        np.full(asks, LEFT), np.full(asks, solver.infinity), (list(range(asks)), list(range(asks)), [1.0] * asks)
+    )
     solver.columns(problem.cost, problem.most, _nodes(problem, rows, scale))
     solver.columns(np.zeros(len(pairs)), np.full(len(pairs), solver.infinity), _pods(problem, pairs))
     bound, values, duals = solver.run()
-    return Relaxed(bound=bound, value=np.maximum(duals[:asks], 0.0),
-                   scarce=np.maximum(duals[asks:rows].reshape(offers, width), 0.0),
-                   shares=_whole(problem, pairs, values[asks + offers:]))
+    return Relaxed(
+        bound=bound,
+        value=np.maximum(duals[:asks], 0.0),
+        scarce=np.maximum(duals[asks:rows].reshape(offers, width), 0.0),
+        shares=_whole(problem, pairs, values[asks + offers :]),
+    )
 
 
 def _nodes(problem: Problem, rows: int, scale: Ints) -> Entries:
@@ -85,6 +91,6 @@ def _whole(problem: Problem, pairs: Ints, values: Floats) -> Ints:
     whole: Ints = np.floor(shares + 1e-6).astype(np.int64)
     for ask in range(len(problem.count)):
         rest = min(int(problem.count[ask]), round(float(shares[:, ask].sum()))) - int(whole[:, ask].sum())
-        for offer in np.argsort(whole[:, ask] - shares[:, ask], kind="stable")[:max(0, rest)]:
+        for offer in np.argsort(whole[:, ask] - shares[:, ask], kind="stable")[: max(0, rest)]:
             whole[offer, ask] += 1
     return whole

@@ -18,8 +18,8 @@ from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Stop
 from chalicelib.plan.tables.array_types import Floats, Ints
 
-_SMOOTH = 0.5       # pods are sold for a mean of the old and the new dual values, which swing wildly at first
-_PATIENCE = 12      # rounds without progress
+_SMOOTH = 0.5  # pods are sold for a mean of the old and the new dual values, which swing wildly at first
+_PATIENCE = 12  # rounds without progress
 _PROGRESS = 5e-4
 
 
@@ -54,13 +54,18 @@ class Master:
         asks = len(problem.count)
         self._solver = Solver(presolve="off")
         self._solver.rows(*self._bounds(problem.count, Rooms(problem)))
-        self._solver.columns(np.full(asks, LEFT), np.full(asks, self._solver.infinity),
-                             (list(range(asks)), list(range(asks)), [1.0] * asks))
+        self._solver.columns(
+            np.full(asks, LEFT),
+            np.full(asks, self._solver.infinity),
+            (list(range(asks)), list(range(asks)), [1.0] * asks),
+        )
 
     def _bounds(self, count: Ints, rooms: Rooms) -> tuple[Floats, Floats]:
         limits = np.concatenate([rooms.most[self._limited], rooms.room / self._scale])
-        return (np.concatenate([count, np.full(len(limits), -self._solver.infinity)]),
-                np.concatenate([np.full(len(count), self._solver.infinity), np.maximum(limits, 0.0)]))
+        return (
+            np.concatenate([count, np.full(len(limits), -self._solver.infinity)]),
+            np.concatenate([np.full(len(count), self._solver.infinity), np.maximum(limits, 0.0)]),
+        )
 
     def want(self, count: Ints, rooms: Rooms) -> None:
         """From now on for so many pods, and within these rooms."""
@@ -86,8 +91,11 @@ class Master:
             own = np.flatnonzero(self._limited == load.offer)
             shared = np.flatnonzero(problem.amounts[:, load.offer])
             rows += [*held.tolist(), *(asks + own).tolist(), *(asks + len(self._limited) + shared).tolist()]
-            values += [*load.pods[held].tolist(), *[1.0] * len(own),
-                       *(problem.amounts[shared, load.offer] / self._scale[shared]).tolist()]
+            values += [
+                *load.pods[held].tolist(),
+                *[1.0] * len(own),
+                *(problem.amounts[shared, load.offer] / self._scale[shared]).tolist(),
+            ]
         if starts:
             self._solver.dual(preferred=False)
             self._solver.columns(cost, np.full(len(starts), self._solver.infinity), (starts, rows, values))
@@ -106,13 +114,14 @@ class Master:
         problem, asks = self.problem, len(self.problem.count)
         total, nodes, duals = self._solver.run()
         cost = problem.cost.copy()
-        cost[self._limited] -= duals[asks:asks + len(self._limited)]
-        cost -= (duals[asks + len(self._limited):] / self._scale) @ problem.amounts
+        cost[self._limited] -= duals[asks : asks + len(self._limited)]
+        cost -= (duals[asks + len(self._limited) :] / self._scale) @ problem.amounts
         return Prices(total, nodes[asks:], np.maximum(duals[:asks], 0.0), np.maximum(cost, problem.cost))
 
 
-def generate(master: Master, pricer: Pricer, cap: Ints, effort: Effort, stop: Stop,
-             value: Floats | None = None) -> Prices:
+def generate(
+    master: Master, pricer: Pricer, cap: Ints, effort: Effort, stop: Stop, value: Floats | None = None
+) -> Prices:
     """Add loads until none is worth it, progress ends, or the effort is spent. value: what pods are worth at first."""
     prices = master.solve()
     before, idle = prices.total, 0

@@ -13,12 +13,12 @@ from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load
 from chalicelib.plan.tables.array_types import Floats, Ints
 
-_LANES = 12             # per offer and round
-_IMPROVED = 3           # fillings per offer that are tried to be improved
-_CANDIDATES = 64        # asks per offer that are looked at: those with the most worth for what they take
-_IDEAS = 64             # rows of the table of chance
-_AT_ONCE = 600_000      # cells of one array; bounds memory
-GAIN = 1e-7             # what a load must be worth above its cost, as a share of it
+_LANES = 12  # per offer and round
+_IMPROVED = 3  # fillings per offer that are tried to be improved
+_CANDIDATES = 64  # asks per offer that are looked at: those with the most worth for what they take
+_IDEAS = 64  # rows of the table of chance
+_AT_ONCE = 600_000  # cells of one array; bounds memory
+GAIN = 1e-7  # what a load must be worth above its cost, as a share of it
 
 
 class Counter:
@@ -96,7 +96,7 @@ class Pricer:
         step = max(1, _AT_ONCE // (_LANES * max(1, counter.asks.shape[1])))
         chosen: list[tuple[float, Load]] = []
         for begin in range(0, len(offers), step):
-            which, pods = self._lanes(counter, offers[begin:begin + step])
+            which, pods = self._lanes(counter, offers[begin : begin + step])
             for turn in range(tries + 1):
                 over = np.einsum("lk,lk->l", pods, counter.value[which]) / cost[which] - 1.0
                 if turn < tries:
@@ -116,7 +116,7 @@ class Pricer:
         scarce = np.exp(self._chance.normal(0.0, 1.0, (len(which), width)) * spread)
         known = np.repeat(np.arange(_LANES) % 2 == 1, len(offers))
         scarce[known] *= self.scarce[which[known]]
-        scarce[:len(offers)] = 1.0
+        scarce[: len(offers)] = 1.0
         pods = np.zeros((len(which), counter.asks.shape[1]), dtype=np.int64)
         fill(counter, which, pods, self._scores(counter, which), scarce)
         return which, pods
@@ -135,7 +135,7 @@ class Pricer:
 
     def _scores(self, counter: Counter, which: Ints) -> Floats:
         ideas = self._ideas[self._chance.integers(0, _IDEAS, len(which))]
-        scores: Floats = counter.value[which] * ideas[:, :counter.asks.shape[1]]
+        scores: Floats = counter.value[which] * ideas[:, : counter.asks.shape[1]]
         return scores
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Ask, Bought, Load, Loads, Offer, Shared, Trouble
 from chalicelib.plan.tables.array_types import LARGEST, Floats, Ints
 
-_PER_NODE = 1e-6        # of the dearest node: what decides among mixes of equal price is the number of nodes
+_PER_NODE = 1e-6  # of the dearest node: what decides among mixes of equal price is the number of nodes
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -50,22 +50,37 @@ def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared])
     per_node = np.array([asks[a].per_node for a in wanted], dtype=np.int64)
     rooms[~fits] = 0
     cap = np.minimum(rooms, per_node)
-    ask_keys = [(tuple(need[i].tolist()), tuple(rooms[:, i].tolist()),
-                 -1 if (cap[:, i] == rooms[:, i]).all() else a) for i, a in enumerate(wanted)]
+    ask_keys = [
+        (tuple(need[i].tolist()), tuple(rooms[:, i].tolist()), -1 if (cap[:, i] == rooms[:, i]).all() else a)
+        for i, a in enumerate(wanted)
+    ]
     asks_of = _together(ask_keys, [bool(cap[:, i].any()) for i in range(len(wanted))])
     kept = [members[0] for members in asks_of]
-    offer_keys = [(offers[g].price, tuple(free[i].tolist()), tuple(cap[i, kept].tolist()),
-                   tuple(limit.amounts[g] for limit in limits)) for i, g in enumerate(for_sale)]
+    offer_keys = [
+        (
+            offers[g].price,
+            tuple(free[i].tolist()),
+            tuple(cap[i, kept].tolist()),
+            tuple(limit.amounts[g] for limit in limits),
+        )
+        for i, g in enumerate(for_sale)
+    ]
     offers_of = _together(offer_keys, [bool(cap[i].any()) for i in range(len(for_sale))])
     firsts = [members[0] for members in offers_of]
     count = np.array([sum(asks[wanted[i]].count for i in members) for members in asks_of], dtype=np.int64)
     return Problem(
-        free=free[firsts], cost=_costs([offers[for_sale[i]].price for i in firsts]),
-        most=np.array([min(sum(offers[for_sale[i]].most for i in members), int(count.sum())) for members in offers_of],
-                      dtype=np.int64),
-        need=need[kept], count=count, cap=np.minimum(cap[np.ix_(firsts, kept)], count),
-        amounts=np.array([[limit.amounts[for_sale[i]] for i in firsts] for limit in limits],
-                         dtype=np.int64).reshape(len(limits), len(firsts)),
+        free=free[firsts],
+        cost=_costs([offers[for_sale[i]].price for i in firsts]),
+        most=np.array(
+            [min(sum(offers[for_sale[i]].most for i in members), int(count.sum())) for members in offers_of],
+            dtype=np.int64,
+        ),
+        need=need[kept],
+        count=count,
+        cap=np.minimum(cap[np.ix_(firsts, kept)], count),
+        amounts=np.array([[limit.amounts[for_sale[i]] for i in firsts] for limit in limits], dtype=np.int64).reshape(
+            len(limits), len(firsts)
+        ),
         room=np.array([min(max(0, limit.most), LARGEST) for limit in limits], dtype=np.int64),
         offers=tuple(tuple(for_sale[i] for i in members) for members in offers_of),
         asks=tuple(tuple(wanted[i] for i in members) for members in asks_of),
@@ -141,8 +156,12 @@ def check(problem: Problem, loads: Loads) -> None:
     rooms = Rooms(problem)
     for load in loads:
         rooms.take(load.offer, load.nodes)
-        broken = ((load.pods @ problem.need > problem.free[load.offer]).any() or not load.pods.any()
-                  or (load.pods < 0).any() or (load.pods > problem.cap[load.offer]).any())
+        broken = (
+            (load.pods @ problem.need > problem.free[load.offer]).any()
+            or not load.pods.any()
+            or (load.pods < 0).any()
+            or (load.pods > problem.cap[load.offer]).any()
+        )
         if broken or load.nodes <= 0:
             raise Trouble("a node would not hold its pods")
     if (rooms.most < 0).any() or (rooms.room < 0).any() or (left_over(problem, loads) < 0).any():
@@ -170,6 +189,7 @@ def answer(problem: Problem, offers: Sequence[Offer], asks: Sequence[Ask], loads
 
 def _deal(problem: Problem, load: Load, pods_left: dict[int, int]) -> dict[int, int]:
     """Which original pods come onto the next node of a load."""
+
     def pieces() -> Iterator[tuple[int, int]]:
         for at in np.flatnonzero(load.pods):
             missing = int(load.pods[at])

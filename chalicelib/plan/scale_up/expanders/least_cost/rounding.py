@@ -16,8 +16,8 @@ from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Sto
 from chalicelib.plan.tables.array_types import Floats, Ints
 
 _AGAIN = Effort(rounds=1, keep=3, tries=1)
-_SHARE = 0.3       # of the fractions, which are rounded up at a time
-_COLUMNS = 3        # times the number of asks: the loads that stay in the running
+_SHARE = 0.3  # of the fractions, which are rounded up at a time
+_COLUMNS = 3  # times the number of asks: the loads that stay in the running
 _EPSILON = 1e-6
 
 
