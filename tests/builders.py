@@ -173,9 +173,9 @@ class ClusterBuilder:
         self,
         name: str,
         *,
-        min: int = 0,
-        max: int = 100,
-        target: int | None = None,  # noqa: A002 - the field's word
+        min: int = 0,  # noqa: A002 - the name of the field
+        max: int = 100,  # noqa: A002 - the name of the field
+        target: int | None = None,
         template: Node | None = None,
         **more: Any,
     ) -> ClusterBuilder:

@@ -47,17 +47,20 @@ RULES: Mapping[str, str] = MappingProxyType(
         "A7": "Limits of the whole cluster and the settings of removals, imported from the add-on where asked for.",
         "A8.1": "A node is a candidate once cpu and memory were both requested below the threshold for long enough.",
         "A8.2": "A node that was not ready for twenty minutes is removed.",
-        "A8.3": "Nodes stay for pods without another place, for protection, for pods that may not move, and for minima.",
+        "A8.3": "Nodes stay for pods without another place, for protection, for pods "
+        "that may not move, and for minima.",
         "A8.4": "Idle nodes go together up to the limit; nodes with pods to move go one by one.",
         "A8.5": "A node that cannot go is looked at again after five minutes; candidates bear a soft taint.",
         "A8.6": "After a growth, a removal and a failed removal there is a time in which nothing is removed.",
         "A8.7": "The time after a growth may be 0, so that pools that grow on and on do not stop all removals.",
-        "A8.8": "A node goes when its pool's cooldown and the cluster's quiet times are over; growth waits for neither.",
+        "A8.8": "A node goes when its pool's cooldown and the cluster's quiet times "
+        "are over; growth waits for neither.",
         "A8.9": "No rule removes anything.",
         "A9.1": "Sold out or over quota: 5, 10, 20, then 30 minutes of back-off; others are tried in the same pass.",
         "A9.2": "A machine that cannot be installed: 5 minutes; when it is given back the cluster is looked at again.",
         "A9.3": "A machine may take 15 minutes; then the pods are planned for again, elsewhere if need be.",
-        "A9.4": "The sequence begins anew after a success, or three hours without a failure; failures at once count once.",
+        "A9.4": "The sequence begins anew after a success, or three hours without a "
+        "failure; failures at once count once.",
         "A9.5": "Back-off holds for one flavour in one zone; a pool cools only when all of them do.",
         "A10": "An unhealthy cluster is neither grown nor shrunk; two habits that bring that about are warned of.",
     }
@@ -88,7 +91,8 @@ SCENARIOS: Mapping[str, str] = MappingProxyType(
         "20": "Nodes are found by every name they have; pages, errors and states are read as the vendor means them.",
         "DANGER_1": "A total that is missing is 0 for the vendor, and empties the pool: it is never missing.",
         "DANGER_2": "An update without ignoreInitialNodeCount empties the pool: it is in every one.",
-        "DANGER_3": "A lower total removes machines that the vendor picks: machines are removed by id, and no other way.",
+        "DANGER_3": "A lower total removes machines that the vendor picks: machines are "
+        "removed by id, and no other way.",
     }
 )
 """Its scenarios, and the calls that lose machines."""

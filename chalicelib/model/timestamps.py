@@ -1,4 +1,5 @@
-"""Instants as seconds since 1970 (float), text only at the edge. `now` is always a parameter: nobody here asks a clock."""
+"""Instants as seconds since 1970 (float), text only at the edge. `now` is always a parameter: nobody here asks a
+clock."""
 
 from __future__ import annotations
 

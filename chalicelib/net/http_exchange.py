@@ -39,7 +39,8 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is sent. url: absolute; params: what is added to it as a query. gzip: whether the answer may be compressed."""
+    """What is sent. url: absolute; params: what is added to it as a query. gzip: whether the answer may be
+    compressed."""
 
     method: str
     url: str
@@ -53,7 +54,8 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What came. headers: names in lower case. unread: why the body of an error was not read; empty where it is whole."""
+    """What came. headers: names in lower case. unread: why the body of an error was not read; empty where it is
+    whole."""
 
     status: int
     headers: dict[str, str]

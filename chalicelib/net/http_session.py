@@ -150,6 +150,7 @@ class BoundedSession(requests.Session):
         self.adapters.clear()
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """None. requests asks even where redirects are not to be followed, and then reads the whole body, decompressed."""
+        """None. requests asks even where redirects are not to be followed, and then reads the whole body,
+        decompressed."""
         del resp
         return None

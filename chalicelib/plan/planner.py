@@ -16,6 +16,7 @@ from chalicelib.plan.next_memory import recall
 from chalicelib.plan.plan_builder import intend
 from chalicelib.plan.repair import repair
 from chalicelib.plan.scale_down.planner import shrink
+from chalicelib.plan.scale_down.removable_rows import removable_rows
 from chalicelib.plan.scale_up.headroom import wanted
 from chalicelib.plan.scale_up.planner import grow
 from chalicelib.plan.scale_up.preconditions import held_back
@@ -54,7 +55,7 @@ def decide(
     )
     floor = build(world, pending.nominated, columns)
     floor.late = watch.late
-    growth = grow(world, floor, pending, virtual, seed, watch)
+    growth = grow(world, floor, pending, virtual, seed, watch, removable_rows)
     shrinkage = shrink(
         world,
         floor,

@@ -54,7 +54,8 @@ ALICLOUD = Section(
             "observeSecret",
             SECRET,
             "observeSecret",
-            "The same with keys that may only read, or a role in it that may: what passes look with, instead of all the "
+            "The same with keys that may only read, or a role in it that may: what "
+            "passes look with, instead of all the "
             "other settings about credentials.",
         ),
         Field("roleArn", _ARN, "roleArn", "Role to assume, by the access key or by OIDC."),

@@ -131,7 +131,8 @@ CHERRYSERVERS = Section(
             "nodeGroupDefs",
             Kind("mapping", _read_definitions, msgspec.json.decode),
             "nodeGroupDefs",
-            "The same as a mapping of pools, default among them, to upstream's keys in lowerCamelCase: region, plan, os, "
+            "The same as a mapping of pools, default among them, to upstream's keys "
+            "in lowerCamelCase: region, plan, os, "
             "apiServerEndpoint, projectId, clusterName, sshKeyIds, cloudinit (base64) or cloudInit (plain text), "
             "hostnamePattern, osPartitionSize, spotMarket, cpuOverride.",
         ),

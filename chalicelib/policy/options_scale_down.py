@@ -43,7 +43,8 @@ GROUPS = (
             on(
                 "node-deletion-candidate-ttl",
                 DURATION,
-                "Take unneeded times that the table does not know over from soft taints not older than this; 0: do not.",
+                "Take unneeded times that the table does not know over from soft taints "
+                "not older than this; 0: do not.",
             ),
             on("skip-nodes-with-system-pods", BOOLEAN, "A kube-system pod without a disruption budget keeps its node."),
             on("blocking-system-pod-distruption-timeout", DURATION, "Up to this age of the pod. Upstream's spelling."),

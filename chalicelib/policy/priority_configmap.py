@@ -83,7 +83,7 @@ def _items(node: Node) -> tuple[Node, ...]:
 def _pattern(node: Node) -> tuple[str, int]:
     """A pattern's text and size."""
     # Here, because its package loads all expanders: functions that only know this ConfigMap's name begin without them.
-    from chalicelib.plan.scale_up.expanders.regex import pattern
+    from chalicelib.policy.regex import pattern
 
     if not isinstance(node, Scalar) or node.is_null:
         raise _bad(node, "a pattern is not text")

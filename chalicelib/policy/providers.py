@@ -84,7 +84,7 @@ _DISCOVERY_TEXT = scalar(_discovery, "it like clusterapi:namespace=default,clust
 
 def _pattern(value: str) -> str:
     # When it is used: it brings the planner, which functions that only pass messages on shall not load.
-    from chalicelib.plan.scale_up.expanders import regex
+    from chalicelib.policy import regex
 
     try:
         regex.pattern(value)
@@ -198,7 +198,8 @@ _CLUSTER_API = Section(
             "allowPoolShrink",
             YES_OR_NO,
             "allowPoolShrink",
-            "Remove nodes from MachinePools without Machines by lowering the size; which machine goes is then chosen by "
+            "Remove nodes from MachinePools without Machines by lowering the size; "
+            "which machine goes is then chosen by "
             "the infrastructure, so another node than the drained one may be lost.",
             default="false",
         ),
@@ -213,7 +214,8 @@ _CLUSTER_API = Section(
             "stuckAfter",
             DURATION_TEXT,
             "stuckAfter",
-            "A Machine whose infrastructure fails for so long (conditions) counts as failed; if not given, only where it "
+            "A Machine whose infrastructure fails for so long (conditions) counts as "
+            "failed; if not given, only where it "
             "speaks of stock or quota, after 2m.",
         ),
     )

@@ -68,7 +68,8 @@ def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[G
             name=names[0],
             place=f"nodeGroups[provider={group.provider}, id={group.id}]",
             detail=(
-                f"{says}; the machine and the nodes are left alone until one node names it: delete the Node object that is "
+                f"{says}; the machine and the nodes are left alone until one node names "
+                f"it: delete the Node object that is "
                 "wrong, and look at its kubelet"
             ),
             weakens=("removals of these nodes", "repairs of their node group"),

@@ -56,7 +56,8 @@ def merge_template(stage: Json) -> Json:
             "Type": "String",
             "Default": "on",
             "AllowedValues": ["on", "off"],
-            "Description": f"Whether operations of the provider {provider} are carried out; its idle queue costs a little",
+            "Description": f"Whether operations of the provider {provider} are carried out; "
+            f"its idle queue costs a little",
         }
         for provider in PROVIDERS
     }

@@ -54,7 +54,8 @@ def host_architecture() -> str:
 
 
 def runtime() -> str:
-    """Lambda's name of the running Python, which is the one that builds. Raises PackagingFailed without such a runtime."""
+    """Lambda's name of the running Python, which is the one that builds. Raises PackagingFailed without such a
+    runtime."""
     version = sys.version_info[:2]
     if version not in _GLIBC:
         known = ", ".join(f"{major}.{minor}" for major, minor in _GLIBC)

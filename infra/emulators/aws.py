@@ -1,6 +1,7 @@
 """AWS on this machine: DynamoDB, SQS and Secrets Manager, for `make run` and for tests, without Docker or an account.
 
-`python -m infra.emulators.aws --port 4566` serves an empty account until Ctrl-C and prints the environment to export: what
+`python -m infra.emulators.aws --port 4566` serves an empty account until Ctrl-C and prints the environment to export:
+what
 deploys into an account can then be tried without one.
 
 Nothing is set globally. `LocalAws.env` is what a process needs in its environment to find it; botocore, and with it

@@ -144,7 +144,8 @@ def test_aliases_as_people_use_them_are_read(cluster: Path, tmp_path: Path, caps
     file = tmp_path / "pods.yaml"
     file.write_text(
         "".join(
-            f"kind: Pod\nmetadata: {{name: p{at}, namespace: shop, labels: &labels {{app: web}}, annotations: *labels}}\n"
+            f"kind: Pod\nmetadata: "
+            f"{{name: p{at}, namespace: shop, labels: &labels {{app: web}}, annotations: *labels}}\n"
             "spec: {containers: [{name: c, resources: {requests: {cpu: 100m}}}]}\n---\n"
             for at in range(500)
         )

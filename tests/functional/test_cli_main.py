@@ -234,7 +234,10 @@ def test_without_a_table_it_says_which_one_is_missing() -> None:
         ({}, "AWS region: You must specify a region; set AWS_DEFAULT_REGION"),
         (
             {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_EC2_METADATA_DISABLED": "true"},
-            "AWS credentials: Unable to locate credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            (
+                "AWS credentials: Unable to locate credentials; set AWS_PROFILE, or "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            ),
         ),
         ({"AWS_PROFILE": "nobodys"}, "AWS_PROFILE: The config profile (nobodys) could not be found; name a profile"),
         (

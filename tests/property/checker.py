@@ -1,4 +1,5 @@
-"""Does a plan keep its word? Each is tried with the scheduler of infra/emulators, which shares no code with the planner.
+"""Does a plan keep its word? Each is tried with the scheduler of infra/emulators, which shares no code with the
+planner.
 
     python -m tests.property.checker --seeds 0-500 [-v]         failures by kind; -v: each of them
     python -m tests.property.checker --seeds 0-500 --draws 6    what six draws of the scheduler make of each plan

@@ -1,4 +1,5 @@
-"""Whatever the cluster: what a plan promises, the scheduler of infra/emulators can do, and no node is bought for nothing.
+"""Whatever the cluster: what a plan promises, the scheduler of infra/emulators can do, and no node is bought for
+nothing.
 
 `python -m tests.property.checker --seeds 0-500 -v` is the same by hand. A failure names its seed.
 """

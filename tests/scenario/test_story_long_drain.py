@@ -113,7 +113,8 @@ def test_fifty_pods_that_take_ten_minutes_take_few_short_invocations(stage: Stag
     stage.play(tell, grain=GRAIN, pace=SLOW)
 
 
-# Every place at which the world has changed and the table does not know it; tests/unit/operations/test_killed_steps.py has
+# Every place at which the world has changed and the table does not know it;
+# tests/unit/operations/test_killed_steps.py has
 # all instants of each.
 @pytest.mark.parametrize(
     "place", ["taint:called", "evict:called", "delete:called", "act:stepped", "act:recorded", "act:sent"]

@@ -23,7 +23,8 @@ _TOLERATION = {"key": "dedicated", "operator": "Equal", "value": "burst", "effec
 
 @dataclass
 class Intruder:
-    """An edit of answers (infra/emulators/kube/in_process_transport.py): each list of the API server has one spoilt object more. met: the
+    """An edit of answers (infra/emulators/kube/in_process_transport.py): each list of the API server has one spoilt
+    object more. met: the
     kinds whose lists were asked for."""
 
     met: set[str] = field(default_factory=set)

@@ -82,7 +82,10 @@ def test_a_maximum_of_two_at_night_lets_a_group_with_a_minimum_of_three_come_dow
     "words",
     [
         f"| rules of one pool | {sources.MOST_RULES}, of which one",
-        f"| targets and rules of a HorizontalNodeAutoscaler | {horizontal_node_autoscaler.MOST_TARGETS} and {horizontal_node_autoscaler.MOST_RULES};",
+        (
+            f"| targets and rules of a HorizontalNodeAutoscaler | {horizontal_node_autoscaler.MOST_TARGETS} "
+            f"and {horizontal_node_autoscaler.MOST_RULES};"
+        ),
         f"kept for {cron_rules.LATE / 60:.0f} minutes, or",
         f"and {overlap._STEPS:,} openings**",
         f"name the first {'ten' if cluster_warnings.MOST == 10 else cluster_warnings.MOST} nodes or pods each",

@@ -1,1 +1,6 @@
-"""Operation -> one idempotent step. Nothing here sleeps or remembers: what must last is in the Outcome."""
+"""The steps of operations, one module per step: taint, drain, delete_instances, decrease_target, scale_up,
+remove_nodes.
+
+Here: what one step asks of the cluster or of a provider, resumable after a crash. Not here: the order of steps
+(operations/registry.py).
+"""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import Contest, GroupVerdict, PodVerdict, Promise, ScaleUp
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_down.eligibility import ineligible
-from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
-from chalicelib.plan.scale_down.removal_simulation.drainability import Holding, Moves
-from chalicelib.plan.scale_down.utilization import Usage
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.expander_context import situation_of
 from chalicelib.plan.scale_up.expanders.least_waste import waste
@@ -23,7 +19,7 @@ from chalicelib.plan.scale_up.limits import Ledger
 from chalicelib.plan.scale_up.min_size import below_minimum
 from chalicelib.plan.scale_up.placement_result import Settled
 from chalicelib.plan.scale_up.placement_variants import WAYS, Way, sparing
-from chalicelib.plan.scale_up.scaling_rules import Acted, planner
+from chalicelib.plan.scale_up.scaling_rules import Acted, act
 from chalicelib.plan.scale_up.search import Search
 from chalicelib.plan.scale_up.worst_case import promised
 from chalicelib.plan.simulation.placement import place
@@ -58,11 +54,22 @@ class _Tried(NamedTuple):
     settled: Settled
 
 
-def grow(world: World, floor: Floor, pending: Pending, virtual: Wanted, seed: int, watch: Watch) -> Growth:
-    """Plan for everybody who waits, then for rules, then for headroom. The floor keeps what was placed and planned."""
-    search, settling, _ = _best(world, floor, pending, seed, watch)
+def grow(
+    world: World,
+    floor: Floor,
+    pending: Pending,
+    virtual: Wanted,
+    seed: int,
+    watch: Watch,
+    removable: Callable[[World, Floor], frozenset[int]],
+) -> Growth:
+    """Plan for everybody who waits, then for rules, then for headroom. The floor keeps what was placed and planned.
+
+    removable: rows of the nodes that scale-down could remove, by what is known before any removal is simulated.
+    """
+    search, settling, _ = _best(world, floor, pending, seed, watch, removable)
     settled = promised(settling)
-    acted = planner(search, served=any(row in settled.new for row, _, _ in settled.places))
+    acted = act(search, served=any(row in settled.new for row, _, _ in settled.places))
     return _Report(search, settled, acted, keep(search, virtual)).growth()
 
 
@@ -86,13 +93,20 @@ def _finished(settling: Settling) -> _Tried:
     return _Tried(settling.search, settling, settling.settled())
 
 
-def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch) -> _Tried:
+def _best(
+    world: World,
+    floor: Floor,
+    pending: Pending,
+    seed: int,
+    watch: Watch,
+    removable: Callable[[World, Floor], frozenset[int]],
+) -> _Tried:
     """The plan that serves most pods, of several ways to put them on nodes that exist (plan/ways.py)."""
     best, chosen = _planned(world, floor, pending, seed, watch, None), None
     if not best.settled.small:
         return best
     if not best.settled.choice:
-        return _sparing(world, floor, pending, seed, watch, best)
+        return _sparing(world, floor, pending, seed, watch, best, removable)
     started, seen = watch.spent(), {best.settling.early}
     for number, way in enumerate(WAYS):
         if watch.over(started + _TRYING) or (number >= _SERVED and not best.settled.left):
@@ -114,10 +128,18 @@ def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch)
     return _planned(world, floor, pending, seed, watch, chosen)
 
 
-def _sparing(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, best: _Tried) -> _Tried:
+def _sparing(
+    world: World,
+    floor: Floor,
+    pending: Pending,
+    seed: int,
+    watch: Watch,
+    best: _Tried,
+    removable: Callable[[World, Floor], frozenset[int]],
+) -> _Tried:
     """The same on nodes that stay in any case, as far as they take the pods: a node that pods are expected on does not
     go, and pods of nodes that are being drained would hold one such node after the other."""
-    may_go = _may_go(world, floor) if best.settled.expected else frozenset[int]()
+    may_go = removable(world, floor) if best.settled.expected else frozenset[int]()
     if not may_go & best.settled.expected.keys():
         return best
     found = _planned(world, floor, pending, seed, watch, sparing(may_go))
@@ -142,18 +164,6 @@ def _in_order(found: _Tried, floor: Floor, pending: Pending) -> bool:
         if nodes:
             search.put_nodes(group, 0, nodes)
     return not any(demand.counts for demand in place(floor, rest))
-
-
-def _may_go(world: World, floor: Floor) -> frozenset[int]:
-    """Rows of nodes that could be removed by what is known before any removal is tried."""
-    usage, holding = Usage(world), Holding(world, BudgetLedger(world.snapshot.budgets, world.snapshot.classes))
-    return frozenset(
-        floor.table.index[node.name]
-        for node in world.snapshot.nodes
-        if node.name in floor.table.index
-        and ineligible(node, world.memory.nodes.get(node.name, NodeMemory()), world, usage) is None
-        and isinstance(holding.of(node), Moves)
-    )
 
 
 def _better(found: _Tried, best: _Tried) -> bool:

@@ -70,7 +70,8 @@ def trusted(group: NodeGroup, memory: GroupMemory, joined: Collection[str], doub
     return msgspec.structs.replace(
         group,
         error=(
-            f"only {found.ours} of its {found.machines} machines are nodes of this cluster, so it may be another's; name "
+            f"only {found.ours} of its {found.machines} machines are nodes of this "
+            f"cluster, so it may be another's; name "
             "the group in the policy if it is this cluster's"
         ),
     )

@@ -21,7 +21,8 @@ from chalicelib.providers.node_identity import changed
 
 
 class Joined(Conflict):
-    """A target has become a node, or is another node than was planned: it stays, and so do the others of the operation."""
+    """A target has become a node, or is another node than was planned: it stays, and so do the others of the
+    operation."""
 
     @property
     def cls(self) -> str:

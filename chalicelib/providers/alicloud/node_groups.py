@@ -81,7 +81,8 @@ class _Maker:
             return self.broken(
                 bounds,
                 (
-                    f"there is no scaling group {bounds.id} in {self._settings.region} (ESS does not list inactive ones "
+                    f"there is no scaling group {bounds.id} in {self._settings.region} "
+                    f"(ESS does not list inactive ones "
                     "either); check the id and the region, or take it out of the policy"
                 ),
             )

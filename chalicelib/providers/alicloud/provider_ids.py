@@ -28,7 +28,8 @@ def parse(provider_id: str) -> tuple[str, str] | None:
 
 
 def identify(nodes: Iterable[N], region: str) -> Identity[str, N]:
-    """The nodes by instance id. A listed id after another region or a path gives an instance no node, and is no chance."""
+    """The nodes by instance id. A listed id after another region or a path gives an instance no node, and is no
+    chance."""
 
     def claimed(node: N) -> tuple[str, ...]:
         place = parse(node.provider_id)

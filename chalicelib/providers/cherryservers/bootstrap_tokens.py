@@ -1,4 +1,5 @@
-"""Where a new machine gets the token from that lets it join: a secret that a person keeps, or one we make (§1.4, §10)."""
+"""Where a new machine gets the token from that lets it join: a secret that a person keeps, or one we make (§1.4,
+§10)."""
 
 from __future__ import annotations
 

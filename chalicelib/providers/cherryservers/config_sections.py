@@ -51,7 +51,8 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What is written about one pool. said: key -> values, several of a list; an empty tuple: none, in so many words."""
+    """What is written about one pool. said: key -> values, several of a list; an empty tuple: none, in so many
+    words."""
 
     place: str
     said: dict[str, tuple[Said, ...]]

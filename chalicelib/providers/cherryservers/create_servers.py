@@ -65,7 +65,8 @@ def on_stock(context: Context, order: Order, progress: Progress) -> Progress:
 
 
 def script_for(context: Context, order: Order) -> Script:
-    """What machines that are ordered now run. The token is asked for where the script wants one. Raises ProviderError."""
+    """What machines that are ordered now run. The token is asked for where the script wants one. Raises
+    ProviderError."""
     token = context.tokens.current() if needs_token(order.definition) else None
     return Script(user_data(order.definition, token), token)
 

@@ -81,7 +81,8 @@ def parse(source: bytes, fields: Collection[str], place: str) -> Template:
 
 
 def _action(source: bytes, at: int, fields: Collection[str]) -> tuple[bool, bytes | Hole, int, bool]:
-    """Whether the text before is trimmed, what the action stands for, where it ends, whether the text after is trimmed."""
+    """Whether the text before is trimmed, what the action stands for, where it ends, whether the text after is
+    trimmed."""
     if comment := _COMMENT.match(source, at):
         end = _END.match(source, closed + 2) if (closed := source.find(b"*/", comment.end())) >= 0 else None
         if end is None:

@@ -29,7 +29,8 @@ _OF_THE_DEFAULT = ("project-id", "api-server-endpoint")
 
 
 def read_definitions(settings: Settings, read_secret: Callable[[str], str]) -> Definitions:
-    """The definitions that the settings name. Raises BadInput for what stops every pool, and what read_secret raises."""
+    """The definitions that the settings name. Raises BadInput for what stops every pool, and what read_secret
+    raises."""
     source = settings.definitions
     if source.mapping:
         place, sections = f"{PLACE}.nodeGroupDefs", from_mapping(source.mapping)

@@ -48,7 +48,8 @@ class Warned(msgspec.Struct, frozen=True):
 
 
 def choose(zone: Zone, settings: Settings, ours: Mapping[str, int]) -> tuple[tuple[Chosen, ...], tuple[Warned, ...]]:
-    """The groups, those of the policy's entries first and in their order. ours: pool -> how many nodes of ours it has."""
+    """The groups, those of the policy's entries first and in their order. ours: pool -> how many nodes of ours it
+    has."""
     chooser = _Chooser(zone, settings, ours)
     chooser.name_them()
     chooser.discover()
@@ -122,7 +123,8 @@ class _Chooser:
                     Warned(
                         entry.name,
                         (
-                            f"{entry.name} is the same group as {_entry(self.chosen[site.id])}, which decides; take one of the "
+                            f"{entry.name} is the same group as {_entry(self.chosen[site.id])}, "
+                            f"which decides; take one of the "
                             "two out"
                         ),
                     )

@@ -54,7 +54,8 @@ class Zone(msgspec.Struct, frozen=True):
         return {each.name: name for name, each in self.instances.items() if each.name and times[each.name] == 1}
 
     def machines(self, site: Site) -> frozenset[str]:
-        """The machines of a pool that stay: those that say so, and those that the pool lists and that are in no other."""
+        """The machines of a pool that stay: those that say so, and those that the pool lists and that are in no
+        other."""
         said = {each.id.lower() for each in self.listed.get(site.id, ())}
         for name in site.members - said:
             each = self.instances.get(name)

@@ -48,11 +48,11 @@ def remove(stage: Stage, graph: Graph, session: Any, sleep: Sleep = time.sleep) 
 def tables(stage: Stage, session: Any) -> list[str]:
     """The names of the stage's tables that exist."""
     client, state = session.client("dynamodb"), state_table_of(stage.prefix)
-    return [
-        name
-        for name in (state, policy_table_of(state))
-        if not _gone(lambda name=name: client.describe_table(TableName=name), really=False)
-    ]  # type: ignore[misc]
+    return [name for name in (state, policy_table_of(state)) if _exists(client, name)]
+
+
+def _exists(client: Any, table: str) -> bool:
+    return not _gone(lambda: client.describe_table(TableName=table), really=False)
 
 
 def remove_table(name: str, session: Any) -> None:

@@ -61,7 +61,8 @@ class Kind:
 
 @dataclass
 class Spoiler:
-    """An edit of answers (infra/emulators/vendor_common/server.py). marks: texts of which an object of the victim has one. others:
+    """An edit of answers (infra/emulators/vendor_common/server.py). marks: texts of which an object of the victim has
+    one. others:
     ids of other objects of the kind. made: the object that was spoilt, as it was sent; met: how often."""
 
     kind: Kind

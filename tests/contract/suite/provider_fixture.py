@@ -2,13 +2,15 @@
 
 A bench is one running emulator with one cluster's worth of groups in it. Times are virtual; nothing waits.
 
-How a provider joins: tests/contract/provider_fixtures/<name>.py has a class that fulfils `Bench`, takes no arguments and is a
+How a provider joins: tests/contract/provider_fixtures/<name>.py has a class that fulfils `Bench`, takes no arguments
+and is a
 context manager; tests/contract/suite/conftest.py names it. Each test enters a fresh one, so entering must be cheap:
 what can be kept for all tests of a process (a server, certificates) is kept by the class, what a test can change is
 not.
 
 Whoever builds a bench's providers gives them `Means` with: a sleep that lets the bench's clock pass and is counted in
-slept(), and a pacer that all of the bench's providers share, tests/contract/suite/shared_services.py's `shared(clock)`, so that
+slept(), and a pacer that all of the bench's providers share, tests/contract/suite/shared_services.py's `shared(clock)`,
+so that
 the suite can see one function keep the pause that another was asked for.
 """
 

@@ -18,13 +18,13 @@ NOW = 1000.0
 
 
 def operation(
-    id: str,
+    id: str,  # noqa: A002
     kind: Kind,
     group: str = "p/a",
     *,
     pool: str = "p",
     created: float = NOW,
-    step: str = "",  # noqa: A002
+    step: str = "",
     attempt: int = 1,
 ) -> Operation:
     return Operation(

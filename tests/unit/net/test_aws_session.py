@@ -17,11 +17,11 @@ SERVICES = ("dynamodb", "sqs", "secretsmanager", "sts", "eks")
 
 _COUNT = """
 import sys
-from chalicelib.net import aws
+from chalicelib.aws import session
 opened = []
 sys.addaudithook(lambda event, arguments: event == "open" and opened.append(str(arguments[0])))
 for service in {services!r}:
-    aws.client(service, region="eu-central-1")
+    session.client(service, region="eu-central-1")
 print(sum(name.endswith("endpoints.json") for name in opened))
 """
 

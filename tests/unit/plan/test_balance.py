@@ -12,7 +12,7 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.policy import Options, Policy
 from chalicelib.plan.predicates.taint_toleration import untolerated
-from chalicelib.plan.scale_up.balancing import balance, distribution, free_capacity, similar_groups
+from chalicelib.plan.scale_up.balancing import balance, free_capacity, similar_groups, split
 from chalicelib.plan.scale_up.limits import Ledger
 from chalicelib.plan.state.cluster_state import GroupFacts, World, observe
 from tests.builders import NOW, ClusterBuilder, cluster, node
@@ -297,7 +297,7 @@ def test_similar_groups_come_by_name_whatever_the_order_they_are_read_in() -> No
     ],
 )
 def test_the_smallest_group_gets_the_next_node(total: int, after: list[int]) -> None:
-    assert sorted(distribution(total, [(1, 10), (3, 10), (5, 10), (5, 10)])) == after
+    assert sorted(split(total, [(1, 10), (3, 10), (5, 10), (5, 10)])) == after
 
 
 NG1, NG2, NG3, NG4, NG5 = (1, 1), (1, 3), (3, 10), (5, 7), (6, 3)
@@ -317,7 +317,7 @@ NG1, NG2, NG3, NG4, NG5 = (1, 1), (1, 3), (3, 10), (5, 7), (6, 3)
     ],
 )
 def test_nobody_gets_more_than_the_maximum(groups: list[tuple[int, int]], total: int, after: list[int]) -> None:
-    assert distribution(total, groups) == after
+    assert split(total, groups) == after
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput
-from chalicelib.plan.scale_up.expanders.regex import pattern
+from chalicelib.policy.regex import pattern
 
 _ATOMS = st.sampled_from(
     ["a", "b", "-", ".", "[ab]", "[^a]", "[a-c1]", r"\d", r"\w", r"\W", r"\.", "^", "$", r"\b", ""]

@@ -1,4 +1,5 @@
-"""On random small clusters the planner's predicates about volumes and the independent scheduler of infra/emulators, which
+"""On random small clusters the planner's predicates about volumes and the independent scheduler of infra/emulators,
+which
 shares no code with them, must say the same: node by node and word by word."""
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
             f"threshold {text}",
             lambda spec, rules, text=text: rules[1]["metricTrigger"].update(metricValue=text),
             (
-                f'spec.rules[1].metricTrigger.metricValue: "{text}" is not a percentage; write a whole number from "1" to '
+                f'spec.rules[1].metricTrigger.metricValue: "{text}" is not a percentage; '
+                f'write a whole number from "1" to '
                 '"100", or "-1" for automatic'
             ),
         )
@@ -134,7 +135,10 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     (
         "six fields",
         lambda spec, rules: rules[0]["cronTrigger"].update(schedule="0 47 20 * * *"),
-        "spec.rules[0].cronTrigger.schedule: '0 47 20 * * *' is not five fields of cron; write it like \"0 22 * * 1-5\"",
+        (
+            "spec.rules[0].cronTrigger.schedule: '0 47 20 * * *' is not five fields of "
+            'cron; write it like "0 22 * * 1-5"'
+        ),
     ),
     (
         "no trigger",
@@ -170,7 +174,8 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
         "half a node",
         lambda spec, rules: rules[1]["action"].update(value=1.5),
         (
-            "spec.rules[1].action.value: 1.5 is not such a number; write how many nodes to add, 1 or more; 0, -1 or nothing: "
+            "spec.rules[1].action.value: 1.5 is not such a number; write how many nodes "
+            "to add, 1 or more; 0, -1 or nothing: "
             "as many as needed"
         ),
     ),

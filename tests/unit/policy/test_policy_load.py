@@ -140,7 +140,8 @@ def test_the_brake_lands_in_the_model(lines: str, expected: MaxDisruption) -> No
 def test_maintenance_windows_land_in_the_model() -> None:
     policy, told = load(
         with_spec(
-            'maintenanceWindows:\n  - {name: nights, cron: "0  22 * * MON-FRI", timeZone: Europe/Zurich, duration: 6h}\n'
+            'maintenanceWindows:\n  - {name: nights, cron: "0  22 * * MON-FRI", '
+            "timeZone: Europe/Zurich, duration: 6h}\n"
             '  - {cron: "0 0 24 12 *", duration: 72h, removals: forbidden}'
         ),
         place="policy.yaml",
@@ -396,8 +397,10 @@ def test_what_validates_is_what_the_provider_accepts() -> None:
     assert {field.key for field in section.fields} | set(section.refused) == KNOWN
     settings = read(
         with_providers(
-            "{clusterapi: {namespace: a, clusterName: b, labels: {x: y}, scaleZeroDefaultArch: arm64, version: v1beta2, "
-            "reservedCpu: 200m, reservedMemory: 1.5Gi, reservedEphemeralStorage: 1e9, syncMachineLabels: ['^team', a|b], "
+            "{clusterapi: {namespace: a, clusterName: b, labels: {x: y}, "
+            "scaleZeroDefaultArch: arm64, version: v1beta2, "
+            "reservedCpu: 200m, reservedMemory: 1.5Gi, reservedEphemeralStorage: 1e9, "
+            "syncMachineLabels: ['^team', a|b], "
             "kubeconfigSecret: m, context: c, cloudConfigAuthoritative: True, allowPoolShrink: true, "
             "zoneFromFailureDomain: false, stuckAfter: 5m}}"
         )

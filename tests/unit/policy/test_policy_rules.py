@@ -149,7 +149,10 @@ def test_CCE_1_ten_rules_per_group_counted_for_each_of_its_groups() -> None:
         (
             BUSY.replace("70", "50"),
             "",
-            "50% is not above options.scaleDownUtilizationThreshold, 50%: nodes would be added and removed in turns; write",
+            (
+                "50% is not above options.scaleDownUtilizationThreshold, 50%: nodes would "
+                "be added and removed in turns; write"
+            ),
         ),
         (BUSY.replace("70", "50"), "", "in turns; write more than 50, or lower that option"),
         (BUSY.replace("70", "50"), "", "p.yaml:10: spec.rules[0].above: 50% is not above"),

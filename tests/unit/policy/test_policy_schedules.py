@@ -118,7 +118,10 @@ def pair(first: str, second: str, *, further: str = "") -> list[str]:
         (
             "0 20 * * *|11h|max: 2, groups: [w]",
             "0 6 * * 1|2h|max: 5, groups: [v, w]",
-            "p.yaml:11: spec.schedules[1].max: the max of w is also set by one (schedules[0]), and both are open for exa",
+            (
+                "p.yaml:11: spec.schedules[1].max: the max of w is also set by one "
+                "(schedules[0]), and both are open for exa"
+            ),
         ),
         (
             "0 20 * * *|11h|max: 2, groups: [w]",
@@ -205,7 +208,10 @@ DAY, LONG_NIGHT = 'cron: "0 8 * * *", duration: 9h', 'cron: "0 17 * * *", durati
         (
             f"{DAY}, min: 5",
             f"{LONG_NIGHT}, min: 1",
-            "p.yaml:11: spec.schedules[1].min: the min of w is also set by s0 (schedules[0]), and both are open when the c",
+            (
+                "p.yaml:11: spec.schedules[1].min: the min of w is also set by s0 "
+                "(schedules[0]), and both are open when the c"
+            ),
         ),
         (
             f"{DAY}, min: 5",

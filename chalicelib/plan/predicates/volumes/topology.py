@@ -111,7 +111,8 @@ def _fields(fields: Iterable[Requirement], table: NodeTable) -> Bools:
 
 
 def zones_of(volumes: Iterable[PersistentVolume]) -> tuple[Zone, ...]:
-    """The zones and regions of bound volumes (scale-up.md §5.5 VolumeZone); `a__b` is a set, `a__` counts for nothing."""
+    """The zones and regions of bound volumes (scale-up.md §5.5 VolumeZone); `a__b` is a set, `a__` counts for
+    nothing."""
     found: list[Zone] = []
     for volume in volumes:
         for key in _TWINS.keys() & volume.labels.keys():

@@ -14,8 +14,8 @@ from functools import lru_cache
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.plan.scale_up.expanders.context import Kept, Situation
-from chalicelib.plan.scale_up.expanders.regex import pattern
 from chalicelib.plan.scale_up.option import Option
+from chalicelib.policy.regex import pattern
 
 Rules = tuple[tuple[int, tuple[str, ...]], ...]
 MOST_LOOKED = 2_000_000

@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.scale_up.balancing import distribution
+from chalicelib.plan.scale_up.balancing import split
 from chalicelib.plan.scale_up.search import Search
 from chalicelib.plan.state.cluster_state import GroupFacts
 from chalicelib.plan.state.pools import PoolFacts
@@ -174,7 +174,7 @@ def _shares(
         return ([(bunch[0], allowed[0].nodes)] if allowed[0].nodes > 0 else []), stop
     total = min(wanted, ledger.pool_room(bunch[0].group), ledger.room(_model(search, bunch[0])))
     sizes = [facts.target + grown.get(facts.id, 0) for facts in bunch]
-    even = distribution(total, [(size, size + each.nodes) for size, each in zip(sizes, allowed, strict=True)])
+    even = split(total, [(size, size + each.nodes) for size, each in zip(sizes, allowed, strict=True)])
     return [(facts, new - size) for facts, size, new in zip(bunch, sizes, even, strict=True) if new > size], stop
 
 

@@ -60,7 +60,7 @@ def test_CCE_DANGER_2_no_pass_and_no_change_writes_a_pools_settings() -> None:
 
 def test_CCE_DANGER_1_totals_are_made_in_two_places_both_from_what_was_just_read() -> None:
     users = [path.name for path in MODULES if "api.scale(" in path.read_text()]
-    assert users == ["grow.py", "shrink.py"]
+    assert users == ["decrease_target.py", "scale_up.py"]
 
 
 def test_CCE_DANGER_1_who_changes_the_pool_while_we_look_at_other_things_is_not_undone() -> None:

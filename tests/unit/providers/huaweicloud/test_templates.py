@@ -20,8 +20,8 @@ MIB = 2**20
 def template(
     flavor: Flavor | None = None,
     az: str = AZ1,
-    type: str = "vm",
-    reserve: str = "",  # noqa: A002
+    type: str = "vm",  # noqa: A002
+    reserve: str = "",
     **more: Any,
 ) -> Node:
     api = FakeApi(Cce([Group(az=az)], type=type, template=NodeTemplate(FLAVOR, az, **more)))

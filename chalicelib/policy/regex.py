@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from chalicelib.model.errors import BadInput
-from chalicelib.plan.scale_up.expanders.regex_syntax import Assertion, Chars, Either, Repeat, Row, Tree, parse
+from chalicelib.policy.regex_syntax import Assertion, Chars, Either, Repeat, Row, Tree, parse
 
 MOST_CHARACTERS, MOST_PLACES = 1000, 2000
 _MOST_REMEMBERED = 4096  # steps of one pattern
