@@ -1,0 +1,211 @@
+"""What a table holds in which the store has written everything that it can write, each field of it set.
+
+    python -m tests.recorded.state       write tests/recorded/state.json.gz with the code of this tree
+
+Items are kept as DynamoDB has them. Run it in a worktree of the commit before a change that must leave them alone, with
+this directory copied into it, and copy what was written back.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.memory import Memory, NodeMemory
+from chalicelib.model.operation import Kind, Operation, State
+from chalicelib.model.pass_footprint import PassMemory
+from chalicelib.record import carry_over
+from chalicelib.store import Store
+from chalicelib.store.failure_streak import PassFailure
+from chalicelib.store.journal import JournalEntry
+from infra.emulators.aws import create_table
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.dynamodb.client import MemoryClient
+from infra.emulators.dynamodb.tables import Tables
+from tests.recorded.filling import Filler, converted, words_of
+
+FILE = Path(__file__).parent / "state.json.gz"
+TABLE, CLUSTER, POLICIES = "recorded", "prod-geneva", "recorded-policies"
+NOW = 1_795_245_654.25
+STORED: tuple[Any, ...] = (Memory, Operation, JournalEntry, carry_over.Left)
+TEXT = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod-geneva}\n"
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """A limit of calls to a vendor."""
+
+    key: str = "exoscale#account#api"
+    rate: float = 2.0
+    burst: int = 10
+
+
+def bed() -> tuple[Any, Store, ManualClock]:
+    """An empty emulated account: a DynamoDB client, a store over its two tables, the clock."""
+    client, clock = MemoryClient(Tables()), ManualClock(NOW)
+    create_table(client, TABLE)
+    return (
+        client,
+        Store(TABLE, policy_table=POLICIES, clock=clock, client=client, sleep=clock.advance, chance=lambda: 0.5),
+        clock,
+    )
+
+
+def values() -> dict[str, Any]:
+    """JSON of what is stored, made of the types as they are now: written when a recording is made, read by tests."""
+    filler = Filler()
+    memory = filler.value(Memory)
+    memory |= {"operations": [], "released_until": NOW + 600.0}
+    count = max(len([word for word in words_of(NodeMemory)[0] if word[0] == enum]) for enum in _enums(NodeMemory))
+    memory["nodes"] = {f"node-{at}": filler.value(NodeMemory) for at in range(count)}
+    operations = []
+    for kind in Kind:
+        for state in State:
+            made = filler.value(Operation) | {
+                "id": f"{kind.value}-{state.value}",
+                "cluster": CLUSTER,
+                "kind": kind.value,
+                "state": state.value,
+            }
+            operations.append(made)
+    return {
+        "memory": memory,
+        "operations": operations,
+        "journal": [filler.value(JournalEntry) for _ in range(3)],
+        "left": filler.value(carry_over.Left),
+    }
+
+
+def _enums(kind: Any) -> set[str]:
+    return {name for name, _ in words_of(kind)[0]}
+
+
+def write(store: Store, clock: ManualClock, given: dict[str, Any]) -> None:
+    """Store all of it, a second between two writes of what is kept by its instant."""
+    store.schema.raise_to_own()
+    lease = store.leases.acquire(CLUSTER, "pass-1", 60.0)
+    operations = [converted(each, Operation) for each in given["operations"]]
+    store.memory.save(CLUSTER, Memory(), converted(given["memory"], Memory), operations, lease)
+    store.leases.release(
+        lease,
+        passed_at=NOW,
+        decision="0123456789abcdef",
+        succeeded=False,
+        left=carry_over.write(converted(given["left"], carry_over.Left)),
+        failure=PassFailure("Throttled", "the vendor is busy", NOW - 60.0, NOW, 3),
+        memory=PassMemory(300, 512, 2, NOW + 3600.0),
+    )
+    store.leases.acquire("held", "pass-2", 60.0)
+    store.releases.release(CLUSTER, NOW + 600.0)
+    for entry in given["journal"]:
+        store.journal.append(CLUSTER, msgspec.structs.replace(converted(entry, JournalEntry), at=clock()))
+        clock.advance(1.0)
+    store.journal.count(CLUSTER, {"passes": 3.0, "scaled_up.nodes": 2.0})
+    store.journal.tell(CLUSTER, {"events": 1.0}, b'{"told": 1}', expected="")
+    store.schedule.mark_queued(CLUSTER, NOW + 30.0)
+    store.claims.claim_groups(CLUSTER, [("exoscale", "ch-gva-2#workers"), ("clusterapi", "MachineDeployment/a/b")])
+    store.paces.take(Rate(), 4)
+    store.paces.hold(Rate("held"), 20.0)
+    store.shelf.put("prices#ch-gva-2", b'{"standard": 1}', 3600.0)
+    store.debounce.wake(CLUSTER, 2.0, by="request-1")
+    store.debounce.first_use(CLUSTER, "signature", 300.0, by="request-2")
+    store.policies.put(CLUSTER, TEXT, "digest-1", None, webhook="outscaler/prod-geneva/webhook")
+    clock.advance(1.0)
+    store.policies.put(CLUSTER, TEXT + "# second\n", "digest-2", 1, webhook="outscaler/prod-geneva/webhook")
+
+
+def carry_on(store: Store, clock: ManualClock) -> None:
+    """What the next functions do to it: every open operation ends, and a pass forgets half of its memory."""
+    clock.advance(4000.0)
+    for operation in store.operations.list_open(CLUSTER):
+        claimed = store.operations.claim(CLUSTER, operation.id, f"act-{operation.id}", 60.0)
+        ended = msgspec.structs.replace(claimed, state=State.SUCCEEDED, outcome="done")
+        store.operations.advance(claimed, ended, f"act-{operation.id}")
+        clock.advance(1.0)
+    lease = store.leases.acquire(CLUSTER, "pass-3", 60.0)
+    before = store.memory.load(CLUSTER)
+    after = msgspec.structs.replace(
+        before,
+        nodes=dict(list(before.nodes.items())[:2]),
+        unregistered={},
+        groups=dict(list(before.groups.items())[:1]),
+        last_scale_up=clock(),
+    )
+    store.memory.save(CLUSTER, before, after, [], lease)
+    store.leases.release(lease, passed_at=clock(), succeeded=True)
+
+
+def items(client: Any) -> dict[str, list[dict[str, Any]]]:
+    """Both tables' items as JSON, by their keys; bytes in base64."""
+    found = {}
+    for table in (TABLE, POLICIES):
+        rows = client.scan(TableName=table)["Items"]
+        plain = [json.loads(json.dumps(row, default=_text)) for row in rows]
+        found[table] = sorted(plain, key=lambda row: (row["cluster"]["S"], row["item"]["S"]))
+    return found
+
+
+def _text(raw: Any) -> str:
+    return base64.b64encode(bytes(getattr(raw, "value", raw))).decode()
+
+
+def unpacked(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """The same with compressed bytes as text: another zlib may pack the same text otherwise."""
+    return {
+        table: [{name: _plain(value) for name, value in row.items()} for row in rows] for table, rows in found.items()
+    }
+
+
+def _plain(value: dict[str, Any]) -> dict[str, Any]:
+    if "B" not in value:
+        return value
+    try:
+        return {"unpacked": zlib.decompress(base64.b64decode(value["B"])).decode("utf-8", "backslashreplace")}
+    except zlib.error:
+        return value
+
+
+def load(client: Any, recorded: dict[str, list[dict[str, Any]]]) -> None:
+    """Put recorded items as they are."""
+    for table, row in ((table, row) for table, rows in recorded.items() for row in rows):
+        client.put_item(TableName=table, Item={name: _raw(value) for name, value in row.items()})
+
+
+def _raw(value: dict[str, Any]) -> dict[str, Any]:
+    return {"B": base64.b64decode(value["B"])} if "B" in value else value
+
+
+def differences(one: Any, other: Any) -> Iterator[str]:
+    """Rows that are not alike, both of them."""
+    for table in one:
+        keyed = [{(row["cluster"]["S"], row["item"]["S"]): row for row in each[table]} for each in (one, other)]
+        for key in sorted(keyed[0].keys() | keyed[1].keys()):
+            if keyed[0].get(key) != keyed[1].get(key):
+                yield f"{key}:\n  {keyed[0].get(key)}\n  {keyed[1].get(key)}"
+
+
+def recorded() -> dict[str, Any]:
+    """The recording: `given` values, `items` as written, and as `carried` on."""
+    made: dict[str, Any] = json.loads(gzip.decompress(FILE.read_bytes()))
+    return made
+
+
+def main() -> None:
+    """Make the recording."""
+    client, store, clock = bed()
+    given = values()
+    write(store, clock, given)
+    before = items(client)
+    carry_on(store, clock)
+    text = json.dumps({"given": given, "items": before, "carried": items(client)}, sort_keys=True, indent=1)
+    FILE.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+if __name__ == "__main__":
+    main()

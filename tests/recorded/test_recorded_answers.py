@@ -1,0 +1,35 @@
+"""Commands answer about a recorded table, and messages are spelt, as they were recorded."""
+
+from __future__ import annotations
+
+import json
+
+from chalicelib.dispatch import messages
+from tests.recorded import answers
+
+RECORDED = answers.recorded()
+ROWS = "rows of apply"
+
+
+def test_commands_give_the_recorded_answers() -> None:
+    given = answers.answers()
+    assert given.keys() == RECORDED.keys()
+    for name, lines in RECORDED.items():
+        assert name == ROWS or given[name] == lines, name
+
+
+def test_apply_stores_what_was_recorded_and_perhaps_more() -> None:
+    for one, other in zip(RECORDED[ROWS], answers.answers()[ROWS], strict=True):
+        assert json.loads(other) | json.loads(one) == json.loads(other)
+
+
+def test_recorded_answers_are_answers_and_no_refusals() -> None:
+    assert {
+        name: lines[0] for name, lines in RECORDED.items() if name not in ("messages", ROWS) and lines[0] != "exit 0"
+    } == {}
+
+
+def test_recorded_messages_are_read_as_what_was_sent() -> None:
+    for text, sent in zip(RECORDED["messages"], answers.MESSAGES, strict=True):
+        read = messages.decode_act if isinstance(sent, messages.ActMessage) else messages.decode_reconcile
+        assert read(text) == sent
