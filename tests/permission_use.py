@@ -10,10 +10,11 @@ import pytest
 
 from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.model.memory import GroupMemory
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Kind
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreUnavailable
 from infra.emulators.aws_faults import Faults, lost_answer
+from tests.operations import new_operation
 
 
 def operations_of_every_provider(
@@ -23,7 +24,7 @@ def operations_of_every_provider(
     lease = store.leases.acquire(cluster, "a-pass", 1.0)
     memory = store.memory.load(cluster)
     planned = [
-        Operation(
+        new_operation(
             id=f"grow-{word}-{name}",
             cluster=cluster,
             provider=name,

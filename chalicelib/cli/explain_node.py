@@ -87,7 +87,7 @@ def _fate(scene: Scene, node: Node) -> tuple[tuple[str, ...], dict[str, Any]]:
         (
             each
             for each in scene.case.memory.operations
-            if each.is_open and any(target.node == name for target in each.targets)
+            if each.is_open and any(target.node == name for target in each.spec.targets)
         ),
         None,
     )
@@ -98,8 +98,8 @@ def _fate(scene: Scene, node: Node) -> tuple[tuple[str, ...], dict[str, Any]]:
     ]
     if open_ is not None:
         data |= {"verdict": "leaving", "operation": _operation(open_)}
-        step = f"at step {open_.step or 'look'}, {open_.state.value}"
-        says = [f"Node {name} is being removed: operation {open_.id} is {step}."]
+        step = f"at step {open_.status.step or 'look'}, {open_.status.state.value}"
+        says = [f"Node {name} is being removed: operation {open_.spec.id} is {step}."]
     if stays is not None:
         more, found = _held(stays, plan.cluster)
         says += more if open_ is None else []
@@ -121,14 +121,14 @@ def _held(stays: NodeVerdict, cluster: str) -> tuple[list[str], dict[str, Any]]:
 
 def _operation(operation: Operation) -> dict[str, Any]:
     return {
-        "id": operation.id,
-        "kind": operation.kind.value,
-        "state": operation.state.value,
-        "step": operation.step or "look",
-        "attempt": operation.attempt,
-        "plan": operation.plan,
-        "createdAt": format_time(operation.created_at),
-        **({"deadline": format_time(operation.deadline)} if operation.deadline else {}),
+        "id": operation.spec.id,
+        "kind": operation.spec.kind.value,
+        "state": operation.status.state.value,
+        "step": operation.status.step or "look",
+        "attempt": operation.status.attempt,
+        "plan": operation.spec.plan,
+        "createdAt": format_time(operation.spec.created_at),
+        **({"deadline": format_time(operation.spec.deadline)} if operation.spec.deadline else {}),
     }
 
 

@@ -150,15 +150,15 @@ def _operations(store: Store, args: argparse.Namespace) -> None:
                 ("operation", "kind", "group", "change", "state", "step", "attempt", "planned", "next"),
                 tuple(
                     (
-                        each.id,
-                        each.kind.value,
-                        each.group,
+                        each.spec.id,
+                        each.spec.kind.value,
+                        each.spec.group,
                         _change(each),
-                        each.state.value,
-                        each.step,
-                        str(each.attempt),
-                        ago(each.created_at, now),
-                        ago(each.due_at, now) if each.due_at else "",
+                        each.status.state.value,
+                        each.status.step,
+                        str(each.status.attempt),
+                        ago(each.spec.created_at, now),
+                        ago(each.status.due_at, now) if each.status.due_at else "",
                     )
                     for each in operations
                 ),
@@ -170,29 +170,29 @@ def _operations(store: Store, args: argparse.Namespace) -> None:
 
 
 def _change(operation: Operation) -> str:
-    nodes = ", ".join(target.node or target.instance for target in operation.targets)
-    return nodes or f"{operation.from_size} to {operation.to_size}"
+    nodes = ", ".join(target.node or target.instance for target in operation.spec.targets)
+    return nodes or f"{operation.spec.from_size} to {operation.spec.to_size}"
 
 
 def _operation_data(each: Operation) -> dict[str, Any]:
     return {
-        "id": each.id,
-        "kind": each.kind.value,
-        "provider": each.provider,
-        "group": each.group,
-        "from": each.from_size,
-        "to": each.to_size,
-        "nodes": [target.node or target.instance for target in each.targets],
-        "state": each.state.value,
-        "step": each.step,
-        "attempt": each.attempt,
-        "plan": each.plan,
-        "createdAt": instant(each.created_at),
-        "dueAt": instant(each.due_at),
-        "deadline": instant(each.deadline),
-        "claimedBy": each.claimed_by,
-        "claimedUntil": instant(each.claimed_until),
-        "sentAt": instant(each.sent_at),
+        "id": each.spec.id,
+        "kind": each.spec.kind.value,
+        "provider": each.spec.provider,
+        "group": each.spec.group,
+        "from": each.spec.from_size,
+        "to": each.spec.to_size,
+        "nodes": [target.node or target.instance for target in each.spec.targets],
+        "state": each.status.state.value,
+        "step": each.status.step,
+        "attempt": each.status.attempt,
+        "plan": each.spec.plan,
+        "createdAt": instant(each.spec.created_at),
+        "dueAt": instant(each.status.due_at),
+        "deadline": instant(each.spec.deadline),
+        "claimedBy": each.status.claimed_by,
+        "claimedUntil": instant(each.status.claimed_until),
+        "sentAt": instant(each.status.sent_at),
     }
 
 

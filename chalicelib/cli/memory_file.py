@@ -12,6 +12,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
+from chalicelib.model.operation_document import OperationDocument, from_document, to_document
 from chalicelib.net.bounded_files import content
 
 _KIND = "outscaler/memory"
@@ -19,16 +20,17 @@ _MOST_BYTES = 2**28
 _KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Memory))
 
 
-class _Document(msgspec.Struct, frozen=True):
-    """The file. memory: a Memory as it is encoded."""
+class _Operations(msgspec.Struct, frozen=True):
+    """The operations of an encoded Memory."""
 
-    kind: str
-    memory: Memory
+    operations: tuple[OperationDocument, ...] = ()
 
 
 def write(path: Path, memory: Memory) -> None:
     """Write it with its kind; raises OSError."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(_Document(_KIND, memory)), indent=1) + b"\n")
+    # Only for encoding: the type of the field is Operation.
+    flat = msgspec.structs.replace(memory, operations=tuple(map(to_document, memory.operations)))
+    path.write_bytes(msgspec.json.format(msgspec.json.encode({"kind": _KIND, "memory": flat}), indent=1) + b"\n")
 
 
 def read(path: Path) -> Memory:
@@ -53,4 +55,7 @@ def _bare(data: bytes, fields: dict[str, msgspec.Raw], empty: str) -> Memory:
     unknown = sorted(set(fields) - _KNOWN)
     if unknown or not fields:
         raise msgspec.ValidationError(f"{unknown[0]} is nothing that is remembered" if unknown else empty)
-    return msgspec.json.decode(data, type=Memory)
+    operations = msgspec.json.decode(data, type=_Operations).operations
+    others = msgspec.json.encode({name: value for name, value in fields.items() if name != "operations"})
+    memory = msgspec.json.decode(others, type=Memory)
+    return msgspec.structs.replace(memory, operations=tuple(map(from_document, operations)))

@@ -67,20 +67,20 @@ def group(key: str, memory: GroupMemory, now: float) -> dict[str, Any]:
 def operation(one: Operation) -> dict[str, Any]:
     """One open operation and how far it has come."""
     return {
-        "id": one.id,
-        "kind": one.kind.value,
-        "provider": one.provider,
-        "group": one.group,
-        "from": one.from_size,
-        "to": one.to_size,
-        "nodes": [target.node for target in one.targets],
-        "state": one.state.value,
-        "step": one.step,
-        "attempt": one.attempt,
-        "plan": one.plan,
-        "createdAt": instant(one.created_at),
-        "dueAt": instant(one.due_at),
-        "deadline": instant(one.deadline),
+        "id": one.spec.id,
+        "kind": one.spec.kind.value,
+        "provider": one.spec.provider,
+        "group": one.spec.group,
+        "from": one.spec.from_size,
+        "to": one.spec.to_size,
+        "nodes": [target.node for target in one.spec.targets],
+        "state": one.status.state.value,
+        "step": one.status.step,
+        "attempt": one.status.attempt,
+        "plan": one.spec.plan,
+        "createdAt": instant(one.spec.created_at),
+        "dueAt": instant(one.status.due_at),
+        "deadline": instant(one.spec.deadline),
     }
 
 

@@ -42,6 +42,9 @@ CORDONED_ANNOTATION = "outscaler.dev/cordoned"
 UID = "own.uid"
 """The key in a removal's data: the uid of its one Node object as planned. Execute keeps what begins with `own.`."""
 
+NEVER = 0.0
+"""The default of instants. msgspec omits a default by its identity, so the flat document shares this object."""
+
 OPEN_STATES = frozenset({State.PLANNED, State.RUNNING, State.WAITING})
 
 
@@ -56,8 +59,8 @@ class Target(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
 
 
-class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One action and how far it has come. Instants are epoch seconds."""
+class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an operation is to do, fixed by the reconcile that planned it. Instants are epoch seconds."""
 
     id: str
     cluster: str
@@ -70,30 +73,50 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     to_size: int = 0
     targets: tuple[Target, ...] = ()
     pods: tuple[str, ...] = ()  # the pods it was planned for, for events and the journal (first 50)
+    token: int = 0  # fencing token of the reconcile that planned it
+    deadline: float = NEVER  # give up and roll back after
+    pool: str = ""  # the id of the pool that the group shares with others, if it does
+
+
+class OperationStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far an operation has come. Every executor changes it. Instants are epoch seconds."""
+
     state: State = State.PLANNED
     step: str = ""
     data: dict[str, str] = {}
     attempt: int = 0
-    token: int = 0  # fencing token of the reconcile that planned it
-    due_at: float = 0.0  # not before
-    deadline: float = 0.0  # give up and roll back after
+    due_at: float = NEVER  # not before
     claimed_by: str = ""
-    claimed_until: float = 0.0
-    sent_at: float = 0.0  # last time a message was sent for it; 0.0: never
-    updated_at: float = 0.0
-    pool: str = ""  # the id of the pool that the group shares with others, if it does
+    claimed_until: float = NEVER
+    sent_at: float = NEVER  # last time a message was sent for it; 0.0: never
+    updated_at: float = NEVER
     outcome: str = ""  # one line, for people, once it is over
     error_class: str = ""
     error_code: str = ""
 
+
+class Operation(msgspec.Struct, frozen=True):
+    """One action: its spec, and its status apart. Documents hold both as one flat object (operation_document.py)."""
+
+    spec: OperationSpec
+    status: OperationStatus = OperationStatus()
+
     @property
     def is_open(self) -> bool:
         """Planned, running or waiting: it counts as upcoming or leaving capacity."""
-        return self.state in OPEN_STATES
+        return self.status.state in OPEN_STATES
 
     def uid_of(self, target: Target) -> str:
         """The uid that a target's Node object had when it was planned; "" where it is not known."""
-        return target.uid or (self.data.get(UID, "") if len(self.targets) == 1 else "")
+        return target.uid or (self.status.data.get(UID, "") if len(self.spec.targets) == 1 else "")
+
+    def with_spec(self, **changes: object) -> Operation:
+        """A copy with these fields of the spec: the reconcile signs it, execute narrows it for a provider."""
+        return Operation(msgspec.structs.replace(self.spec, **changes), self.status)
+
+    def with_status(self, **changes: object) -> Operation:
+        """A copy with these fields of the status."""
+        return Operation(self.spec, msgspec.structs.replace(self.status, **changes))
 
 
 def operation_id(

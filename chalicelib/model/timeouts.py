@@ -34,7 +34,7 @@ def provision_time(group: NodeGroup, options: Options) -> float:
 def granted(operation: Operation, options: Options) -> float:
     """The same for an operation that was planned with it; the group itself is not at hand when an operation ends."""
     try:
-        own = float(operation.data.get(PROVISION, ""))
+        own = float(operation.status.data.get(PROVISION, ""))
     except ValueError:
         return options.max_node_provision_time
     return own if math.isfinite(own) and own >= 0.0 else options.max_node_provision_time

@@ -7,21 +7,18 @@ way, which the steps know how to take.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from chalicelib.kube import errors as kube
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Outcome
 from chalicelib.model.policy import Policy
 from chalicelib.operations.kube_node_api import KubeNodes
 from chalicelib.operations.step_context import Recheck, World
 from chalicelib.providers import errors as vendor
-from chalicelib.providers.base import Observation, Provider
+from chalicelib.providers.base import Provider
 from chalicelib.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -32,7 +29,7 @@ class Way:
     """Both ways for one operation and one policy, kept for the length of one invocation."""
 
     def __init__(self, operation: Operation, policy: Policy, rt: Runtime) -> None:
-        self._policy, self._rt, self._provider = policy, rt, operation.provider
+        self._policy, self._rt, self._provider = policy, rt, operation.spec.provider
         self._cluster: Cluster | None = None
 
     def cluster(self) -> Cluster:
@@ -68,7 +65,7 @@ class Way:
     def world(self) -> World:
         """What a step gets."""
         return World(
-            provider=LateProvider(self._provider, self.provider),
+            provider=self.provider,
             cluster=KubeNodes(self.cluster),
             options=self._policy.options,
             recheck=self._recheck,
@@ -80,45 +77,3 @@ class Way:
         from chalicelib.operations.drain_recheck import Rules
 
         return Rules(self.cluster(), self._policy.options, self._rt.clock())(node)
-
-
-class LateProvider:
-    """A provider that is built when it is first called."""
-
-    def __init__(self, name: str, build: Callable[[], Provider]) -> None:
-        self._name, self._build = name, build
-        self._built: Provider | None = None
-
-    @property
-    def name(self) -> str:
-        """As in the policy."""
-        return self._name
-
-    def observe(self, nodes: Sequence[Node]) -> Observation:
-        """See Provider."""
-        return self._here().observe(nodes)
-
-    def grow(self, operation: Operation) -> Outcome:
-        """See Provider."""
-        return self._here().grow(operation)
-
-    def remove(self, operation: Operation) -> Outcome:
-        """See Provider."""
-        return self._here().remove(operation)
-
-    def release(self, operation: Operation) -> bool:
-        """See Provider."""
-        return self._here().release(operation)
-
-    def shrink_target(self, operation: Operation) -> Outcome:
-        """See Provider."""
-        return self._here().shrink_target(operation)
-
-    def poll(self, operation: Operation) -> Outcome:
-        """See Provider."""
-        return self._here().poll(operation)
-
-    def _here(self) -> Provider:
-        if self._built is None:
-            self._built = self._build()
-        return self._built

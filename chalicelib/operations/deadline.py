@@ -14,5 +14,5 @@ from chalicelib.operations.steps.eviction_order import more_time
 
 def deadline_of(operation: Operation, options: Options) -> float:
     """The instant after which nothing new is begun (epoch seconds)."""
-    planned = operation.deadline or operation.created_at + length(operation.kind, options)
-    return planned + more_time(options) if operation.kind is Kind.REMOVE else planned
+    planned = operation.spec.deadline or operation.spec.created_at + length(operation.spec.kind, options)
+    return planned + more_time(options) if operation.spec.kind is Kind.REMOVE else planned

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import zlib
 
-import msgspec
-
 from chalicelib.kube import errors as kube
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Pending
@@ -40,14 +38,14 @@ AGAIN: tuple[type[ActingError], ...] = (
 
 def settle(error: ActingError, operation: Operation, step: str) -> Pending | Failed:
     """The same step again, later; or Failed, for a permanent error or after MAX_TRIES temporary ones."""
-    before = operation.data.get(TRIES, "")
+    before = operation.status.data.get(TRIES, "")
     tries = int(before) if before.isascii() and before.isdecimal() and len(before) < 9 else 0
     queued = step == "delete" and getattr(error, "code", "") == BUSY
     tries = max(1, tries) if queued else tries + 1
     asked = float(getattr(error, "retry_after", 0.0) or 0.0)
     if isinstance(error, AGAIN) and tries <= MAX_TRIES:
-        data = {**operation.data, TRIES: str(tries)}
-        return Pending(wait(tries, asked, operation.id), step, data, note=f"{class_of(error)}: {error}")
+        data = {**operation.status.data, TRIES: str(tries)}
+        return Pending(wait(tries, asked, operation.spec.id), step, data, note=f"{class_of(error)}: {error}")
     return Failed(class_of(error), str(error), code=str(getattr(error, "code", "") or ""), retry_after=asked)
 
 
@@ -67,7 +65,7 @@ def wait(tries: int, asked: float, seed: str) -> float:
 
 def unhurt(operation: Operation) -> Operation:
     """The operation with its count of errors in a row taken off: what a step that came through continues with."""
-    if TRIES not in operation.data:
+    if TRIES not in operation.status.data:
         return operation
-    data = {key: value for key, value in operation.data.items() if key != TRIES}
-    return msgspec.structs.replace(operation, data=data)
+    data = {key: value for key, value in operation.status.data.items() if key != TRIES}
+    return operation.with_status(data=data)

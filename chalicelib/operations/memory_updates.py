@@ -43,7 +43,7 @@ Lesson = tuple[GroupPatch | None, MemoryPatch | None]
 def learn(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
     """The patches to be written with the operation's end, by kind and outcome. They may be applied more than once, to
     whatever is in memory by then."""
-    teach = _LESSONS.get((operation.kind, type(outcome)))
+    teach = _LESSONS.get((operation.spec.kind, type(outcome)))
     return teach(operation, outcome, options, now) if teach else (None, None)
 
 
@@ -53,9 +53,9 @@ def _grown(operation: Operation, outcome: Done | Failed, options: Options, now: 
     def group(memory: GroupMemory) -> GroupMemory:
         before = memory.request.increase if memory.request else 0
         request = ScaleUpRequest(
-            before + operation.to_size - operation.from_size, now, now + granted(operation, options)
+            before + operation.spec.to_size - operation.spec.from_size, now, now + granted(operation, options)
         )
-        return msgspec.structs.replace(memory, request=request, last_add=now, target=operation.to_size)
+        return msgspec.structs.replace(memory, request=request, last_add=now, target=operation.spec.to_size)
 
     return group, lambda memory: msgspec.structs.replace(memory, last_scale_up=max(memory.last_scale_up, now))
 
@@ -75,7 +75,7 @@ def _not_grown(operation: Operation, outcome: Done | Failed, options: Options, n
 
 def _removed(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
     del options
-    count = int(outcome.facts.get("removed", len(operation.targets)))
+    count = int(outcome.facts.get("removed", len(operation.spec.targets)))
 
     def group(memory: GroupMemory) -> GroupMemory:
         return msgspec.structs.replace(memory, last_delete=now, target=max(0, memory.target - count))
@@ -92,7 +92,7 @@ def _not_removed(operation: Operation, outcome: Done | Failed, options: Options,
 
     def group(memory: GroupMemory) -> GroupMemory:
         failed = dict(memory.failed_removals)
-        for target in operation.targets:
+        for target in operation.spec.targets:
             times = failed[target.node].times + 1 if target.node in failed else 1
             failed[target.node] = FailedRemoval(now + retry(times, options), times, why)
         return msgspec.structs.replace(memory, last_failure=now, failed_removals=failed)
@@ -108,13 +108,13 @@ def _not_removed(operation: Operation, outcome: Done | Failed, options: Options,
 def _shrunk(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
     del outcome, options, now
     return lambda memory: msgspec.structs.replace(
-        memory, request=None, target=operation.to_size, repair_failures=0, repair_after=0.0
+        memory, request=None, target=operation.spec.to_size, repair_failures=0, repair_after=0.0
     ), None
 
 
 def _discarded(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
     del outcome, options, now
-    count = len(operation.targets)
+    count = len(operation.spec.targets)
     return lambda memory: msgspec.structs.replace(
         memory, target=max(0, memory.target - count), repair_failures=0, repair_after=0.0
     ), None

@@ -61,44 +61,44 @@ def waits(operation: Operation, options: Options, rt: Runtime) -> Pending | None
     if not (_lowers(operation) or _sets(operation)) or rt.clock() >= deadline_of(operation, options):
         return None
     data = having_waited(operation)
-    for other in rt.store.operations.list_open(operation.cluster):
-        if other.id == operation.id:
+    for other in rt.store.operations.list_open(operation.spec.cluster):
+        if other.spec.id == operation.spec.id:
             continue
-        if _sets(operation) and _sets(other) and operation.pool == other.pool:
+        if _sets(operation) and _sets(other) and operation.spec.pool == other.spec.pool:
             if _age(other) < _age(operation):
-                return Pending(SOON, operation.step, data, f"until {other.id} has changed their pool")
+                return Pending(SOON, operation.status.step, data, f"until {other.spec.id} has changed their pool")
             continue
-        if _sets(operation) and _deletes(other, rt.clock()) and operation.pool == other.pool:
-            return Pending(SOON, operation.step, data, f"until {other.id} has deleted nodes of their pool")
+        if _sets(operation) and _deletes(other, rt.clock()) and operation.spec.pool == other.spec.pool:
+            return Pending(SOON, operation.status.step, data, f"until {other.spec.id} has deleted nodes of their pool")
         if _lowers(operation) and _has_begun_beside(other, operation):
-            return Pending(AFTER, operation.step, data, f"until {other.id}, which has begun, is recorded")
+            return Pending(AFTER, operation.status.step, data, f"until {other.spec.id}, which has begun, is recorded")
     return None
 
 
 def _lowers(operation: Operation) -> bool:
-    return operation.step in _LOWERS.get(operation.kind, ())
+    return operation.status.step in _LOWERS.get(operation.spec.kind, ())
 
 
 def _sets(operation: Operation) -> bool:
-    return bool(operation.pool) and operation.step in _SETS.get(operation.kind, ())
+    return bool(operation.spec.pool) and operation.status.step in _SETS.get(operation.spec.kind, ())
 
 
 def _deletes(operation: Operation, now: float) -> bool:
     """Whether its nodes are being deleted right now; whose function has died is believed for as long as its claim."""
     return (
-        operation.kind is Kind.REMOVE
-        and operation.step == "delete"
-        and operation.state is State.RUNNING
-        and operation.claimed_until > now
+        operation.spec.kind is Kind.REMOVE
+        and operation.status.step == "delete"
+        and operation.status.state is State.RUNNING
+        and operation.status.claimed_until > now
     )
 
 
 def _has_begun_beside(other: Operation, operation: Operation) -> bool:
     """A growth of the same group; and, of another group of its pool, one whose request is not known to be taken."""
-    if other.kind is not Kind.GROW or not other.attempt:
+    if other.spec.kind is not Kind.GROW or not other.status.attempt:
         return False
-    return other.group == operation.group or (_sets(other) and other.pool == operation.pool)
+    return other.spec.group == operation.spec.group or (_sets(other) and other.spec.pool == operation.spec.pool)
 
 
 def _age(operation: Operation) -> tuple[float, str]:
-    return operation.created_at, operation.id
+    return operation.spec.created_at, operation.spec.id

@@ -14,16 +14,16 @@ WAITED = "own.waited"
 
 def never_begun(operation: Operation) -> bool:
     """Whether all attempts before the one under way only waited. operation: as claimed."""
-    return not operation.step and operation.attempt <= _waited(operation) + 1
+    return not operation.status.step and operation.status.attempt <= _waited(operation) + 1
 
 
 def having_waited(operation: Operation) -> dict[str, str]:
     """The operation's data with the attempt under way noted as one that only waited, where all before it did, too."""
     if not never_begun(operation):
-        return operation.data
-    return {**operation.data, WAITED: str(operation.attempt)}
+        return operation.status.data
+    return {**operation.status.data, WAITED: str(operation.status.attempt)}
 
 
 def _waited(operation: Operation) -> int:
-    text = operation.data.get(WAITED, "0")
+    text = operation.status.data.get(WAITED, "0")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0

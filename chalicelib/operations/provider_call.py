@@ -6,10 +6,6 @@ at the next call, and neither collides with the steps and data of execute, which
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import msgspec
-
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome, Pending
 
@@ -19,12 +15,16 @@ VENDOR_STEP = f"{OWN}vendorStep"
 LEAST_WAIT = 1.0
 
 
-def ask(call: Callable[[Operation], Outcome], operation: Operation) -> Outcome:
-    """Call with the provider's own data and step; a Pending answer is translated to step `poll`."""
-    theirs = {key: value for key, value in operation.data.items() if not key.startswith(OWN)}
-    outcome = call(msgspec.structs.replace(operation, data=theirs, step=operation.data.get(VENDOR_STEP, "")))
+def for_provider(operation: Operation) -> Operation:
+    """The operation as its provider sees it: with the provider's own data and step."""
+    theirs = {key: value for key, value in operation.status.data.items() if not key.startswith(OWN)}
+    return operation.with_status(data=theirs, step=operation.status.data.get(VENDOR_STEP, ""))
+
+
+def from_provider(operation: Operation, outcome: Outcome) -> Outcome:
+    """A provider's outcome as execute records it: a Pending becomes step `poll` and keeps the data of execute."""
     if not isinstance(outcome, Pending):
         return outcome
-    ours = {key: value for key, value in operation.data.items() if key.startswith(OWN)}
+    ours = {key: value for key, value in operation.status.data.items() if key.startswith(OWN)}
     data = {**outcome.data, **ours, VENDOR_STEP: outcome.step}
     return Pending(max(outcome.after, LEAST_WAIT), "poll", data, outcome.note)

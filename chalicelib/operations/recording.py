@@ -141,22 +141,22 @@ def tell(
         metrics=policy.metrics if policy else Metrics.SUMMARY,
     )
     trouble = ""
-    with _contained("not told", after.cluster, operation=after.id):
+    with _contained("not told", after.spec.cluster, operation=after.spec.id):
         if isinstance(outcome, Pending):
             trouble = _tell_step(before, after, outcome, recorder)
         else:
             trouble = _tell_end(after, outcome, policy, recorder, rt)
     if trouble:
-        logger.warning("not told everywhere", cluster=after.cluster, operation=after.id, detail=trouble)
+        logger.warning("not told everywhere", cluster=after.spec.cluster, operation=after.spec.id, detail=trouble)
 
 
 def _tell_step(before: Operation, after: Operation, outcome: Pending, recorder: Recorder) -> str:
     logger.info(
         "step",
-        cluster=after.cluster,
-        operation=after.id,
-        group=after.group,
-        step=before.step,
+        cluster=after.spec.cluster,
+        operation=after.spec.id,
+        group=after.spec.group,
+        step=before.status.step,
         next=outcome.step,
         after=outcome.after,
         note=outcome.note,
@@ -166,7 +166,7 @@ def _tell_step(before: Operation, after: Operation, outcome: Pending, recorder: 
 
 def _why_undone(after: Operation, outcome: Pending) -> str:
     """Why nodes of a removal are given up in this step."""
-    if after.kind is not Kind.REMOVE or outcome.step != "undo":
+    if after.spec.kind is not Kind.REMOVE or outcome.step != "undo":
         return ""
     nodes = removal_progress.read(after).nodes.values()
     return "; ".join(sorted({node.kept for node in nodes if node.kept and not node.undone}))
@@ -175,27 +175,32 @@ def _why_undone(after: Operation, outcome: Pending) -> str:
 def _tell_end(after: Operation, outcome: Done | Failed, policy: Policy | None, recorder: Recorder, rt: Runtime) -> str:
     logger.info(
         "operation ended",
-        cluster=after.cluster,
-        operation=after.id,
-        group=after.group,
-        state=after.state.value,
-        outcome=after.outcome,
+        cluster=after.spec.cluster,
+        operation=after.spec.id,
+        group=after.spec.group,
+        state=after.status.state.value,
+        outcome=after.status.outcome,
     )
     unready: frozenset[str] = frozenset()
-    if after.kind is Kind.REMOVE and isinstance(outcome, Done):
-        passed = rt.store.schedule.passed_by([after.cluster]).get(after.cluster)
+    if after.spec.kind is Kind.REMOVE and isinstance(outcome, Done):
+        passed = rt.store.schedule.passed_by([after.spec.cluster]).get(after.spec.cluster)
         unready = frozenset(carry_over.read(passed.left).unready) if passed else unready
     return record_outcome(after, outcome, recorder, largest=_largest(after, policy), unready=unready)
 
 
 def _largest(operation: Operation, policy: Policy | None) -> int | None:
     """The group's maximum as it was planned with; of an operation of an earlier version, as the policy has it."""
-    planned = operation.data.get(LARGEST, "")
+    planned = operation.status.data.get(LARGEST, "")
     if planned.isascii() and planned.isdecimal():
         return int(planned[:12])
     groups = policy.node_groups if policy else ()
     return next(
-        (group.max for group in groups if (group.provider, group.id) == (operation.provider, operation.group)), None
+        (
+            group.max
+            for group in groups
+            if (group.provider, group.id) == (operation.spec.provider, operation.spec.group)
+        ),
+        None,
     )
 
 

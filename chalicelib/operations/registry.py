@@ -38,14 +38,14 @@ NOT_STARTED = "NotStarted"
 
 def run_step(operation: Operation, world: World, now: float) -> Outcome:
     """Do the operation's next step. Pending.after 0.0: the next step need not wait."""
-    recipe = TABLE[operation.kind]
-    name, step = recipe.step(operation.step)
+    recipe = TABLE[operation.spec.kind]
+    name, step = recipe.step(operation.status.step)
     deadline = deadline_of(operation, world.options)
     if now >= deadline and never_begun(operation):
         text = f"not begun by {format_time(deadline)}, its deadline; nothing was asked of the provider"
         return Failed(NOT_STARTED, text)
     if now >= deadline and name not in recipe.bounded:
-        last = operation.data.get(NOTE, "")
+        last = operation.status.data.get(NOTE, "")
         text = f"not finished by {format_time(deadline)}, at step {name}" + (f"; last: {last}" if last else "")
         return recipe.give_up(operation, Failed(DEADLINE_EXCEEDED, text))
     try:
@@ -60,8 +60,8 @@ def run_step(operation: Operation, world: World, now: float) -> Outcome:
 def give_up(operation: Operation, world: World, now: float, cls: str, why: str) -> Outcome:
     """Stop the operation for a reason from outside (policy gone, mode changed), rolling back what can be. What the
     vendor has already been told, and a roll-back under way, are seen through."""
-    recipe = TABLE[operation.kind]
-    if operation.step in recipe.beyond:
+    recipe = TABLE[operation.spec.kind]
+    if operation.status.step in recipe.beyond:
         return run_step(operation, world, now)
     return recipe.give_up(operation, Failed(cls, why))
 

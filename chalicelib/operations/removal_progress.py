@@ -87,10 +87,10 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 def read(operation: Operation) -> Progress:
     """The progress kept in the operation; an operation that has none yet has all of it before it. What cannot be read
     raises nothing, for then no step could end it: its nodes are given up, or, once the vendor was told, seen go."""
-    text = operation.data.get(KEY)
+    text = operation.status.data.get(KEY)
     if text is None:
         return Progress()
-    names = sorted({target.node for target in operation.targets})
+    names = sorted({target.node for target in operation.spec.targets})
     try:
         known = msgspec.json.decode(text, type=Progress)
     except (msgspec.MsgspecError, UnicodeError):
@@ -99,7 +99,7 @@ def read(operation: Operation) -> Progress:
         return known
     lost = (
         NodeProgress()
-        if operation.step in ("poll", "confirm")
+        if operation.status.step in ("poll", "confirm")
         else NodeProgress(kept="how far its removal had come cannot be read", cls="InvalidRequest")
     )
     return Progress(dict.fromkeys(names, lost), ordered=True)
@@ -107,13 +107,13 @@ def read(operation: Operation) -> Progress:
 
 def stay(operation: Operation, progress: Progress, step: str, after: float, note: str = "") -> Pending:
     """Come back to `step` after so many seconds, with this progress recorded."""
-    data = {**operation.data, KEY: msgspec.json.encode(progress).decode()}
+    data = {**operation.status.data, KEY: msgspec.json.encode(progress).decode()}
     return Pending(after, step, data, note)
 
 
 def onward(operation: Operation, progress: Progress, step: str, after: float = 0.0) -> Pending:
     """The next step, after the nodes given up in this one have been rolled back. A new step begins without a clock."""
-    ordered = progress.ordered or operation.step in TOLD
+    ordered = progress.ordered or operation.status.step in TOLD
     fresh = msgspec.structs.replace(progress, wait=Wait(), cursor="", again=0.0, ordered=ordered)
     if fresh.to_undo or not fresh.live:
         return stay(operation, msgspec.structs.replace(fresh, resume=step, resume_after=after), "undo", 0.0)

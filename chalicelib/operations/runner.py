@@ -120,9 +120,9 @@ def _too_early(message: _FollowUp, due_at: float, rt: Runtime) -> None:
     operation, now = rt.store.operations.get(message.cluster, message.operation), rt.clock()
     if operation is None or not operation.is_open:
         return
-    arrival = operation.sent_at + min(MAX_DELAY, max(0.0, due_at - operation.sent_at))
-    awaited = message.attempt == operation.attempt
-    not_a_duplicate = awaited if message.attempt else not operation.sent_at or now >= arrival - EARLY
+    arrival = operation.status.sent_at + min(MAX_DELAY, max(0.0, due_at - operation.status.sent_at))
+    awaited = message.attempt == operation.status.attempt
+    not_a_duplicate = awaited if message.attempt else not operation.status.sent_at or now >= arrival - EARLY
     if not_a_duplicate:
         _send(operation, due_at - now, rt)
 
@@ -130,18 +130,18 @@ def _too_early(message: _FollowUp, due_at: float, rt: Runtime) -> None:
 def _task(operation: Operation, rt: Runtime) -> _Task:
     """The policy in force, or the last one that can be read, and whether it lets us act. Raises NotMoved."""
     try:
-        policy = active_policy.current(operation.cluster, rt)
-        if policy is None and rt.store.moving.waits_for_move(operation.cluster):
-            raise NotMoved(operation.cluster)
+        policy = active_policy.current(operation.spec.cluster, rt)
+        if policy is None and rt.store.moving.waits_for_move(operation.spec.cluster):
+            raise NotMoved(operation.spec.cluster)
         why_not = "" if policy else "the cluster's policy is gone"
     except BadInput as error:
         policy, why_not = None, f"the cluster's policy cannot be read: {error}".splitlines()[0]
     if policy is not None:
         permission = permitted(policy)
         why_not = "" if permission.act else f"the cluster's mode is {permission.word}"
-        return _Task(operation.cluster, policy, why_not, Way(operation, policy, rt))
-    old = _last_readable(operation.cluster, rt)
-    return _Task(operation.cluster, old, why_not, Way(operation, old, rt) if old else None)
+        return _Task(operation.spec.cluster, policy, why_not, Way(operation, policy, rt))
+    old = _last_readable(operation.spec.cluster, rt)
+    return _Task(operation.spec.cluster, old, why_not, Way(operation, old, rt) if old else None)
 
 
 def _last_readable(cluster: str, rt: Runtime) -> Policy | None:
@@ -169,34 +169,30 @@ def _advance(before: Operation, outcome: Outcome, task: _Task, rt: Runtime) -> O
     now = rt.clock()
     if isinstance(outcome, Pending):
         due = now + max(0.0, outcome.after)
-        after = msgspec.structs.replace(
-            before, state=State.WAITING, step=outcome.step, data=outcome.data, due_at=due, sent_at=now
-        )
-        return rt.store.operations.advance(before, after, before.claimed_by)
+        after = before.with_status(state=State.WAITING, step=outcome.step, data=outcome.data, due_at=due, sent_at=now)
+        return rt.store.operations.advance(before, after, before.status.claimed_by)
     after = _ended(before, outcome)
     group, memory = learn(before, outcome, task.policy.options, now) if task.policy else (None, None)
-    return rt.store.operations.advance(before, after, before.claimed_by, group, memory)
+    return rt.store.operations.advance(before, after, before.status.claimed_by, group, memory)
 
 
 def _ended(before: Operation, outcome: Done | Failed) -> Operation:
     if isinstance(outcome, Done):
         facts = ", ".join(f"{name} {value}" for name, value in outcome.facts.items())
-        return msgspec.structs.replace(before, state=State.SUCCEEDED, outcome=facts or "done")
+        return before.with_status(state=State.SUCCEEDED, outcome=facts or "done")
     state = State.ABANDONED if outcome.cls == ABANDONED else State.FAILED
-    return msgspec.structs.replace(
-        before, state=state, outcome=outcome.message, error_class=outcome.cls, error_code=outcome.code
-    )
+    return before.with_status(state=state, outcome=outcome.message, error_class=outcome.cls, error_code=outcome.code)
 
 
 def _come_back(operation: Operation, rt: Runtime) -> None:
     """The message for the next step. It is noted as sent already: should it get lost, the tick's sweeper sends it."""
-    _send(operation, operation.due_at - rt.clock(), rt)
+    _send(operation, operation.status.due_at - rt.clock(), rt)
     rt.checkpoint("act:sent")
 
 
 def _send(operation: Operation, delay: float, rt: Runtime) -> None:
-    body = encode(_FollowUp(operation.cluster, operation.id, operation.attempt))
-    rt.sender.send(act_queue(operation.provider), body, whole_delay(delay))
+    body = encode(_FollowUp(operation.spec.cluster, operation.spec.id, operation.status.attempt))
+    rt.sender.send(act_queue(operation.spec.provider), body, whole_delay(delay))
 
 
 def _plan_again(outcome: Done | Failed, task: _Task, rt: Runtime) -> None:

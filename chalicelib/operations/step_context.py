@@ -122,10 +122,11 @@ def no_checkpoint(place: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything one step may use. checkpoint is called with a name after each change made outside, before it can be
+    """Everything one step may use. provider opens the operation's provider; it raises ProviderError, or ClusterError
+    for one that lives in the cluster. checkpoint is called with a name after each change made outside, before it can be
     recorded: a test dies there to show that nothing is done twice."""
 
-    provider: Provider
+    provider: Callable[[], Provider]
     cluster: NodeApi
     options: Options
     recheck: Callable[[str], Recheck] = field(default=everything_clear)

@@ -20,25 +20,29 @@ UNHEARD_FOR = 120.0
 
 def _unheard(operation: Operation, since: float, now: float) -> bool:
     """Nothing happened since that instant, nor since the last message."""
-    return now - max(since, operation.sent_at) > UNHEARD_FOR
+    return now - max(since, operation.status.sent_at) > UNHEARD_FOR
 
 
 def _never_sent(operation: Operation, now: float) -> bool:
-    return operation.state is State.PLANNED and operation.sent_at == 0.0 and now - operation.created_at > UNSENT_FOR
+    return (
+        operation.status.state is State.PLANNED
+        and operation.status.sent_at == 0.0
+        and now - operation.spec.created_at > UNSENT_FOR
+    )
 
 
 def _never_taken(operation: Operation, now: float) -> bool:
-    due = max(operation.created_at, operation.due_at)
-    return operation.state is State.PLANNED and operation.sent_at > 0.0 and _unheard(operation, due, now)
+    due = max(operation.spec.created_at, operation.status.due_at)
+    return operation.status.state is State.PLANNED and operation.status.sent_at > 0.0 and _unheard(operation, due, now)
 
 
 def _overdue(operation: Operation, now: float) -> bool:
-    return operation.state is State.WAITING and _unheard(operation, operation.due_at, now)
+    return operation.status.state is State.WAITING and _unheard(operation, operation.status.due_at, now)
 
 
 def _abandoned(operation: Operation, now: float) -> bool:
-    last_sign = max(operation.claimed_until, operation.sent_at)
-    return operation.state is State.RUNNING and now - last_sign > UNSENT_FOR
+    last_sign = max(operation.status.claimed_until, operation.status.sent_at)
+    return operation.status.state is State.RUNNING and now - last_sign > UNSENT_FOR
 
 
 RULES: tuple[tuple[str, Callable[[Operation, float], bool]], ...] = (

@@ -10,7 +10,7 @@ from collections import Counter
 
 import msgspec
 
-from chalicelib.model.operation import UID, Kind, Operation, Target, operation_id
+from chalicelib.model.operation import UID, Kind, Operation, OperationSpec, OperationStatus, Target, operation_id
 from chalicelib.model.plan import GroupVerdict, Plan, Removal, Repair, ScaleUp
 from chalicelib.model.timeouts import LARGEST, PROVISION, length
 from chalicelib.plan import cluster_warnings
@@ -71,7 +71,7 @@ def _plan_id(world: World, growth: Growth, shrinkage: Shrinkage, repairs: tuple[
 def _grow(world: World, scale_up: ScaleUp, plan: str) -> Operation:
     cluster, now = world.snapshot.cluster, world.now
     own = world.groups[scale_up.group].group.options.max_node_provision_time
-    return Operation(
+    spec = OperationSpec(
         id=operation_id(cluster, scale_up.group, Kind.GROW, scale_up.from_size, scale_up.to_size, (), plan),
         cluster=cluster,
         provider=scale_up.provider,
@@ -82,12 +82,11 @@ def _grow(world: World, scale_up: ScaleUp, plan: str) -> Operation:
         from_size=scale_up.from_size,
         to_size=scale_up.to_size,
         pods=scale_up.pods[:_PODS_NAMED],
-        due_at=now,
         deadline=now + length(Kind.GROW, world.options),
-        updated_at=now,
-        data={LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})},
         pool=_pool(world, scale_up.group),
     )
+    data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
+    return Operation(spec, OperationStatus(data=data, due_at=now, updated_at=now))
 
 
 def _remove(world: World, removal: Removal, plan: str) -> Operation:
@@ -97,7 +96,7 @@ def _remove(world: World, removal: Removal, plan: str) -> Operation:
     node = next(node for node in facts.nodes if node.name == removal.node)
     instance = next((i for i in facts.group.instances if i.node == node.name or i.id == node.provider_id), None)
     size = facts.target - facts.leaving
-    return Operation(
+    spec = OperationSpec(
         id=operation_id(cluster, removal.group, Kind.REMOVE, size, size - 1, (removal.node,), plan),
         cluster=cluster,
         provider=facts.group.provider,
@@ -107,8 +106,6 @@ def _remove(world: World, removal: Removal, plan: str) -> Operation:
         created_at=now,
         from_size=size,
         to_size=size - 1,
-        due_at=now,
-        updated_at=now,
         deadline=now + length(Kind.REMOVE, world.options),
         targets=(
             Target(
@@ -119,15 +116,15 @@ def _remove(world: World, removal: Removal, plan: str) -> Operation:
             ),
         ),
         pool=_pool(world, removal.group),
-        data={UID: node.uid} if node.uid else {},
     )
+    return Operation(spec, OperationStatus(data={UID: node.uid} if node.uid else {}, due_at=now, updated_at=now))
 
 
 def _repair(world: World, found: Repair, plan: str) -> Operation:
     """One per group. A discarded instance goes by its handle, under the name of the node that it never became."""
     cluster, now, kind = world.snapshot.cluster, world.now, Kind(found.kind)
     facts = world.groups[found.group]
-    return Operation(
+    spec = OperationSpec(
         id=operation_id(cluster, found.group, kind, found.from_size, found.to_size, found.instances, plan),
         cluster=cluster,
         provider=facts.group.provider,
@@ -137,12 +134,11 @@ def _repair(world: World, found: Repair, plan: str) -> Operation:
         created_at=now,
         from_size=found.from_size,
         to_size=found.to_size,
-        due_at=now,
-        updated_at=now,
         deadline=now + length(kind, world.options),
         pool=_pool(world, found.group),
         targets=tuple(Target(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, found)),
     )
+    return Operation(spec, OperationStatus(due_at=now, updated_at=now))
 
 
 def _pool(world: World, group: str) -> str:

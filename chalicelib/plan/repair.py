@@ -88,7 +88,7 @@ def _of(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
     group = facts.group
     if group.error or group.scale_down_held or facts.memory.repair_after > world.now:
         return None
-    open_kinds = {op.kind for op in _open(facts.id, world)}
+    open_kinds = {op.spec.kind for op in _open(facts.id, world)}
     for row in _ROWS:
         if found := row(facts, world, doubt):
             return None if open_kinds & _CONFLICTS[found.kind] else found
@@ -96,7 +96,7 @@ def _of(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
 
 
 def _open(group: str, world: World) -> Iterable[Operation]:
-    return (op for op in world.memory.operations if op.is_open and op.group == group)
+    return (op for op in world.memory.operations if op.is_open and op.spec.group == group)
 
 
 class _Doubt:

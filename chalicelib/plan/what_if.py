@@ -177,7 +177,7 @@ def without_nodes(
     kept = tuple(
         op
         for op in memory.operations
-        if op.kind is not Kind.REMOVE or not {target.node for target in op.targets} <= set(gone)
+        if op.spec.kind is not Kind.REMOVE or not {target.node for target in op.spec.targets} <= set(gone)
     )
     storage = msgspec.structs.replace(
         snapshot.storage, csi_nodes=tuple(each for each in snapshot.storage.csi_nodes if each.name not in gone)
@@ -278,7 +278,7 @@ def _asked_for(memory: Memory, group: NodeGroup, increase: int, now: float, opti
     """The memory in which exactly so many nodes of a group are on their way."""
     request = ScaleUpRequest(increase, now, now + provision_time(group, options)) if increase > 0 else None
     known = memory.groups.get(group.id, GroupMemory())
-    operations = tuple(op for op in memory.operations if op.group != group.id or op.kind is Kind.REMOVE)
+    operations = tuple(op for op in memory.operations if op.spec.group != group.id or op.spec.kind is Kind.REMOVE)
     return msgspec.structs.replace(
         memory,
         operations=operations,

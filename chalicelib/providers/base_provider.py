@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Outcome
-from chalicelib.providers.errors import Conflict
+from chalicelib.providers.errors import Conflict, ProviderError
 from chalicelib.providers.outcomes import settled
 
 C = TypeVar("C")
@@ -50,11 +51,17 @@ class Stepwise(Generic[C]):
 
     def grow(self, operation: Operation) -> Outcome:
         """from_size -> to_size."""
-        return self._outcome(self._steps.grow, operation)
+        try:
+            return self._steps.grow(self._context, operation)
+        except (ProviderError, BadInput) as error:
+            return settled(error, final=self._steps.final)
 
     def remove(self, operation: Operation) -> Outcome:
         """Exactly these machines; the size goes down with them."""
-        return self._outcome(self._steps.remove, operation)
+        try:
+            return self._steps.remove(self._context, operation)
+        except (ProviderError, BadInput) as error:
+            return settled(error, final=self._steps.final)
 
     def release(self, operation: Operation) -> bool:
         """False where every target is gone or going."""
@@ -62,11 +69,14 @@ class Stepwise(Generic[C]):
 
     def shrink_target(self, operation: Operation) -> Outcome:
         """Lower the size as long as every machine stays."""
-        return self._outcome(self._steps.shrink, operation)
+        try:
+            return self._steps.shrink(self._context, operation)
+        except (ProviderError, BadInput) as error:
+            return settled(error, final=self._steps.final)
 
     def poll(self, operation: Operation) -> Outcome:
         """The next step of a change."""
-        return self._outcome(self._next[operation.kind], operation)
-
-    def _outcome(self, step: Callable[[C, Operation], Outcome], operation: Operation) -> Outcome:
-        return settled(step, self._context, operation, final=self._steps.final)
+        try:
+            return self._next[operation.spec.kind](self._context, operation)
+        except (ProviderError, BadInput) as error:
+            return settled(error, final=self._steps.final)

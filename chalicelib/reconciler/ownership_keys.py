@@ -19,18 +19,25 @@ Key = tuple[str, str]  # (provider, the group's key there), as in store/claims.p
 def keys(policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]) -> dict[Key, str]:
     """Key -> group id, of the groups that operations are about."""
     known = _claims(snapshot)
-    return {(each.provider, known.get(each.group) or by_place(policy, each)): each.group for each in operations}
+    return {
+        (each.spec.provider, known.get(each.spec.group) or by_place(policy, each)): each.spec.group
+        for each in operations
+    }
 
 
 def former(policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]) -> dict[Key, str]:
     """Key -> group id, of those that have another key by now."""
     known = _claims(snapshot)
-    return {(each.provider, by_place(policy, each)): each.group for each in operations if known.get(each.group)}
+    return {
+        (each.spec.provider, by_place(policy, each)): each.spec.group
+        for each in operations
+        if known.get(each.spec.group)
+    }
 
 
 def by_place(policy: Policy, operation: Operation) -> str:
     """A group's name within the place that the provider's settings point at."""
-    settings = policy.providers.get(operation.provider, {})
+    settings = policy.providers.get(operation.spec.provider, {})
     access = policy.kubernetes
     inside = access.in_cluster_kubeconfig_secret
     management = inside if settings.get("cloudConfigAuthoritative") == "true" else ""
@@ -42,7 +49,7 @@ def by_place(policy: Policy, operation: Operation) -> str:
         access.eks_cluster,
         inside,
     )
-    return f"{next(filter(None, places), '')}#{operation.group}"
+    return f"{next(filter(None, places), '')}#{operation.spec.group}"
 
 
 def _claims(snapshot: Snapshot) -> dict[str, str]:

@@ -272,7 +272,7 @@ def _kept(after: Memory, before: Memory, *, act: bool) -> Memory:
 
 
 def _signed(operations: Sequence[Operation], lease: Lease) -> tuple[Operation, ...]:
-    return tuple(msgspec.structs.replace(operation, token=lease.token) for operation in operations)
+    return tuple(operation.with_spec(token=lease.token) for operation in operations)
 
 
 def _claimed_elsewhere(
@@ -320,13 +320,15 @@ def send(operations: Sequence[Operation], rt: Runtime) -> None:
     """A message per operation. One that cannot be sent, or not noted as sent, is sent by the sweeper; it is saved."""
     for operation in operations:
         try:
-            rt.sender.send(act_queue(operation.provider), encode(ActMessage(operation.cluster, operation.id)), 0)
+            rt.sender.send(
+                act_queue(operation.spec.provider), encode(ActMessage(operation.spec.cluster, operation.spec.id)), 0
+            )
             rt.checkpoint("reconcile:sent")
-            rt.store.operations.mark_sent(operation.cluster, operation.id, rt.clock())
+            rt.store.operations.mark_sent(operation.spec.cluster, operation.spec.id, rt.clock())
         except (NotSent, StoreError) as error:
             logger.error(
                 "operation not sent, the sweeper will",
-                cluster=operation.cluster,
-                operation=operation.id,
+                cluster=operation.spec.cluster,
+                operation=operation.spec.id,
                 **failure(error),
             )

@@ -126,10 +126,10 @@ def sweep(cluster: str, rt: Runtime) -> tuple[str, ...]:
     for operation in rt.store.operations.look(cluster):
         why = left_lying(operation, now)
         if why:
-            rt.sender.send(act_queue(operation.provider), encode(ActMessage(cluster, operation.id)), 0)
-            rt.store.operations.mark_sent(cluster, operation.id, now)
-            logger.warning("operation sent again", cluster=cluster, operation=operation.id, why=why)
-            swept.append(operation.id)
+            rt.sender.send(act_queue(operation.spec.provider), encode(ActMessage(cluster, operation.spec.id)), 0)
+            rt.store.operations.mark_sent(cluster, operation.spec.id, now)
+            logger.warning("operation sent again", cluster=cluster, operation=operation.spec.id, why=why)
+            swept.append(operation.spec.id)
     return tuple(swept)
 
 

@@ -56,11 +56,11 @@ def of_end(operation: Operation, outcome: Done | Failed, unready: frozenset[str]
     """
     if isinstance(outcome, Failed):
         return _failed(operation, outcome)
-    if operation.kind is Kind.GROW:
-        return {key("scaled_up_nodes_total"): float(max(0, operation.to_size - operation.from_size))}
-    if operation.kind is Kind.DISCARD:
-        return {key("old_unregistered_nodes_removed_count"): float(len(operation.targets))}
-    if operation.kind is Kind.REMOVE:
+    if operation.spec.kind is Kind.GROW:
+        return {key("scaled_up_nodes_total"): float(max(0, operation.spec.to_size - operation.spec.from_size))}
+    if operation.spec.kind is Kind.DISCARD:
+        return {key("old_unregistered_nodes_removed_count"): float(len(operation.spec.targets))}
+    if operation.spec.kind is Kind.REMOVE:
         return _removed(operation, outcome, unready)
     return {}
 
@@ -68,7 +68,7 @@ def of_end(operation: Operation, outcome: Done | Failed, unready: frozenset[str]
 def _removed(operation: Operation, outcome: Done, unready: frozenset[str]) -> dict[str, float]:
     """state.md §12: an unready node is unready; a ready one is underutilized if it was drained, else empty."""
     counts: dict[str, float] = {}
-    for target in operation.targets:
+    for target in operation.spec.targets:
         if not kept(outcome, target.node):
             reason = "unready" if target.node in unready else "underutilized" if target.evict else "empty"
             series = key("scaled_down_nodes_total", reason=reason)
@@ -79,8 +79,8 @@ def _removed(operation: Operation, outcome: Done, unready: frozenset[str]) -> di
 def _failed(operation: Operation, outcome: Failed) -> dict[str, float]:
     if outcome.cls == ABANDONED:
         return {}
-    counts = {key("failed_operations_total", kind=operation.kind.value): 1.0}
-    if operation.kind is Kind.GROW:
+    counts = {key("failed_operations_total", kind=operation.spec.kind.value): 1.0}
+    if operation.spec.kind is Kind.GROW:
         counts[key("failed_scale_ups_total", reason=known_reason(outcome.cls))] = 1.0
     kind = "apiCallError" if outcome.cls in OF_CLUSTERS else "cloudProviderError" if outcome.cls in OF_PROVIDERS else ""
     return counts | ({key("errors_total", type=kind): 1.0} if kind else {})

@@ -68,22 +68,27 @@ def of_plan(plan: Plan) -> JournalEntry:
 def of_outcome(operation: Operation, outcome: Done | Failed, now: float) -> JournalEntry:
     """The entry of an operation that is over."""
     facts: dict[str, str | int | float | bool] = {
-        "kind": operation.kind.value,
-        "provider": operation.provider,
-        "state": operation.state.value,
-        "seconds": round(now - operation.created_at, 1),
+        "kind": operation.spec.kind.value,
+        "provider": operation.spec.provider,
+        "state": operation.status.state.value,
+        "seconds": round(now - operation.spec.created_at, 1),
         **outcome.facts,
     }
-    if RULES in operation.data:
-        facts[RULES] = operation.data[RULES]
-    if operation.targets:
-        facts["targets"] = ",".join(target.node or target.instance for target in operation.targets)
+    if RULES in operation.status.data:
+        facts[RULES] = operation.status.data[RULES]
+    if operation.spec.targets:
+        facts["targets"] = ",".join(target.node or target.instance for target in operation.spec.targets)
     if isinstance(outcome, Failed):
         facts |= {"class": outcome.cls, "message": outcome.message}
         if outcome.code:
             facts["code"] = outcome.code
     return JournalEntry(
-        at=now, kind=OPERATION, plan=operation.plan, operation=operation.id, group=operation.group, facts=facts
+        at=now,
+        kind=OPERATION,
+        plan=operation.spec.plan,
+        operation=operation.spec.id,
+        group=operation.spec.group,
+        facts=facts,
     )
 
 

@@ -46,7 +46,7 @@ def of_end(ending: Ending) -> list[Event]:
     return [
         event
         for fact, kind, outcome, tell in ENDS
-        if ending.operation.kind is kind and isinstance(ending.outcome, outcome)
+        if ending.operation.spec.kind is kind and isinstance(ending.outcome, outcome)
         for event in tell(fact, ending)
     ]
 
@@ -67,13 +67,18 @@ def triggered(group: str, old: int, new: int, largest: int | None) -> str:
 
 def _grown(fact: str, end: Ending) -> list[Event]:
     one = end.operation
-    words = f"Scale-up: group {one.group} size set to " + sizes(one.from_size, one.to_size, end.largest)
+    words = f"Scale-up: group {one.spec.group} size set to " + sizes(one.spec.from_size, one.spec.to_size, end.largest)
     return about_status(fact, end.options, "ScaledUpGroup", words)
 
 
 def _helped(fact: str, end: Ending) -> list[Event]:
     one = end.operation
-    return about_pods(fact, one.pods, "TriggeredScaleUp", triggered(one.group, one.from_size, one.to_size, end.largest))
+    return about_pods(
+        fact,
+        one.spec.pods,
+        "TriggeredScaleUp",
+        triggered(one.spec.group, one.spec.from_size, one.spec.to_size, end.largest),
+    )
 
 
 def _not_grown(fact: str, end: Ending) -> list[Event]:
@@ -82,16 +87,16 @@ def _not_grown(fact: str, end: Ending) -> list[Event]:
 
 def _let_down(fact: str, end: Ending) -> list[Event]:
     """The pods that wanted it are told as well: whoever looks at one learns of the vendor's answer (demands.md 15)."""
-    return about_pods(fact, end.operation.pods, "FailedToScaleUpGroup", _no_growth(end), type_=WARNING)
+    return about_pods(fact, end.operation.spec.pods, "FailedToScaleUpGroup", _no_growth(end), type_=WARNING)
 
 
 def _no_growth(end: Ending) -> str:
-    return f"Scale-up failed for group {end.operation.group}: {_error(end)}"
+    return f"Scale-up failed for group {end.operation.spec.group}: {_error(end)}"
 
 
 def _removed(fact: str, end: Ending) -> list[Event]:
     events: list[Event] = []
-    for target in end.operation.targets:
+    for target in end.operation.spec.targets:
         if kept(end.outcome, target.node):
             continue
         reason, words = (
@@ -106,7 +111,7 @@ def _removed(fact: str, end: Ending) -> list[Event]:
 def _left(fact: str, end: Ending) -> list[Event]:
     """On each node what became of it: of several, some may have been kept."""
     events = []
-    for target in end.operation.targets:
+    for target in end.operation.spec.targets:
         why = kept(end.outcome, target.node)
         failed = "failed to drain and delete node" if target.evict else "failed to delete empty node"
         events.append(
@@ -123,14 +128,14 @@ def kept(outcome: Done | Failed, node: str) -> str:
 
 
 def _not_reverted(fact: str, end: Ending) -> list[Event]:
-    words = f"Failed to decrease target size for group {end.operation.group} after scale-up timeout: {_error(end)}"
+    words = f"Failed to decrease target size for group {end.operation.spec.group} after scale-up timeout: {_error(end)}"
     return about_status(fact, end.options, "FailedToRevertScaleUp", words, type_=WARNING)
 
 
 def _discarded(fact: str, end: Ending) -> list[Event]:
     return [
         event
-        for target in end.operation.targets
+        for target in end.operation.spec.targets
         for event in about_status(
             fact, end.options, "DeleteUnregistered", f"Removed unregistered node {target.instance}"
         )
@@ -140,7 +145,7 @@ def _discarded(fact: str, end: Ending) -> list[Event]:
 def _not_discarded(fact: str, end: Ending) -> list[Event]:
     return [
         event
-        for target in end.operation.targets
+        for target in end.operation.spec.targets
         for event in about_status(
             fact,
             end.options,
@@ -178,16 +183,18 @@ ENDS: tuple[tuple[str, Kind, type[Done] | type[Failed], _End], ...] = (
 
 
 def _marked(fact: str, step: Step) -> list[Event]:
-    if step.before.kind is not Kind.REMOVE or (step.before.step, step.outcome.step) != ("taint", "recheck"):
+    if step.before.spec.kind is not Kind.REMOVE or (step.before.status.step, step.outcome.step) != ("taint", "recheck"):
         return []
-    return [about_node(fact, target.node, "ScaleDown", MARKED) for target in step.before.targets]
+    return [about_node(fact, target.node, "ScaleDown", MARKED) for target in step.before.spec.targets]
 
 
 def _not_marked(fact: str, step: Step) -> list[Event]:
-    if step.before.kind is not Kind.REMOVE or step.before.step != "taint" or not step.gives_up:
+    if step.before.spec.kind is not Kind.REMOVE or step.before.status.step != "taint" or not step.gives_up:
         return []
     words = f"failed to mark the node as toBeDeleted/unschedulable: {step.why or 'see the end of the operation'}"
-    return [about_node(fact, target.node, "ScaleDownFailed", words, type_=WARNING) for target in step.before.targets]
+    return [
+        about_node(fact, target.node, "ScaleDownFailed", words, type_=WARNING) for target in step.before.spec.targets
+    ]
 
 
 def _evicted(fact: str, step: Step) -> list[Event]:

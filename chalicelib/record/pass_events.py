@@ -83,13 +83,13 @@ def _growing(fact: str, seen: Seen) -> list[Event]:
     return [
         event
         for operation in seen.plan.operations
-        if operation.kind is Kind.GROW
+        if operation.spec.kind is Kind.GROW
         for event in about_status(
             fact,
             seen.options,
             "ScaledUpGroup",
-            f"Scale-up: setting group {operation.group} size to "
-            + sizes(operation.from_size, operation.to_size, most.get(operation.group)),
+            f"Scale-up: setting group {operation.spec.group} size to "
+            + sizes(operation.spec.from_size, operation.spec.to_size, most.get(operation.spec.group)),
         )
     ]
 
@@ -99,8 +99,8 @@ def _removing(fact: str, seen: Seen, *, occupied: bool) -> list[Event]:
     begun = {
         target.node
         for operation in seen.plan.operations
-        if operation.kind is Kind.REMOVE
-        for target in operation.targets
+        if operation.spec.kind is Kind.REMOVE
+        for target in operation.spec.targets
     }
     removals = [one for one in seen.plan.removals if one.node in begun and bool(one.evict) is occupied][:PODS_TOLD]
     if not occupied:

@@ -112,8 +112,8 @@ def record_failure(
 def record_step(step: operation_events.Step, recorder: Recorder) -> str:
     """Tell a step of an operation that goes on. What cut the events short, empty if nothing did. Raises StoreError."""
     operation, grown = step.before, counters.of_step(step)
-    _emit(operation.cluster, grown, recorder, recorder.clock(), {"node_group": operation.group})
-    return _entered(operation.cluster, grown, operation_events.of_step(step), recorder)
+    _emit(operation.spec.cluster, grown, recorder, recorder.clock(), {"node_group": operation.spec.group})
+    return _entered(operation.spec.cluster, grown, operation_events.of_step(step), recorder)
 
 
 def record_outcome(
@@ -127,13 +127,13 @@ def record_outcome(
     """Tell the end of an operation, in its final state. largest: the group's maximum, if known. unready: nodes that
     were not ready when their removal was planned. Answer as above. Raises StoreError."""
     now, grown = recorder.clock(), counters.of_end(operation, outcome, unready)
-    fields = {"node_group": operation.group}
+    fields = {"node_group": operation.spec.group}
     if isinstance(outcome, Failed) and outcome.code:
         fields["code"] = outcome.code
-    _emit(operation.cluster, grown, recorder, now, fields)
-    recorder.journal.append(operation.cluster, journal.of_outcome(operation, outcome, now))
+    _emit(operation.spec.cluster, grown, recorder, now, fields)
+    recorder.journal.append(operation.spec.cluster, journal.of_outcome(operation, outcome, now))
     ending = operation_events.Ending(operation, outcome, recorder.options, largest)
-    return _entered(operation.cluster, grown, operation_events.of_end(ending), recorder)
+    return _entered(operation.spec.cluster, grown, operation_events.of_end(ending), recorder)
 
 
 # -- metrics
@@ -149,7 +149,10 @@ def _measured(plan: Plan, snapshot: Snapshot, recorder: Recorder, before: Left, 
 def _unready(plan: Plan, snapshot: Snapshot, options: Options) -> dict[str, float]:
     """Nodes that this pass removes although they are not ready, for the executor, who sees only that they go."""
     leaving = {
-        target.node for operation in plan.operations if operation.kind is Kind.REMOVE for target in operation.targets
+        target.node
+        for operation in plan.operations
+        if operation.spec.kind is Kind.REMOVE
+        for target in operation.spec.targets
     }
     return {node.name: plan.at for node in snapshot.nodes if node.name in leaving and not is_ready(node, options)}
 

@@ -62,7 +62,7 @@ def objects_warned(fact: str, seen: Seen) -> list[Event]:
 
 def scaled_up(fact: str, seen: Seen) -> list[Event]:
     """Rules that add nodes, once the operations are saved."""
-    saved = {operation.group for operation in seen.plan.operations if operation.kind is Kind.GROW}
+    saved = {operation.spec.group for operation in seen.plan.operations if operation.spec.kind is Kind.GROW}
     at_work = {rule for up in seen.plan.scale_ups if up.group in saved for rule in up.rules}
     return [
         event

@@ -138,12 +138,12 @@ class Claims:
         provider, key = group
         now = self._clock()
         return tuple(
-            each.id
+            each.spec.id
             for each in to_operations(self._staging.view(cluster, OPEN))
             if each.is_open
-            and each.provider == provider
-            and key.endswith(f"#{each.group}")
-            and now < max(each.deadline, each.created_at) + STUCK
+            and each.spec.provider == provider
+            and key.endswith(f"#{each.spec.group}")
+            and now < max(each.spec.deadline, each.spec.created_at) + STUCK
         )
 
     def _claim(self, cluster: str, item: str, *, named: bool) -> ClaimRow:

@@ -120,7 +120,7 @@ class Memories:
         operations, and the save checks that we are the holder."""
         if not operations:
             return ()
-        by_id = {operation.id: operation for operation in operations}
+        by_id = {operation.spec.id: operation for operation in operations}
         known = self._table.get_many([(cluster, prefix + name) for name in by_id for prefix in (OPEN, OVER)])
         return tuple(
             operation
@@ -144,7 +144,7 @@ def _unreadable(cluster: str, error: Exception) -> StoreError:
 def _untouched_groups(before: Memory, fresh: Sequence[Operation], todo: Sequence[Change]) -> dict[str, str]:
     """Groups that get an operation but are not written: what was decided rests on them, so they must not have moved."""
     written = {change.item for change in todo}
-    items = {GROUPS + operation.group: operation.group for operation in fresh}
+    items = {GROUPS + operation.spec.group: operation.spec.group for operation in fresh}
     return {
         item: version_of(before.groups.get(group), GroupMemory) for item, group in items.items() if item not in written
     }

@@ -8,54 +8,28 @@ from typing import Any
 import msgspec
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.operation import Operation, State
+from chalicelib.model.operation import Operation, OperationSpec, OperationStatus, State
 from chalicelib.store.codec import decode, encode
 from chalicelib.store.table_client import Raw
 from chalicelib.store.tables import OPEN, OVER, OperationRow
 
 KEPT = 14 * 86400.0  # seconds that an operation is kept after it has ended
 
-# What executors change. Everything else is fixed when the operation is planned.
-PROGRESS = (
-    "state",
-    "step",
-    "data",
-    "attempt",
-    "due_at",
-    "claimed_by",
-    "claimed_until",
-    "sent_at",
-    "updated_at",
-    "outcome",
-    "error_class",
-    "error_code",
-)
-_FRESH = {
-    field.name: field.default if field.default is not msgspec.NODEFAULT else {}
-    for field in msgspec.structs.fields(Operation)
-    if field.name in PROGRESS
-}
-
-
-def intent(operation: Operation) -> Operation:
-    """What it does, without how far it has come."""
-    return msgspec.structs.replace(operation, **_FRESH)
-
 
 def to_row(operation: Operation) -> OperationRow:
     """The row; under the open key while it is open, under the other once it is over."""
-    item = (OPEN if operation.is_open else OVER) + operation.id
-    row = OperationRow(operation.cluster, item, text=encode(intent(operation)).decode(), **_progress(operation))
+    spec, status = operation.spec, operation.status
+    item = (OPEN if operation.is_open else OVER) + spec.id
+    row = OperationRow(spec.cluster, item, text=encode(spec).decode(), **_attributes(status))
     if not operation.is_open:
-        row.expires_at = int(operation.updated_at + KEPT)
+        row.expires_at = int(status.updated_at + KEPT)
     return row
 
 
 def to_operation(raw: Raw | OperationRow) -> Operation:
     """The operation that a row holds."""
     row = OperationRow.from_raw_data(raw) if isinstance(raw, dict) else raw
-    return msgspec.structs.replace(
-        decode(row.text, Operation),
+    status = OperationStatus(
         state=State(row.state),
         step=row.step,
         data=decode(row.data, dict[str, str]),
@@ -69,18 +43,18 @@ def to_operation(raw: Raw | OperationRow) -> Operation:
         error_class=row.error_class,
         error_code=row.error_code,
     )
+    return Operation(decode(row.text, OperationSpec), status)
 
 
 def to_operations(rows: Iterable[Raw]) -> tuple[Operation, ...]:
     """Several, the oldest first."""
-    return tuple(sorted(map(to_operation, rows), key=lambda operation: (operation.created_at, operation.id)))
+    return tuple(sorted(map(to_operation, rows), key=lambda operation: (operation.spec.created_at, operation.spec.id)))
 
 
-def progress_actions(operation: Operation, *, leave: tuple[str, ...] = ()) -> list[Action]:
+def status_actions(status: OperationStatus, *, leave: tuple[str, ...] = ()) -> list[Action]:
     """How far it has come, as an update; leave: attributes that stay as they are."""
-    return [getattr(OperationRow, name).set(value) for name, value in _progress(operation).items() if name not in leave]
+    return [getattr(OperationRow, name).set(value) for name, value in _attributes(status).items() if name not in leave]
 
 
-def _progress(operation: Operation) -> dict[str, Any]:
-    values: dict[str, Any] = {name: getattr(operation, name) for name in PROGRESS}
-    return values | {"state": operation.state.value, "data": encode(operation.data).decode()}
+def _attributes(status: OperationStatus) -> dict[str, Any]:
+    return msgspec.structs.asdict(status) | {"state": status.state.value, "data": encode(status.data).decode()}

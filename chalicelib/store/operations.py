@@ -13,12 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
 from chalicelib.model.operation import Operation, State
 from chalicelib.store.errors import IllegalStep, NotDue, Over, Stale, StoreError, Taken
 from chalicelib.store.memory_patches import GroupPatch, MemoryPatch, Patches
-from chalicelib.store.operation_rows import intent, progress_actions, to_operation, to_operations, to_row
+from chalicelib.store.operation_rows import status_actions, to_operation, to_operations, to_row
 from chalicelib.store.staged_saves import TRIES, Staging
 from chalicelib.store.table_client import Cancelled, Refused, Table
 from chalicelib.store.tables import OPEN, OVER, OperationRow
@@ -90,7 +88,7 @@ class Operations:
             if not refused.old:
                 return self._claim_elsewhere(cluster, operation, owner, ttl)
             found = to_operation(refused.old)
-            if found.state is State.RUNNING and found.claimed_by == owner:
+            if found.status.state is State.RUNNING and found.status.claimed_by == owner:
                 return found  # the first try got through and only its answer was lost
             raise _in_the_way(found) from None
 
@@ -112,20 +110,20 @@ class Operations:
         owner). The claim ends with the step.
         """
         _check_arrow(before, after, owner)
-        stored = msgspec.structs.replace(after, claimed_by="", claimed_until=0.0, updated_at=self._clock())
+        stored = after.with_status(claimed_by="", claimed_until=0.0, updated_at=self._clock())
         it_is_being_worked_on = OperationRow.state == State.RUNNING.value
         by_us = OperationRow.claimed_by == owner
-        and_this_is_the_same_attempt = OperationRow.attempt == before.attempt
+        and_this_is_the_same_attempt = OperationRow.attempt == before.status.attempt
         ours = it_is_being_worked_on & by_us & and_this_is_the_same_attempt
-        item = OPEN + before.id
+        item = OPEN + before.spec.id
         if stored.is_open:
             # mark_sent may have written meanwhile; its instant stays unless the executor has a newer one.
-            leave = ("sent_at",) if after.sent_at == before.sent_at else ()
-            writes = [self._table.update(before.cluster, item, progress_actions(stored, leave=leave), ours)]
+            leave = ("sent_at",) if after.status.sent_at == before.status.sent_at else ()
+            writes = [self._table.update(before.spec.cluster, item, status_actions(stored.status, leave=leave), ours)]
         else:
-            writes = [self._table.delete(before.cluster, item, ours), self._table.put(to_row(stored))]
+            writes = [self._table.delete(before.spec.cluster, item, ours), self._table.put(to_row(stored))]
         try:
-            self._patches.write(before.cluster, before.group, writes, group_patch, memory_patch)
+            self._patches.write(before.spec.cluster, before.spec.group, writes, group_patch, memory_patch)
         except Cancelled:
             return self._settle(stored, owner)
         return stored
@@ -147,37 +145,39 @@ class Operations:
         if found is None:
             raise Over("unknown")
         if not found.is_open:
-            raise Over(found.state.value)
+            raise Over(found.status.state.value)
         return self.claim(cluster, operation, owner, ttl)
 
     def _settle(self, stored: Operation, owner: str) -> Operation:
         """The condition did not hold: because the same write got through before and its answer was lost, or really."""
-        found = self.get(stored.cluster, stored.id)
+        found = self.get(stored.spec.cluster, stored.spec.id)
         if found is None:
             raise Over("unknown")
         if _says_the_same(found, stored):
             return found
-        if found.claimed_by == owner or found.state in (State.PLANNED, State.WAITING):
-            raise Stale(stored.cluster, (OPEN + stored.id,))
+        if found.status.claimed_by == owner or found.status.state in (State.PLANNED, State.WAITING):
+            raise Stale(stored.spec.cluster, (OPEN + stored.spec.id,))
         raise _in_the_way(found)
 
 
 def _check_arrow(before: Operation, after: Operation, owner: str) -> None:
-    if before.state is not State.RUNNING or after.state not in AFTER_RUNNING:
-        raise IllegalStep(before.state.value, after.state.value)
-    if before.claimed_by != owner:
-        why = f"it is claimed by {before.claimed_by}, not by {owner}"
-        raise IllegalStep(before.state.value, after.state.value, why)
-    if intent(before) != intent(after) or before.attempt != after.attempt:
-        raise IllegalStep(before.state.value, after.state.value, "what an operation does cannot be changed")
+    if before.status.state is not State.RUNNING or after.status.state not in AFTER_RUNNING:
+        raise IllegalStep(before.status.state.value, after.status.state.value)
+    if before.status.claimed_by != owner:
+        why = f"it is claimed by {before.status.claimed_by}, not by {owner}"
+        raise IllegalStep(before.status.state.value, after.status.state.value, why)
+    if before.spec != after.spec or before.status.attempt != after.status.attempt:
+        raise IllegalStep(
+            before.status.state.value, after.status.state.value, "what an operation does cannot be changed"
+        )
 
 
 def _in_the_way(found: Operation) -> StoreError:
-    if found.state is State.RUNNING:
-        return Taken(found.claimed_by, found.claimed_until)
-    return NotDue(found.due_at) if found.is_open else Over(found.state.value)
+    if found.status.state is State.RUNNING:
+        return Taken(found.status.claimed_by, found.status.claimed_until)
+    return NotDue(found.status.due_at) if found.is_open else Over(found.status.state.value)
 
 
 def _says_the_same(found: Operation, stored: Operation) -> bool:
     """Apart from when it was written and when a message was sent."""
-    return msgspec.structs.replace(found, updated_at=stored.updated_at, sent_at=stored.sent_at) == stored
+    return found.with_status(updated_at=stored.status.updated_at, sent_at=stored.status.sent_at) == stored

@@ -21,6 +21,7 @@ import msgspec
 from pynamodb.expressions.update import Action
 
 from chalicelib.model.operation import Operation
+from chalicelib.model.operation_document import OperationDocument, from_document, to_document
 from chalicelib.store.codec import fingerprint, pack, unpack
 from chalicelib.store.errors import Fenced, Stale, StoreError
 from chalicelib.store.leases import Lease, fence
@@ -39,7 +40,7 @@ class Staged(msgspec.Struct, frozen=True):
     """What a large save is going to write."""
 
     changes: tuple[Change, ...]
-    operations: tuple[Operation, ...]
+    operations: tuple[OperationDocument, ...]
 
 
 NOTHING = Staged((), ())
@@ -125,7 +126,7 @@ class Staging:
         self, cluster: str, changes: Sequence[Change], operations: Sequence[Operation], lease: Lease, now: float
     ) -> tuple[str, int]:
         rows = tuple(change for change in changes if change.item != HEAD)
-        data = msgspec.msgpack.encode(Staged(rows, tuple(operations)))
+        data = msgspec.msgpack.encode(Staged(rows, tuple(map(to_document, operations))))
         pieces = pack(data)
         if len(pieces) > MOST_PARTS:
             raise StoreError(f"{cluster}: a save of {len(data)} bytes is too large")
@@ -228,7 +229,7 @@ class Staging:
         over = self._table.get_many([(cluster, OVER + operation.id) for operation in staged.operations])
         for operation in staged.operations:
             if OPEN + operation.id not in rows and (cluster, OVER + operation.id) not in over:
-                yield create(self._table, operation, check_over=True)
+                yield create(self._table, from_document(operation), check_over=True)
 
     def _versions(self, cluster: str) -> dict[str, str]:
         """Every row of memory and its version."""
@@ -251,7 +252,7 @@ def create(table: Table, operation: Operation, *, check_over: bool) -> list[Writ
     it_does_not_exist = OperationRow.text.does_not_exist()
     writes = [table.put(to_row(operation), it_does_not_exist)]
     if check_over:
-        writes.append(table.check(operation.cluster, OVER + operation.id, it_does_not_exist))
+        writes.append(table.check(operation.spec.cluster, OVER + operation.spec.id, it_does_not_exist))
     return writes
 
 
@@ -271,7 +272,7 @@ def overlaid(rows: Sequence[Raw], staged: Staged, over: frozenset[str], prefix: 
     for operation in staged.operations:
         item = OPEN + operation.id
         if item.startswith(prefix) and item not in by_item and operation.id not in over:
-            by_item[item] = to_row(operation).serialize()
+            by_item[item] = to_row(from_document(operation)).serialize()
     return tuple(by_item[item] for item in sorted(by_item))
 
 

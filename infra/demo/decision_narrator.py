@@ -129,8 +129,8 @@ class Narrator:
     def _tell_death(self, result: Result, event: Json) -> None:
         bodies = [json.loads(record["body"]) for record in event.get("Records", ())]
         operation = self._known.get(bodies[0].get("operation", "")) if bodies else None
-        where = f" for {self.short(operation.group)}" if operation else ""
-        self._interrupted |= {operation.id} if operation else set()
+        where = f" for {self.short(operation.spec.group)}" if operation else ""
+        self._interrupted |= {operation.spec.id} if operation else set()
         self._ledger.killed.append(result.function)
         self._say(
             "killed", f"{result.function} was killed after its call to the provider{where}, before it could record it"
@@ -140,7 +140,7 @@ class Narrator:
         swept = result.answer.get("swept", ()) if isinstance(result.answer, dict) else ()
         if swept:
             self._ledger.swept += len(swept)
-            groups = names(self.short(self._known[each].group) for each in swept if each in self._known)
+            groups = names(self.short(self._known[each].spec.group) for each in swept if each in self._known)
             self._say(
                 "outscaler",
                 f"tick: {count(len(swept), 'operation')} ({groups}) nobody is at any more, "
@@ -166,26 +166,27 @@ class Narrator:
 
     def _meet(self, operation: Operation) -> None:
         """Tell of an operation when it is seen for the first time."""
-        if operation.id not in self._known:
-            self._known[operation.id] = operation
+        if operation.spec.id not in self._known:
+            self._known[operation.spec.id] = operation
             self._tell_operation(operation)
 
     def _tell_operation(self, operation: Operation) -> None:
-        group = self.short(operation.group)
-        if operation.kind is Kind.GROW:
-            self._ledger.planned[group] += operation.to_size - operation.from_size
+        group = self.short(operation.spec.group)
+        if operation.spec.kind is Kind.GROW:
+            self._ledger.planned[group] += operation.spec.to_size - operation.spec.from_size
             self._say(
                 "outscaler",
-                f"plan: grow {group} from {operation.from_size} to {operation.to_size} "
-                f"for {count(len(operation.pods), 'pod') if operation.pods else 'a rule'}",
+                f"plan: grow {group} from {operation.spec.from_size} to {operation.spec.to_size} "
+                f"for {count(len(operation.spec.pods), 'pod') if operation.spec.pods else 'a rule'}",
             )
-        if operation.kind is Kind.DISCARD:
+        if operation.spec.kind is Kind.DISCARD:
             self._say(
                 "outscaler",
-                f"plan: {group}: no longer ask for {count(len(operation.targets), 'instance')} that could not be made",
+                f"plan: {group}: no longer ask for {count(len(operation.spec.targets), 'instance')} that "
+                "could not be made",
             )
             return
-        for target in operation.targets:
+        for target in operation.spec.targets:
             how = f"drain {count(len(target.evict), 'pod')}, then delete it" if target.evict else "it is empty"
             self._say("outscaler", f"plan: remove {target.node}: {how}")
 

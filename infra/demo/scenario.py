@@ -93,7 +93,7 @@ def _status(stage: Stage) -> list[tuple[str, str]]:
     running, other, pending = stage.watcher.pods()
     sizes = "   ".join(f"{name} {ready}/{size}" for name, (size, ready) in stage.watcher.sizes().items())
     operations = ", ".join(
-        f"{op.kind.value} {stage.narrator.short(op.group)} {op.state.value} {op.step}".strip()
+        f"{op.spec.kind.value} {stage.narrator.short(op.spec.group)} {op.status.state.value} {op.status.step}".strip()
         for op in stage.narrator.memory.operations
     )
     timers = ", ".join(f"{name} {span(seconds)}" for name, seconds in stage.narrator.timers()[:4])
@@ -264,7 +264,7 @@ def _over(stage: Stage) -> None:
 
 
 def _removing(stage: Stage) -> bool:
-    return any(operation.kind.value == "remove" for operation in stage.narrator.memory.operations)
+    return any(operation.spec.kind.value == "remove" for operation in stage.narrator.memory.operations)
 
 
 def _nothing(stage: Stage) -> None:

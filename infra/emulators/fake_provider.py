@@ -133,35 +133,35 @@ class InMemoryProvider:
     def grow(self, operation: Operation) -> Outcome:
         """See Provider."""
         with _Call(self, "grow"):
-            pool = self.pools.get(operation.group)
+            pool = self.pools.get(operation.spec.group)
             if pool is None:
-                return Failed("NotFound", f"no group {operation.group}")
-            if pool.target == operation.to_size:
+                return Failed("NotFound", f"no group {operation.spec.group}")
+            if pool.target == operation.spec.to_size:
                 return self._accepted(operation)
-            if operation.to_size > pool.max:
-                return Failed("InvalidRequest", f"{operation.to_size} is above the maximum of {pool.max}")
-            if pool.target != operation.from_size:
-                return Failed("Conflict", f"target is {pool.target}, not {operation.from_size}")
-            count = operation.to_size - pool.target
+            if operation.spec.to_size > pool.max:
+                return Failed("InvalidRequest", f"{operation.spec.to_size} is above the maximum of {pool.max}")
+            if pool.target != operation.spec.from_size:
+                return Failed("Conflict", f"target is {pool.target}, not {operation.spec.from_size}")
+            count = operation.spec.to_size - pool.target
             for _ in range(count):
                 self._make(pool, InstanceState.CREATING)
-            pool.target = operation.to_size
-            self.purchases.append(Purchase(operation.id, pool.id, count))
+            pool.target = operation.spec.to_size
+            self.purchases.append(Purchase(operation.spec.id, pool.id, count))
             return self._accepted(operation)
 
     def remove(self, operation: Operation) -> Outcome:
         """See Provider."""
         with _Call(self, "remove"):
-            pool = self.pools.get(operation.group)
+            pool = self.pools.get(operation.spec.group)
             if pool is None:
-                return Failed("NotFound", f"no group {operation.group}")
-            handles = [target.handle or target.node for target in operation.targets]
+                return Failed("NotFound", f"no group {operation.spec.group}")
+            handles = [target.handle or target.node for target in operation.spec.targets]
             others = [other for other in self.pools.values() if other is not pool]
             elsewhere = [handle for handle in handles if any(handle in other.machines for other in others)]
             if elsewhere:
                 return Failed("InvalidRequest", f"{elsewhere[0]} belongs to another group")
             present = [handle for handle in handles if handle in pool.machines]
-            discards = operation.kind is Kind.DISCARD
+            discards = operation.spec.kind is Kind.DISCARD
             joined = [handle for handle in present if discards and pool.machines[handle].node]
             if joined:
                 return Failed("Conflict", f"{joined[0]} has joined as a node meanwhile")
@@ -173,17 +173,17 @@ class InMemoryProvider:
 
     def release(self, operation: Operation) -> bool:
         """See Provider. This cloud removes at once: what was told has happened, or it never came."""
-        pool = self.pools.get(operation.group)
-        return pool is None or any((target.handle or target.node) in pool.machines for target in operation.targets)
+        pool = self.pools.get(operation.spec.group)
+        return pool is None or any((target.handle or target.node) in pool.machines for target in operation.spec.targets)
 
     def shrink_target(self, operation: Operation) -> Outcome:
         """See Provider."""
         with _Call(self, "shrink_target"):
-            pool = self.pools[operation.group]
+            pool = self.pools[operation.spec.group]
             running = sum(machine.state is InstanceState.RUNNING for machine in pool.machines.values())
-            if operation.to_size < running:
+            if operation.spec.to_size < running:
                 return Failed("Conflict", f"{running} machines are running")
-            pool.target = min(pool.target, operation.to_size)
+            pool.target = min(pool.target, operation.spec.to_size)
             for handle in [h for h, machine in pool.machines.items() if machine.state is InstanceState.CREATING]:
                 if len(pool.machines) > pool.target:
                     del pool.machines[handle]
@@ -192,7 +192,7 @@ class InMemoryProvider:
     def poll(self, operation: Operation) -> Outcome:
         """See Provider."""
         with _Call(self, "poll"):
-            left = int(operation.data.get("polls", "0"))
+            left = int(operation.status.data.get("polls", "0"))
             return Pending(5.0, "working", {"polls": str(left - 1)}) if left > 1 else Done(_facts(operation))
 
     def _accepted(self, operation: Operation) -> Outcome:
@@ -244,4 +244,4 @@ class _Call:
 
 
 def _facts(operation: Operation) -> dict[str, str | int]:
-    return {"from": operation.from_size, "to": operation.to_size} if operation.to_size else {}
+    return {"from": operation.spec.from_size, "to": operation.spec.to_size} if operation.spec.to_size else {}

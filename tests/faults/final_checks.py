@@ -37,7 +37,7 @@ def finish(m: Machine) -> None:
     m.mode = "active"
     m.apply_policy()
     began, quiet = m.world.clock(), 0
-    begun = {operation.id for operation in m.world.operations()}
+    begun = {operation.spec.id for operation in m.world.operations()}
     while quiet < QUIET:
         m.world.step(STRIDE)
         m.check()
@@ -50,7 +50,7 @@ def finish(m: Machine) -> None:
 def restless(m: Machine) -> Iterator[str]:
     """What is not as it should be in the end."""
     operations, audit = m.world.operations(), m.world.audit
-    leaving = {target.node for operation in operations for target in operation.targets}
+    leaving = {target.node for operation in operations for target in operation.spec.targets}
     machines = {each["metadata"]["name"]: each for each in m.world.kube.list("machines", group=fields.GROUP)}
     for node in m.world.kube.list("nodes"):
         name = node["metadata"]["name"]
@@ -79,10 +79,10 @@ def _marks_left(m: Machine, leaving: Collection[str]) -> Iterator[str]:
 def _unfinished(m: Machine, begun: Collection[str]) -> Iterator[str]:
     """Operations that were open when the faults stopped, and any that is older than it may become."""
     for operation in m.world.operations():
-        age = m.world.clock() - operation.created_at
-        if operation.id in begun or age > LONGEST:
-            step = operation.step or "its beginning"
-            yield f"operation {operation.id} is {operation.state.value} at {step} after {age:.0f} s"
+        age = m.world.clock() - operation.spec.created_at
+        if operation.spec.id in begun or age > LONGEST:
+            step = operation.status.step or "its beginning"
+            yield f"operation {operation.spec.id} is {operation.status.state.value} at {step} after {age:.0f} s"
 
 
 def _waiting(m: Machine) -> Iterator[str]:

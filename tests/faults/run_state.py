@@ -81,8 +81,13 @@ class Machine:
         found = self.world.store.operations.get(self.world.name, operation)
         if found is None:
             return None
-        handles = [(target.handle or target.instance).rpartition("/")[2] for target in found.targets]
-        return {"kind": found.kind.value, "from": found.from_size, "to": found.to_size, "handles": handles}
+        handles = [(target.handle or target.instance).rpartition("/")[2] for target in found.spec.targets]
+        return {
+            "kind": found.spec.kind.value,
+            "from": found.spec.from_size,
+            "to": found.spec.to_size,
+            "handles": handles,
+        }
 
     def _leaving(self) -> set[str]:
         """Asked for at every list of pods, and the table changes far less often."""
@@ -92,4 +97,4 @@ class Machine:
         return self._left[1]
 
     def _in_table(self) -> set[str]:
-        return {target.node for operation in self.world.operations() for target in operation.targets}
+        return {target.node for operation in self.world.operations() for target in operation.spec.targets}

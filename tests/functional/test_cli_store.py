@@ -13,10 +13,11 @@ from moto import mock_aws
 
 from chalicelib.cli.main import main
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Kind
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
+from tests.operations import new_operation
 from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 
 Said = pytest.CaptureFixture[str]
@@ -156,7 +157,7 @@ def test_a_cluster_that_is_not_there_is_bad_input_with_the_nearest(what: str, st
 def test_get_operations_and_groups(store: Store, capsys: Said) -> None:
     store.policies.put("prod-geneva", GOOD, "d", None)
     assert answer(capsys, "get", "operations", "prod-geneva") == []
-    operation = Operation(
+    operation = new_operation(
         id="grow-1",
         cluster="prod-geneva",
         provider="clusterapi",

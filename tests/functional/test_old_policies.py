@@ -16,6 +16,7 @@ from chalicelib.runtime.runtime import install
 from chalicelib.store.errors import NotMoved
 from tests.functional.app_client import Desk, Premises, sample
 from tests.functional.legacy_policies import store_as_before
+from tests.operations import new_operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 BODY = sample("core-v1-failed-scheduling")
@@ -84,7 +85,7 @@ def test_the_list_of_clusters_says_it_too(desk: Desk) -> None:
 
 
 def _planned(desk: Desk) -> Operation:
-    operation = Operation("grow-1", "shop", "clusterapi", "workers", Kind.GROW, "p1", desk.clock())
+    operation = new_operation("grow-1", "shop", "clusterapi", "workers", Kind.GROW, "p1", desk.clock())
     lease = desk.store.leases.acquire("shop", "planner", 60)
     desk.store.memory.save("shop", Memory(), Memory(), (operation,), lease)
     desk.store.leases.release(lease, passed_at=desk.clock())
@@ -93,15 +94,15 @@ def _planned(desk: Desk) -> Operation:
 
 def test_operations_wait_for_the_policy_to_be_moved_and_are_not_called_off(desk: Desk) -> None:
     operation = _planned(desk)
-    body = json.dumps({"cluster": "shop", "operation": operation.id})
+    body = json.dumps({"cluster": "shop", "operation": operation.spec.id})
     with pytest.raises(NotMoved, match="run outscaler migrate"):
         handle(body, desk.runtime)
-    still = desk.store.operations.get("shop", operation.id)
+    still = desk.store.operations.get("shop", operation.spec.id)
     assert still is not None
     assert still.is_open
     desk.store.moving.copy("shop", lambda _: None)
     desk.clock.advance(600)
-    assert scan_scheduler.run(desk.runtime).swept == (operation.id,)
+    assert scan_scheduler.run(desk.runtime).swept == (operation.spec.id,)
 
 
 def test_an_operation_of_a_cluster_whose_policy_is_gone_everywhere_is_called_off(desk: Desk) -> None:
@@ -111,10 +112,10 @@ def test_an_operation_of_a_cluster_whose_policy_is_gone_everywhere_is_called_off
     for table, items in ((desk.store.policy_table, [("!policies", "shop"), ("shop", "policy#0000000001")]),):
         for key in items:
             table.write(table.delete(*key))
-    handle(json.dumps({"cluster": "shop", "operation": operation.id}), desk.runtime)
-    over = desk.store.operations.get("shop", operation.id)
+    handle(json.dumps({"cluster": "shop", "operation": operation.spec.id}), desk.runtime)
+    over = desk.store.operations.get("shop", operation.spec.id)
     assert over is not None
-    assert over.state is State.FAILED or over.state is State.ABANDONED
+    assert over.status.state is State.FAILED or over.status.state is State.ABANDONED
 
 
 def test_a_policy_that_a_function_could_write_is_never_in_force(desk: Desk) -> None:

@@ -23,6 +23,7 @@ from infra.emulators.lambda_events import sqs_event, sqs_record
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.functional.test_policy_theft import GOOD, THEFTS, Scene
+from tests.operations import new_operation
 
 THIEF = "spec.providers."
 SHARED = "outscaler/shared/exoscale"
@@ -60,7 +61,7 @@ def planned(world: LocalWorld, provider: str, kind: Kind) -> Operation:
     """An open operation of that provider, as a pass saves it."""
     now = world.clock()
     targets = (Target("node-1", "id://node-1", "node-1"),) if kind is not Kind.GROW else ()
-    made = Operation(
+    made = new_operation(
         id=f"{kind}-1",
         cluster=world.name,
         provider=provider,
@@ -82,11 +83,11 @@ def planned(world: LocalWorld, provider: str, kind: Kind) -> Operation:
 
 def executed(world: LocalWorld, operation: Operation) -> Operation:
     """The operation after its executor had its message, and all that follows from it was played."""
-    body = encode(ActMessage(world.name, operation.id)).decode()
-    queue = f"act_{operation.provider}"
+    body = encode(ActMessage(world.name, operation.spec.id)).decode()
+    queue = f"act_{operation.spec.provider}"
     world.invoke(queue, sqs_event(sqs_record(queue, "m", "r", body, {})))
     world.step(150)
-    found = world.store.operations.get(world.name, operation.id)
+    found = world.store.operations.get(world.name, operation.spec.id)
     assert found is not None
     return found
 
@@ -109,11 +110,11 @@ def test_an_open_operation_is_not_carried_out_for_a_thief(
     ended = executed(scene.world, operation)
     assert scene.mine.requests == []
     assert set(scene.secrets.asked) <= {"outscaler/evil/kubeconfig", "outscaler/-/webhook"}
-    assert ended.state is State.ABANDONED
-    assert THIEF in ended.outcome  # the first mistake; the log has them all
+    assert ended.status.state is State.ABANDONED
+    assert THIEF in ended.status.outcome  # the first mistake; the log has them all
     told = log.getvalue()
     assert word in told
-    assert ended.id in told
+    assert ended.spec.id in told
     node = scene.world.kube.peek("nodes", "node-1")
     assert node is not None
     assert not node["spec"].get("taints")
@@ -125,9 +126,9 @@ def test_an_operation_whose_message_was_lost_is_ended_all_the_same(scene: Scene,
     operation = planned(scene.world, next(iter(providers)), Kind.GROW)
     replaced(scene.world, scene.text(providers, mode="active"))
     scene.world.step(1200)  # the sweeper sends the message again
-    ended = scene.world.store.operations.get("evil", operation.id)
+    ended = scene.world.store.operations.get("evil", operation.spec.id)
     assert ended is not None
-    assert (ended.state, scene.mine.requests) == (State.ABANDONED, [])
+    assert (ended.status.state, scene.mine.requests) == (State.ABANDONED, [])
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_what_was_ordered_is_seen_through_with_the_last_permitted_policy(theft: 
         honest = document_of(account.settings())
         world.seed(objects.node("system", cpu="2"), objects.deployment("web", replicas=1, cpu="3", memory="1Gi"))
         world.apply_policy(honest)
-        world.step_until(lambda: any(each.step == "poll" for each in world.operations()), limit=600.0, every=1.0)
+        world.step_until(lambda: any(each.status.step == "poll" for each in world.operations()), limit=600.0, every=1.0)
         [operation] = world.operations()
         stolen = document_of(
             account.settings() | {key: value.replace("MINE", mine.url) for key, value in theft.items()}
@@ -164,9 +165,9 @@ def test_what_was_ordered_is_seen_through_with_the_last_permitted_policy(theft: 
         world.step(600)
         assert mine.requests == []
         assert "outscaler/other/exoscale" not in world.services.secrets.asked
-        ended = world.store.operations.get("shop", operation.id)
+        ended = world.store.operations.get("shop", operation.spec.id)
         assert ended is not None
-        assert ended.state is State.SUCCEEDED
+        assert ended.status.state is State.SUCCEEDED
         assert len(account.zone.vms) == 1
 
 

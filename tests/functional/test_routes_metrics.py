@@ -7,7 +7,7 @@ from chalice.test import HTTPResponse
 from prometheus_client.parser import text_string_to_metric_families
 
 from chalicelib.kube.errors import Forbidden
-from chalicelib.model.operation import Kind, Operation, State
+from chalicelib.model.operation import Kind, State
 from chalicelib.model.outcome import Done
 from chalicelib.model.plan import Health, Plan
 from chalicelib.model.policy import Options
@@ -15,6 +15,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.record import carry_over
 from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan
 from tests.functional.app_client import Desk
+from tests.operations import new_operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 
@@ -40,7 +41,7 @@ def a_pass(desk: Desk, name: str, *, ready: int = 3, error: Exception | None = N
 
 def bought(desk: Desk, name: str, nodes: int) -> None:
     """One growth, carried out."""
-    operation = Operation(
+    operation = new_operation(
         id=f"grow-{desk.clock()}",
         cluster=name,
         provider="clusterapi",

@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory, ScaleUpRequest
-from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.operation import Kind, Target
 from chalicelib.model.timestamps import format_time
 from chalicelib.runtime.runtime import install
 from chalicelib.store import JournalEntry, Store
 from infra.emulators.aws_faults import Faults, busy
 from tests.functional.app_client import Desk, line
+from tests.operations import new_operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 
@@ -34,7 +35,7 @@ def _remember(desk: Desk, name: str) -> None:
         nodes={"n1": NodeMemory(unneeded_since=now - 120), "n2": NodeMemory(confirmed_at=now)},
         last_scale_up=now - 60,
     )
-    operation = Operation(
+    operation = new_operation(
         id="remove-1",
         cluster=name,
         provider="clusterapi",

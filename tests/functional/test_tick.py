@@ -12,13 +12,14 @@ import pytest
 from chalicelib.dispatch.messages import decode_act
 from chalicelib.handlers.tick import tick
 from chalicelib.model.memory import Memory
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Kind
 from chalicelib.reconciler import scan_scheduler
 from chalicelib.reconciler.scan_slots import superseded
 from chalicelib.runtime.runtime import install
 from chalicelib.store import Store
 from infra.emulators.aws_faults import Faults, lost_answer
 from tests.functional.app_client import Desk, Premises, sample
+from tests.operations import new_operation
 
 
 @pytest.fixture
@@ -150,13 +151,13 @@ def test_a_send_that_fails_is_tried_again_by_the_next_tick(desk: Desk) -> None:
 
 def _planned(desk: Desk, name: str, count: int = 1) -> list[str]:
     operations = tuple(
-        Operation(f"grow-{number}", name, "clusterapi", f"workers-{number}", Kind.GROW, "p1", desk.clock())
+        new_operation(f"grow-{number}", name, "clusterapi", f"workers-{number}", Kind.GROW, "p1", desk.clock())
         for number in range(count)
     )
     lease = desk.store.leases.acquire(name, "planner", 60)
     desk.store.memory.save(name, Memory(), Memory(), operations, lease)
     desk.store.leases.release(lease, passed_at=desk.clock())
-    return [operation.id for operation in operations]
+    return [operation.spec.id for operation in operations]
 
 
 def test_what_was_saved_but_never_sent_is_sent(desk: Desk) -> None:

@@ -103,7 +103,7 @@ def test_no_limit_is_ever_exceeded(
             assert count == len(staying) or (count == facts.target and not facts.leaving), "whole or not at all"
 
     single = [each for each in picked.chosen if each.group not in atomic]
-    running = [target for operation in pool.operations for target in operation.targets]
+    running = [target for operation in pool.operations for target in operation.spec.targets]
     drains = sum(bool(each.evict) for each in picked.chosen)
     draining = sum(bool(target.evict) for target in running)
     if len(atomic) <= 1 and single:

@@ -23,6 +23,7 @@ from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import decide
 from tests.builders import NOW, node
+from tests.operations import new_operation
 
 GROUPS = ("a", "b", "c")
 _TIMES = st.sampled_from([NOW - 9000.0, NOW - 1000.0, NOW - 901.0, NOW - 900.0, NOW - 10.0, NOW + 5000.0])
@@ -88,7 +89,9 @@ def operations(draw: st.DrawFn) -> tuple[Operation, ...]:
         kind, at = draw(st.sampled_from(list(Kind))), draw(st.integers(0, 5))
         targets = (Target(f"{name}-{at}", f"test://{name}/{name}-{at}"),)
         found.append(
-            Operation(f"{kind}-{name}", "test", "test", name, kind, "p", NOW - 60, 3, 5, targets, state=State.RUNNING)
+            new_operation(
+                f"{kind}-{name}", "test", "test", name, kind, "p", NOW - 60, 3, 5, targets, state=State.RUNNING
+            )
         )
     return tuple(found)
 
@@ -122,31 +125,31 @@ def _is_node(instance: Instance, nodes: tuple[Node, ...]) -> bool:
 
 def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> None:
     groups = {each.id: each for each in snapshot.groups}
-    busy = {(op.group, op.kind) for op in memory.operations}
+    busy = {(op.spec.group, op.spec.kind) for op in memory.operations}
     owners = Counter(name for each in snapshot.groups for name in {i.id for i in each.instances})
-    by_id = {op.id: op for op in plan.operations}
+    by_id = {op.spec.id: op for op in plan.operations}
     assert len(by_id) == len(plan.operations), "one intent, one id"
     assert len({each.group for each in plan.repairs}) == len(plan.repairs), "one repair of a group at a time"
-    repairs = [op for op in plan.operations if op.kind in {Kind.DISCARD, Kind.SHRINK}]
-    assert [op.group for op in repairs] == [each.group for each in plan.repairs]
+    repairs = [op for op in plan.operations if op.spec.kind in {Kind.DISCARD, Kind.SHRINK}]
+    assert [op.spec.group for op in repairs] == [each.group for each in plan.repairs]
     for op, said in zip(repairs, plan.repairs, strict=True):
-        found = groups[op.group]
+        found = groups[op.spec.group]
         assert not found.error
-        assert found.target == op.from_size >= 0
-        assert 0 <= op.to_size < op.from_size
-        assert memory.groups.get(op.group, GroupMemory()).repair_after <= plan.at
-        assert not {(op.group, kind) for kind in (Kind.GROW, Kind.SHRINK, Kind.DISCARD)} & busy
-        assert not any(up.group == op.group for up in plan.scale_ups)
+        assert found.target == op.spec.from_size >= 0
+        assert 0 <= op.spec.to_size < op.spec.from_size
+        assert memory.groups.get(op.spec.group, GroupMemory()).repair_after <= plan.at
+        assert not {(op.spec.group, kind) for kind in (Kind.GROW, Kind.SHRINK, Kind.DISCARD)} & busy
+        assert not any(up.group == op.spec.group for up in plan.scale_ups)
         listed = {i.id: i for i in found.instances}
-        if op.kind is Kind.SHRINK:
-            assert (op.group, Kind.REMOVE) not in busy
-            assert op.to_size >= found.min
-            assert op.to_size >= len(listed), "every machine that is there stays"
+        if op.spec.kind is Kind.SHRINK:
+            assert (op.spec.group, Kind.REMOVE) not in busy
+            assert op.spec.to_size >= found.min
+            assert op.spec.to_size >= len(listed), "every machine that is there stays"
             continue
-        assert len([i for i in listed.values() if i.state is not InstanceState.DELETING]) <= op.from_size
-        assert said.instances == tuple(target.instance for target in op.targets)
+        assert len([i for i in listed.values() if i.state is not InstanceState.DELETING]) <= op.spec.from_size
+        assert said.instances == tuple(target.instance for target in op.spec.targets)
         assert len(set(said.instances)) == len(said.instances)
-        for target in op.targets:
+        for target in op.spec.targets:
             instance = listed[target.instance]
             assert not _is_node(instance, snapshot.nodes)
             assert instance.state is not InstanceState.DELETING
@@ -157,12 +160,12 @@ def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> No
 def _check_minimum(op: Operation, found: NodeGroup, plan: Plan, policy: Policy) -> None:
     """What merely never joined does not take the group below its minimum, unless the user said it may."""
     options = policy.options
-    named = {target.instance for target in op.targets}
+    named = {target.instance for target in op.spec.targets}
     if any(i.id in named and i.error is not None for i in found.instances):
         return  # what could not be created never was a part of it
     if not (options.force_delete_unregistered_nodes or options.enforce_node_group_min_size):
-        gone = sum(removal.group == op.group for removal in plan.removals)
-        assert op.to_size - gone >= found.min
+        gone = sum(removal.group == op.spec.group for removal in plan.removals)
+        assert op.spec.to_size - gone >= found.min
 
 
 @settings(

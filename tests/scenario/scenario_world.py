@@ -109,7 +109,7 @@ class StoryWorld(LocalWorld):
         """Do this once, when an executor has claimed an operation whose next step is this one."""
 
         def look() -> None:
-            if any(operation.step == step for operation in self.operations()):
+            if any(operation.status.step == step for operation in self.operations()):
                 action()
             else:
                 self.at("act:claimed", look)

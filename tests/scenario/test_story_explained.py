@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
+from chalicelib.cli import memory_file
 from chalicelib.cli.main import main
 from chalicelib.model.timestamps import format_time
 from infra.emulators.aws import LocalAws
@@ -36,7 +36,7 @@ class Desk:
     def explain(self, node: str) -> dict[str, Any]:
         """The JSON answer, now."""
         memory = self._folder / "memory.json"
-        memory.write_bytes(msgspec.json.encode({"kind": "outscaler/memory", "memory": self._world.memory()}))
+        memory_file.write(memory, self._world.memory())
         self._capsys.readouterr()
         assert (
             main(
@@ -101,11 +101,11 @@ def test_CA_1358_the_running_cluster_is_explained_as_the_functions_see_it(
         known = world.memory().nodes[on["web"]]
         assert waits["until"] == format_time(known.unneeded_since + 300.0)
 
-        world.step_until(lambda: any(operation.step == "gone" for operation in world.operations()), limit=900.0)
-        (operation,) = (each for each in world.operations() if each.step == "gone")
-        leaving = desk.explain(operation.targets[0].node)
-        assert (leaving["verdict"], leaving["operation"]["id"]) == ("leaving", operation.id)
-        assert f"operation {operation.id} is at step gone" in leaving["says"][0]
+        world.step_until(lambda: any(operation.status.step == "gone" for operation in world.operations()), limit=900.0)
+        (operation,) = (each for each in world.operations() if each.status.step == "gone")
+        leaving = desk.explain(operation.spec.targets[0].node)
+        assert (leaving["verdict"], leaving["operation"]["id"]) == ("leaving", operation.spec.id)
+        assert f"operation {operation.spec.id} is at step gone" in leaving["says"][0]
         assert any("ToBeDeletedByClusterAutoscaler" in taint for taint in leaving["taints"])
 
 

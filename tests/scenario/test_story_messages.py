@@ -146,7 +146,7 @@ def test_growth_that_ends_while_a_pass_looks_is_not_forgotten(world: StoryWorld)
     [planned] = world.operations()
     world.queues.tamper = untouched
     world.seed(objects.deployment("more", replicas=6, cpu="1"))
-    body = encode(ActMessage("shop", planned.id)).decode()
+    body = encode(ActMessage("shop", planned.spec.id)).decode()
     world.at("reconcile:observed", lambda: world.redeliver("act_clusterapi", body))
 
     world.minutes(12)

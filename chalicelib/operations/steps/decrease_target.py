@@ -5,17 +5,17 @@ from __future__ import annotations
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
 from chalicelib.operations.definition import Recipe
-from chalicelib.operations.provider_call import ask
+from chalicelib.operations.provider_call import for_provider, from_provider
 from chalicelib.operations.step_context import World
 from chalicelib.operations.steps.scale_up import poll
 
 
-def lower(operation: Operation, world: World, now: float) -> Outcome:
+def decrease_target(operation: Operation, world: World, now: float) -> Outcome:
     """Set the lower target; absolute, so it may be repeated."""
     del now
-    outcome = ask(world.provider.shrink_target, operation)
+    outcome = from_provider(operation, world.provider().shrink_target(for_provider(operation)))
     world.checkpoint("shrink:called")
     return outcome
 
 
-SHRINK = Recipe(steps=(("lower", lower), ("poll", poll)))
+SHRINK = Recipe(steps=(("lower", decrease_target), ("poll", poll)))

@@ -15,7 +15,7 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.operations.definition import Recipe
 from chalicelib.operations.error_policy import AGAIN
-from chalicelib.operations.provider_call import OWN, ask
+from chalicelib.operations.provider_call import OWN, for_provider, from_provider
 from chalicelib.operations.step_context import World
 from chalicelib.operations.steps import scale_up
 from chalicelib.providers.errors import ProviderError
@@ -24,16 +24,16 @@ _FAILURE = f"{OWN}failure"
 _SPARED = "Conflict"
 
 
-def delete(operation: Operation, world: World, now: float) -> Outcome:
+def delete_instances(operation: Operation, world: World, now: float) -> Outcome:
     """Delete by instance, after one look whether a node has taken the place. A node under the name of another machine
     stops it too: names that mean two things are no ground to delete on."""
     del now
-    for target in operation.targets:
+    for target in operation.spec.targets:
         for name in sorted({target.node, target.handle.rpartition("/")[2]} - {""}):
             if world.cluster.node(name) is not None:
                 joined = f"instance {target.instance} has joined as node {name} meanwhile"
                 return give_up(operation, Failed(_SPARED, joined))
-    outcome = ask(world.provider.remove, operation)
+    outcome = from_provider(operation, world.provider().remove(for_provider(operation)))
     world.checkpoint("discard:called")
     return give_up(operation, outcome) if isinstance(outcome, Failed) else outcome
 
@@ -46,9 +46,9 @@ def poll(operation: Operation, world: World, now: float) -> Outcome:
 
 def give_up(operation: Operation, failure: Failed) -> Outcome:
     """What the vendor was told comes back first: a mark that stays would cost a machine its life later on."""
-    if operation.step == "release":
+    if operation.status.step == "release":
         return failure
-    return Pending(0.0, "release", {**operation.data, _FAILURE: msgspec.json.encode(failure).decode()})
+    return Pending(0.0, "release", {**operation.status.data, _FAILURE: msgspec.json.encode(failure).decode()})
 
 
 def release(operation: Operation, world: World, now: float) -> Outcome:
@@ -56,26 +56,26 @@ def release(operation: Operation, world: World, now: float) -> Outcome:
     be spared it has failed in any case."""
     del now
     failure = _why(operation)
-    plain = msgspec.structs.replace(operation, data={}, step="")
+    plain = operation.with_status(data={}, step="")
     try:
-        given_back = world.provider.release(plain)
+        given_back = world.provider().release(plain)
     except AGAIN:
         raise
     except ProviderError:
         return failure  # it will not have it for good: there is nobody who could be told
-    return failure if given_back or failure.cls == _SPARED else Done({"removed": len(operation.targets)})
+    return failure if given_back or failure.cls == _SPARED else Done({"removed": len(operation.spec.targets)})
 
 
 def _why(operation: Operation) -> Failed:
     """The failure that it was given up for. One that cannot be read must not keep the operation from its end."""
     try:
-        return msgspec.json.decode(operation.data.get(_FAILURE, ""), type=Failed)
+        return msgspec.json.decode(operation.status.data.get(_FAILURE, ""), type=Failed)
     except (msgspec.MsgspecError, UnicodeError):
         return Failed("InvalidRequest", "why it was given up cannot be read any more")
 
 
 DISCARD = Recipe(
-    steps=(("delete", delete), ("poll", poll), ("release", release)),
+    steps=(("delete", delete_instances), ("poll", poll), ("release", release)),
     give_up=give_up,
     bounded=frozenset({"release"}),
     beyond=frozenset({"poll", "release"}),

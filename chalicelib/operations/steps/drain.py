@@ -61,7 +61,7 @@ def evict(operation: Operation, world: World, now: float) -> Pending:
 def _begun(operation: Operation, progress: Progress, pods: Pods, options: Options, now: float) -> Progress:
     """Each node's group of this round: the first one that still has pods. A new group has a clock of its own. A node
     with a pod that nobody has planned to move is given up: that pod may have every right to stay."""
-    for target in operation.targets:
+    for target in operation.spec.targets:
         if (name := target.node) not in progress.live:
             continue
         if stranger := _unplanned(pods[name], target, options, now):
@@ -88,7 +88,7 @@ def _to_ask(
 ) -> Iterator[tuple[str, PodState]]:
     """The pods still to ask in this round, in a fixed order: those of the group, and DaemonSet pods once, as the
     options say."""
-    targets = {target.node: target for target in operation.targets}
+    targets = {target.node: target for target in operation.spec.targets}
     done, _, last = progress.cursor.partition("/")
     for name in progress.live:
         node = progress.nodes[name]
@@ -170,7 +170,7 @@ def gone(operation: Operation, world: World, now: float) -> Pending:
     """Wait for the evicted pods, at most their group's grace and 30 s: a pod still there then keeps the node
     (scale-down.md §10, 5). A pod that came in spite of taint and cordon keeps it too."""
     progress = read(operation)
-    targets = {target.node: target for target in operation.targets}
+    targets = {target.node: target for target in operation.spec.targets}
     waiting: list[tuple[str, float]] = []
     next_group = False
     for name in progress.live:

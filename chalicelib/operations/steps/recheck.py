@@ -59,15 +59,15 @@ def last_look(operation: Operation, progress: Progress, world: World, now: float
 
 
 def _live(operation: Operation, progress: Progress) -> list[Target]:
-    return [target for target in operation.targets if target.node in progress.live]
+    return [target for target in operation.spec.targets if target.node in progress.live]
 
 
 def still_ours(progress: Progress, operation: Operation, target: Target, node: NodeState) -> Progress:
     """Gives the node up if it is another machine now, or if somebody has said that it is to stay."""
     if why := another(operation, target, node):
         # It may be between `look` and `taint` that it came: then our mark is on it, and is taken off again.
-        return progress.keep(target.node, "Conflict", why, untouched=node.operation != operation.id)
-    if node.operation not in ("", operation.id):
+        return progress.keep(target.node, "Conflict", why, untouched=node.operation != operation.spec.id)
+    if node.operation not in ("", operation.spec.id):
         why = f"operation {node.operation} has marked it meanwhile"
         return progress.keep(target.node, "Conflict", why, untouched=True)
     if node.taint(TO_BE_DELETED) is None:

@@ -17,7 +17,7 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Outcome, Pending
 from chalicelib.model.timeouts import CONFIRM_TIME
 from chalicelib.operations.definition import Recipe
-from chalicelib.operations.provider_call import ask
+from chalicelib.operations.provider_call import for_provider, from_provider
 from chalicelib.operations.removal_progress import KEY, Progress, onward, read, stay
 from chalicelib.operations.step_context import World
 from chalicelib.operations.steps.delay_deletion import LOOK_HOLDS, delay
@@ -29,7 +29,7 @@ CONFIRM_POLL = 10.0
 LONGEST_POLL = 60.0
 
 
-def delete(operation: Operation, world: World, now: float) -> Outcome:
+def delete_nodes(operation: Operation, world: World, now: float) -> Outcome:
     """Delete the instances of the nodes still to go; the provider counts one that is gone or leaving as removed. If the
     last look at them is old (a message was lost, a function died), they are looked at again first. The provider asks
     itself, right before its own call, whether each machine is still that node and no other's."""
@@ -38,14 +38,16 @@ def delete(operation: Operation, world: World, now: float) -> Outcome:
         progress = last_look(operation, progress, world, now)
         if progress.to_undo:
             return onward(operation, progress, "delete")
-    outcome = ask(world.provider.remove, _narrowed(operation))
+    narrowed = _narrowed(operation)
+    outcome = from_provider(narrowed, world.provider().remove(for_provider(narrowed)))
     world.checkpoint("delete:called")
     return _after_vendor(operation, outcome, now)
 
 
 def poll(operation: Operation, world: World, now: float) -> Outcome:
     """Where the deletion stands at the vendor."""
-    outcome = ask(world.provider.poll, _narrowed(operation))
+    narrowed = _narrowed(operation)
+    outcome = from_provider(narrowed, world.provider().poll(for_provider(narrowed)))
     world.checkpoint("delete:polled")
     return _after_vendor(operation, outcome, now)
 
@@ -56,12 +58,12 @@ def _narrowed(operation: Operation) -> Operation:
     live = frozenset(read(operation).live)
     targets = tuple(
         msgspec.structs.replace(target, uid=operation.uid_of(target))
-        for target in operation.targets
+        for target in operation.spec.targets
         if target.node in live
     )
-    spared = len(operation.targets) - len(targets)
-    to_size = operation.to_size + spared if operation.from_size else operation.to_size
-    return msgspec.structs.replace(operation, targets=targets, to_size=to_size)
+    spared = len(operation.spec.targets) - len(targets)
+    to_size = operation.spec.to_size + spared if operation.spec.from_size else operation.spec.to_size
+    return operation.with_spec(targets=targets, to_size=to_size)
 
 
 def _after_vendor(operation: Operation, outcome: Outcome, now: float) -> Outcome:
@@ -93,7 +95,7 @@ def confirm(operation: Operation, world: World, now: float) -> Outcome:
 
 def _still_there(operation: Operation, progress: Progress, world: World) -> list[str]:
     """Nodes whose object is still that of the removed machine. An API that does not answer confirms nothing."""
-    instances = {target.node: target.instance for target in operation.targets}
+    instances = {target.node: target.instance for target in operation.spec.targets}
     there = []
     for name in progress.live:
         try:
@@ -114,7 +116,7 @@ REMOVE = Recipe(
         ("evict", evict),
         ("gone", gone),
         ("delay", delay),
-        ("delete", delete),
+        ("delete", delete_nodes),
         ("poll", poll),
         ("confirm", confirm),
         ("undo", undo),

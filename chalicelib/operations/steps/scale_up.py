@@ -11,17 +11,17 @@ import msgspec
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome, Pending
 from chalicelib.operations.definition import Recipe
-from chalicelib.operations.provider_call import VENDOR_STEP, ask
+from chalicelib.operations.provider_call import VENDOR_STEP, for_provider, from_provider
 from chalicelib.operations.step_context import World
 
 ANNOUNCED = "announce"
 """The step of a provider's Pending that has asked the vendor for nothing."""
 
 
-def request(operation: Operation, world: World, now: float) -> Outcome:
+def scale_up(operation: Operation, world: World, now: float) -> Outcome:
     """Ask for the new size."""
     del now
-    outcome = ask(world.provider.grow, operation)
+    outcome = from_provider(operation, world.provider().grow(for_provider(operation)))
     world.checkpoint("grow:called")
     return _announced(outcome)
 
@@ -29,7 +29,7 @@ def request(operation: Operation, world: World, now: float) -> Outcome:
 def poll(operation: Operation, world: World, now: float) -> Outcome:
     """Where the request stands."""
     del now
-    outcome = ask(world.provider.poll, operation)
+    outcome = from_provider(operation, world.provider().poll(for_provider(operation)))
     world.checkpoint("grow:polled")
     return _announced(outcome)
 
@@ -42,4 +42,4 @@ def _announced(outcome: Outcome) -> Outcome:
     return outcome
 
 
-GROW = Recipe(steps=(("request", request), ("poll", poll)))
+GROW = Recipe(steps=(("request", scale_up), ("poll", poll)))

@@ -32,7 +32,7 @@ UNDO_TIME = 600.0
 def look(operation: Operation, world: World, now: float) -> Outcome:
     """Read the nodes, refuse those that are not what was planned, and record what will be ours to undo."""
     progress = read(operation)
-    for target in operation.targets:
+    for target in operation.spec.targets:
         if target.node in progress.nodes:
             continue
         node = world.cluster.node(target.node)
@@ -53,7 +53,7 @@ def _not_as_planned(operation: Operation, target: Target, node: NodeState, now: 
     if node.scale_down_disabled:
         return "annotation scale-down-disabled was set meanwhile"
     taint = node.taint(TO_BE_DELETED)
-    if taint and node.operation != operation.id and _fresh(taint, now):
+    if taint and node.operation != operation.spec.id and _fresh(taint, now):
         return "somebody else is deleting it: it carries a fresh ToBeDeletedByClusterAutoscaler taint"
     return ""
 
@@ -71,7 +71,7 @@ def taint(operation: Operation, world: World, now: float) -> Outcome:
     mark = Taint(TO_BE_DELETED, "NoSchedule", str(int(now)))
     for name in progress.live:
         try:
-            world.cluster.taint(name, mark, operation=operation.id, cordon=progress.nodes[name].cordoned)
+            world.cluster.taint(name, mark, operation=operation.spec.id, cordon=progress.nodes[name].cordoned)
         except Missing:
             progress = progress.keep(name, "NotFound", "the node no longer exists", untouched=True)
         world.checkpoint("taint:called")
@@ -92,7 +92,9 @@ def undo(operation: Operation, world: World, now: float) -> Outcome:
             progress = _released(operation, progress, name, world)
             if not progress.nodes[name].kept:
                 continue
-            world.cluster.untaint(name, TO_BE_DELETED, operation=operation.id, uncordon=progress.nodes[name].cordoned)
+            world.cluster.untaint(
+                name, TO_BE_DELETED, operation=operation.spec.id, uncordon=progress.nodes[name].cordoned
+            )
         except (ClusterError, ProviderError) as error:
             trouble = error
             if undoing.lasted(now) >= UNDO_TIME:
@@ -102,7 +104,7 @@ def undo(operation: Operation, world: World, now: float) -> Outcome:
         world.checkpoint("undo:called")
         progress = progress.change(name, undone=True)
     if progress.to_undo and trouble is not None:
-        pause = max(wait(2, 0.0, operation.id), undoing.pause(now, first=10.0, most=60.0, limit=UNDO_TIME))
+        pause = max(wait(2, 0.0, operation.spec.id), undoing.pause(now, first=10.0, most=60.0, limit=UNDO_TIME))
         again = msgspec.structs.replace(progress, undoing=undoing.longer(now, pause))
         return stay(operation, again, "undo", pause, f"rolling back: {class_of(trouble)}: {trouble}")
     return after_undo(operation, msgspec.structs.replace(progress, undoing=Wait()))
@@ -115,7 +117,7 @@ def _released(operation: Operation, progress: Progress, name: str, world: World)
     if not progress.ordered:
         return progress
     try:
-        if not world.provider.release(_alone(operation, name)):
+        if not world.provider().release(_alone(operation, name)):
             going = progress.change(name, kept="", cls="", code="")
             return msgspec.structs.replace(going, resume="confirm", resume_after=0.0)
     except AGAIN:
@@ -129,8 +131,8 @@ def _released(operation: Operation, progress: Progress, name: str, world: World)
 
 def _alone(operation: Operation, node: str) -> Operation:
     """For the provider: about this one node."""
-    targets = tuple(target for target in operation.targets if target.node == node)
-    return msgspec.structs.replace(operation, targets=targets, data={}, step="")
+    targets = tuple(target for target in operation.spec.targets if target.node == node)
+    return operation.with_spec(targets=targets).with_status(data={}, step="")
 
 
 def after_undo(operation: Operation, progress: Progress) -> Outcome:

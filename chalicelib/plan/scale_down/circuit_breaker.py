@@ -50,8 +50,8 @@ class Braking:
             {
                 target.node
                 for op in world.memory.operations
-                if op.is_open and op.kind is Kind.REMOVE
-                for target in op.targets
+                if op.is_open and op.spec.kind is Kind.REMOVE
+                for target in op.spec.targets
             }
             & here
         )

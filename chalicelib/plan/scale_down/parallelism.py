@@ -17,7 +17,10 @@ class Parallelism:
     def __init__(self, world: World) -> None:
         options = world.options
         going = [
-            target for op in world.memory.operations if op.is_open and op.kind is Kind.REMOVE for target in op.targets
+            target
+            for op in world.memory.operations
+            if op.is_open and op.spec.kind is Kind.REMOVE
+            for target in op.spec.targets
         ]
         self._most, self._most_drains = options.max_scale_down_parallelism, options.max_drain_parallelism
         self._left = max(0, self._most - len(going))

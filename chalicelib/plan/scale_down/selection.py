@@ -151,7 +151,11 @@ class _Sieve:
         self.needed: Reason | None = None  # why a metric rule needs the unit that is in the sieve
         # A target that is being lowered is as low already, and one that is being raised may never be: what goes beside
         # either is taken from what is sure to be there.
-        lowered = {op.group: op.to_size for op in world.memory.operations if op.is_open and op.kind is Kind.SHRINK}
+        lowered = {
+            op.spec.group: op.spec.to_size
+            for op in world.memory.operations
+            if op.is_open and op.spec.kind is Kind.SHRINK
+        }
         self.sizes = {
             facts.id: min(facts.group.target, lowered.get(facts.id, facts.target)) - facts.leaving
             for facts in world.groups.values()

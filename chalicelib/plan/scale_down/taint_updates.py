@@ -27,7 +27,7 @@ def marks(world: World, unneeded: Collection[str]) -> tuple[Mark, ...]:
     unneeded after this pass. Nodes of open operations, and of groups that could not be read or are not autoscaled, are
     left alone. How many soft ones are written in a pass is up to handlers/marking.py."""
     busy = frozenset(
-        target.node for operation in world.memory.operations if operation.is_open for target in operation.targets
+        target.node for operation in world.memory.operations if operation.is_open for target in operation.spec.targets
     )
     nodes = sorted(
         (node for node in world.snapshot.nodes if node.name not in busy and _ours(node, world)),
@@ -53,7 +53,7 @@ def _cleanups(nodes: list[Node], world: World) -> Iterator[Mark]:
     uncordoned if the note says that the cordon is ours. One of another program is left until it must have been
     forgotten; then its cordon goes too, as upstream does it. A node whose machine the vendor is still removing keeps
     its mark, also after our operation has stopped waiting for it: pods that came to it now would die with it."""
-    opened = frozenset(operation.id for operation in world.memory.operations if operation.is_open)
+    opened = frozenset(operation.spec.id for operation in world.memory.operations if operation.is_open)
     going = frozenset(
         name
         for facts in world.groups.values()

@@ -103,8 +103,8 @@ def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> W
     )
     unknown = _unknown(doubtful)
     owners, gone = _owners((node for node in snapshot.nodes if node.name not in unknown), groups)
-    removing = tuple(op for op in memory.operations if op.is_open and op.kind is Kind.REMOVE)
-    leaving = frozenset(target.node for op in removing for target in op.targets) | frozenset(
+    removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is Kind.REMOVE)
+    leaving = frozenset(target.node for op in removing for target in op.spec.targets) | frozenset(
         node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None
     )
     gone |= _vanished(removing, groups)
@@ -185,9 +185,9 @@ def _vanished(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set
     return {
         target.node
         for op in removing
-        if op.group in listed
-        for target in op.targets
-        if target.instance and target.instance not in listed[op.group]
+        if op.spec.group in listed
+        for target in op.spec.targets
+        if target.instance and target.instance not in listed[op.spec.group]
     }
 
 
@@ -226,13 +226,17 @@ class _Facts:
         counts = {kind: sum(self.buckets[node.name] is kind for node in nodes) for kind in Bucket}
         absent, late, failed = self._without_node(group, nodes)
         unknown = tuple(dict.fromkeys(each.id for each in group.instances if each.id in self.doubtful))
-        open_ops = [op for op in self.memory.operations if op.is_open and op.group == group.id]
-        target = max([group.target, *(op.to_size for op in open_ops if op.kind is Kind.GROW)])
-        growing = any(op.kind is Kind.GROW for op in open_ops)
+        open_ops = [op for op in self.memory.operations if op.is_open and op.spec.group == group.id]
+        target = max([group.target, *(op.spec.to_size for op in open_ops if op.spec.kind is Kind.GROW)])
+        growing = any(op.spec.kind is Kind.GROW for op in open_ops)
         backed_off = backoff.in_backoff(mine.backoff, self.now)
         lost = len(late) + len(failed)
         expected = (growing or mine.request is not None) and not backed_off
-        asked = sum(op.to_size - op.from_size for op in open_ops if op.kind is Kind.GROW and group.target >= op.to_size)
+        asked = sum(
+            op.spec.to_size - op.spec.from_size
+            for op in open_ops
+            if op.spec.kind is Kind.GROW and group.target >= op.spec.to_size
+        )
         missing = _missing(group, mine, counts, lost + asked + len(unknown))
         zone = zone_of(nodes, template.node if template is not None else None)
         sick = frozen(counts, missing, self.zones.get(zone, ""), self.options)
@@ -301,8 +305,8 @@ def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:
     named = {
         target.instance or target.node
         for op in operations
-        if op.kind in {Kind.REMOVE, Kind.DISCARD}
-        for target in op.targets
+        if op.spec.kind in {Kind.REMOVE, Kind.DISCARD}
+        for target in op.spec.targets
     }
     return len(named | set(failed))
 

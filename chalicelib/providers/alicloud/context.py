@@ -50,5 +50,5 @@ class Context(msgspec.Struct, frozen=True):
 
 def client_token(operation: Operation, *parts: str) -> str:
     """The same request of the same operation has the same token, so that ESS carries it out once (defect 6)."""
-    text = msgspec.json.encode([operation.id, *parts])
+    text = msgspec.json.encode([operation.spec.id, *parts])
     return f"outscaler-{hashlib.sha256(text).hexdigest()[:_TOKEN]}"

@@ -47,7 +47,7 @@ def check_nodes(context: Context, operation: Operation, instances: Collection[st
         return
     nodes = context.joined()
     identity = identify(nodes, context.settings.region)
-    for target in operation.targets:
+    for target in operation.spec.targets:
         if (name := handle_of(target)) in instances and (why := changed(target, name, identity, nodes)):
             raise Joined(why)
 
@@ -64,10 +64,10 @@ def take_back(
     desired = group.desired_capacity
     if not group.enable_desired_capacity:
         return None  # what could not be made is not part of the size of such a group
-    if desired > operation.from_size:
+    if desired > operation.spec.from_size:
         return other_size(operation, desired)
     least = max(occupied(group, listed.values()), group.min_size)
-    goal = max(least, operation.from_size - len(targets.placeholders))
+    goal = max(least, operation.spec.from_size - len(targets.placeholders))
     if goal < desired:
         lower(context, operation, group, goal)
     return None

@@ -45,13 +45,13 @@ _LATE_POLLS = 6  # looks at a group whose activity says that all is done, before
 def remove(context: Context, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the group's."""
     targets = read_targets(operation)
-    group = context.group(operation.group)
+    group = context.group(operation.spec.group)
     # How many machines there are is asked only where a number is to be lowered; else a large group costs one call.
-    listed = listed_in(context, operation.group, () if targets.placeholders else targets.instances)
+    listed = listed_in(context, operation.spec.group, () if targets.placeholders else targets.instances)
     removal = _Removal(context, operation, group, listed, targets)
-    if not operation.data:
+    if not operation.status.data:
         check_membership(context, operation, targets, listed)
-    if operation.kind is Kind.DISCARD and removal.to_ask:
+    if operation.spec.kind is Kind.DISCARD and removal.to_ask:
         spare_the_joined(context, removal.to_ask)
     if targets.placeholders and (conflict := take_back(context, operation, group, listed, targets)):
         return conflict
@@ -62,13 +62,13 @@ def release(context: Context, operation: Operation) -> bool:
     """Nothing is prepared at ESS before it is asked, so this only says whether any target is still there and not
     leaving; raises ProviderError."""
     targets = read_targets(operation)
-    listed = listed_in(context, operation.group, targets.instances) if targets.instances else {}
+    listed = listed_in(context, operation.spec.group, targets.instances) if targets.instances else {}
     if any(lives(name, listed) for name in targets.instances):
         return True
     if not targets.placeholders:
         return False
     try:
-        return target_of(context.group(operation.group)) >= operation.from_size
+        return target_of(context.group(operation.spec.group)) >= operation.spec.from_size
     except NotFound:
         return False
 
@@ -90,7 +90,7 @@ class _Removal:
         self._refused = {name: why for name, why in _known(operation, REFUSED).items() if name in living}
         self._refused |= {name: why for name in living if (why := unremovable(listed[name]))}
         self._living = [name for name in living if name not in self._refused]
-        self._asked = [name for name in operation.data.get(ASKED, "").split(",") if name in self._living]
+        self._asked = [name for name in operation.status.data.get(ASKED, "").split(",") if name in self._living]
 
     @property
     def to_ask(self) -> list[str]:
@@ -106,16 +106,18 @@ class _Removal:
         self._permitted()
         spare = surplus(self._group)
         if spare:  # it may be our own request that has lowered the number already
-            self._context.check_idle(self._operation.group)
+            self._context.check_idle(self._operation.spec.group)
         lot = self._living[: min(LOT, spare) if spare else LOT]
-        if self._operation.kind is Kind.REMOVE:
+        if self._operation.spec.kind is Kind.REMOVE:
             check_nodes(self._context, self._operation, lot)
         token = client_token(self._operation, STEP if not spare else SPARE, *sorted(lot))
         try:
-            accepted = self._context.api.remove(self._operation.group, lot, token=token, decrease=not spare)
+            accepted = self._context.api.remove(self._operation.spec.group, lot, token=token, decrease=not spare)
         except ProviderError as error:
-            if is_busy(error) and self._operation.data:
-                return Pending(2 * _LOOK_AGAIN, STEP, dict(self._operation.data), "another activity is under way")
+            if is_busy(error) and self._operation.status.data:
+                return Pending(
+                    2 * _LOOK_AGAIN, STEP, dict(self._operation.status.data), "another activity is under way"
+                )
             if is_gone(error) and self._some_gone(lot):
                 return Pending(_LOOK_AGAIN, STEP, self._data([], Accepted()), error.message)
             raise
@@ -123,32 +125,32 @@ class _Removal:
 
     def _some_gone(self, lot: list[str]) -> bool:
         """Whether one of them went away since it was listed: then the others are asked for without it."""
-        fresh = listed_in(self._context, self._operation.group, lot)
+        fresh = listed_in(self._context, self._operation.spec.group, lot)
         return not all(lives(name, fresh) for name in lot)
 
     def _end(self, code: str = "") -> Outcome:
         gone = len(self._targets.instances) - len(self._refused) + len(self._targets.placeholders)
-        facts: dict[str, str | int] = {"removed": gone, "group": self._operation.group}
+        facts: dict[str, str | int] = {"removed": gone, "group": self._operation.spec.group}
         if not self._refused:
             return Done(facts)
         text = "; ".join(f"{name}: {why}" for name, why in sorted(self._refused.items()))
-        return Failed("InvalidRequest", f"{self._operation.group}: {text}", code, facts=facts)
+        return Failed("InvalidRequest", f"{self._operation.spec.group}: {text}", code, facts=facts)
 
     def _follow(self) -> Outcome:
         """What was asked for still lives: the activity says whether it will go."""
-        name = self._operation.data.get(ACTIVITY, "")
-        found = self._context.api.activities(self._operation.group, ids=[name]) if name else []
+        name = self._operation.status.data.get(ACTIVITY, "")
+        found = self._context.api.activities(self._operation.spec.group, ids=[name]) if name else []
         asked = ", ".join(self._asked)
         if found and failed(found[0]):
             why = failure(found[0])
-            text = f"{self._operation.group}: {asked} could not be removed: {why.message}"
+            text = f"{self._operation.spec.group}: {asked} could not be removed: {why.message}"
             return Failed(why.cls, text, why.code, facts={ACTIVITY: name})
         pause, data, _ = growing_wait(self._operation)
         if running(found):
             return Pending(pause, STEP, data, f"scaling activity {name} removes {asked}")
         late = data.get(LATE, "") + "."
         if len(late) > _LATE_POLLS:
-            text = f"{self._operation.group}: ESS says that {asked} was removed and lists it still"
+            text = f"{self._operation.spec.group}: ESS says that {asked} was removed and lists it still"
             return Failed("Unknown", text, facts={ACTIVITY: name})
         return Pending(pause, STEP, {**data, LATE: late}, f"ESS has not begun to remove {asked}")
 
@@ -157,13 +159,13 @@ class _Removal:
         under way the numbers may be those of our own request already, so they are no reason to give up (Conflict)."""
         if reason := held(self._group):
             raise InvalidRequest(reason)
-        if self._operation.kind is Kind.DISCARD:
+        if self._operation.spec.kind is Kind.DISCARD:
             return
-        bounds = range_of(self._context.bounds(self._operation.group), self._group)
+        bounds = range_of(self._context.bounds(self._operation.spec.group), self._group)
         left = target_of(self._group) - max(0, len(self._living) - surplus(self._group))
         if left < bounds.min:
-            self._context.check_idle(self._operation.group)
-            raise InvalidRequest(f"{self._operation.group}: {left} would be below the minimum {bounds.min}")
+            self._context.check_idle(self._operation.spec.group)
+            raise InvalidRequest(f"{self._operation.spec.group}: {left} would be below the minimum {bounds.min}")
 
     def _answered(self, lot: list[str], accepted: Accepted) -> Outcome:
         ignored = {each.instance_id: each for each in accepted.ignored_instances or () if each.instance_id in lot}
@@ -185,6 +187,6 @@ class _Removal:
 
 def _known(operation: Operation, key: str) -> dict[str, str]:
     try:
-        return msgspec.json.decode(operation.data.get(key) or "{}", type=dict[str, str])
+        return msgspec.json.decode(operation.status.data.get(key) or "{}", type=dict[str, str])
     except (msgspec.MsgspecError, UnicodeError):
         return {}

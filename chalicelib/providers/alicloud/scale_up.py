@@ -34,19 +34,21 @@ _TOTAL, _CHANGE = "TotalCapacity", "QuantityChangeInCapacity"
 
 def grow(context: Context, operation: Operation) -> Outcome:
     """from_size -> to_size, once however often it is called; raises ProviderError."""
-    bounds = context.bounds(operation.group)
-    if operation.to_size <= operation.from_size:
-        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
-    if operation.to_size > bounds.max:
-        raise InvalidRequest(f"{operation.group}: {operation.to_size} is above the policy's maximum {bounds.max}")
-    group = context.group(operation.group)
-    own = of_operation(context.api.activities(operation.group), operation.id)
+    bounds = context.bounds(operation.spec.group)
+    if operation.spec.to_size <= operation.spec.from_size:
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+    if operation.spec.to_size > bounds.max:
+        raise InvalidRequest(
+            f"{operation.spec.group}: {operation.spec.to_size} is above the policy's maximum {bounds.max}"
+        )
+    group = context.group(operation.spec.group)
+    own = of_operation(context.api.activities(operation.spec.group), operation.spec.id)
     if own is not None:
         return _follow(context, operation, own)
     size = target_of(group)
-    if size == operation.to_size:
+    if size == operation.spec.to_size:
         return _done(operation)
-    if size != operation.from_size:
+    if size != operation.spec.from_size:
         return other_size(operation, size)
     _may_grow(group, operation)
     return _ask(context, operation, group)
@@ -54,10 +56,10 @@ def grow(context: Context, operation: Operation) -> Outcome:
 
 def poll_growth(context: Context, operation: Operation) -> Outcome:
     """Where the activity stands; without a known one, grow once more, which finds it. Raises ProviderError."""
-    name = operation.data.get(ACTIVITY, "")
+    name = operation.status.data.get(ACTIVITY, "")
     if not name:
         return grow(context, operation)
-    found = context.api.activities(operation.group, ids=[name])
+    found = context.api.activities(operation.spec.group, ids=[name])
     return _follow(context, operation, found[0] if found else ScalingActivity(scaling_activity_id=name))
 
 
@@ -66,23 +68,27 @@ def shrink(context: Context, operation: Operation) -> Outcome:
 
     A group without a desired capacity wants what it has, so there is never anything to lower (§5).
     """
-    if operation.to_size < 0:
-        raise InvalidRequest(f"{operation.group}: {operation.to_size} is no size")
-    context.bounds(operation.group)
-    group = context.group(operation.group)
+    if operation.spec.to_size < 0:
+        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
+    context.bounds(operation.spec.group)
+    group = context.group(operation.spec.group)
     size = target_of(group)
-    if size <= operation.to_size:
+    if size <= operation.spec.to_size:
         return _done(operation)
     if not group.enable_desired_capacity:
-        raise InvalidRequest(f"{operation.group} has no desired capacity: its size is the {size} instances it has")
-    if size != operation.from_size:
+        raise InvalidRequest(f"{operation.spec.group} has no desired capacity: its size is the {size} instances it has")
+    if size != operation.spec.from_size:
         return other_size(operation, size)
-    there = occupied(group, context.api.instances(operation.group))
-    if operation.to_size < there:
-        raise InvalidRequest(f"{operation.group}: {operation.to_size} is below the {there} instances that exist")
-    if operation.to_size < group.min_size:
-        raise InvalidRequest(f"{operation.group}: {operation.to_size} is below the group's MinSize {group.min_size}")
-    lower(context, operation, group, operation.to_size)
+    there = occupied(group, context.api.instances(operation.spec.group))
+    if operation.spec.to_size < there:
+        raise InvalidRequest(
+            f"{operation.spec.group}: {operation.spec.to_size} is below the {there} instances that exist"
+        )
+    if operation.spec.to_size < group.min_size:
+        raise InvalidRequest(
+            f"{operation.spec.group}: {operation.spec.to_size} is below the group's MinSize {group.min_size}"
+        )
+    lower(context, operation, group, operation.spec.to_size)
     return _done(operation)
 
 
@@ -92,13 +98,15 @@ def lower(context: Context, operation: Operation, group: ScalingGroup, size: int
     ProviderError, Conflict while something is."""
     if size > group.max_size:
         raise InvalidRequest(
-            f"{operation.group}: {size} is above the scaling group's MaxSize {group.max_size}, to "
+            f"{operation.spec.group}: {size} is above the scaling group's MaxSize {group.max_size}, to "
             "which ESS would shrink it; raise MaxSize"
         )
-    context.check_idle(operation.group)
+    context.check_idle(operation.spec.group)
     token = client_token(operation, _TOTAL, str(size))
     try:
-        context.api.scale(operation.group, _TOTAL, size, token=token, at_once=False, metadata=metadata(operation.id))
+        context.api.scale(
+            operation.spec.group, _TOTAL, size, token=token, at_once=False, metadata=metadata(operation.spec.id)
+        )
     except ProviderError as error:
         if not is_no_change(error):
             raise
@@ -106,21 +114,21 @@ def lower(context: Context, operation: Operation, group: ScalingGroup, size: int
 
 def other_size(operation: Operation, size: int) -> Failed:
     """Somebody else's number stands."""
-    planned = f"from {operation.from_size} to {operation.to_size}"
-    return Failed("Conflict", f"{operation.group} has the size {size}, but {planned} was planned")
+    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
+    return Failed("Conflict", f"{operation.spec.group} has the size {size}, but {planned} was planned")
 
 
 def growing_wait(operation: Operation) -> tuple[float, dict[str, str], bool]:
     """Seconds until the next look (5, 10, 20, then 30), the data that remember it, and whether there was enough of it.
     Polls are counted, not clocks compared."""
-    text = operation.data.get(POLLS, "")
+    text = operation.status.data.get(POLLS, "")
     polls = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     waits = [min(_LONGEST, _FIRST * 2.0 ** min(n, 10)) for n in range(polls + 1)]
-    return waits[-1], {**operation.data, POLLS: str(polls + 1)}, sum(waits[:-1]) >= _PATIENCE
+    return waits[-1], {**operation.status.data, POLLS: str(polls + 1)}, sum(waits[:-1]) >= _PATIENCE
 
 
 def _done(operation: Operation) -> Done:
-    return Done({"from": operation.from_size, "to": operation.to_size})
+    return Done({"from": operation.spec.from_size, "to": operation.spec.to_size})
 
 
 def _may_grow(group: ScalingGroup, operation: Operation) -> None:
@@ -128,43 +136,47 @@ def _may_grow(group: ScalingGroup, operation: Operation) -> None:
     ESS is still taking instances away, and the size would make it go on (defect 4)."""
     if reason := off(group):
         raise InvalidRequest(reason)
-    if operation.to_size > group.max_size:
+    if operation.spec.to_size > group.max_size:
         raise InvalidRequest(
-            f"{operation.group}: {operation.to_size} is above the scaling group's MaxSize {group.max_size}, to which "
-            "ESS would keep without a word; raise MaxSize, or lower the policy's max"
+            f"{operation.spec.group}: {operation.spec.to_size} is above the scaling group's MaxSize {group.max_size}, "
+            "to which ESS would keep without a word; raise MaxSize, or lower the policy's max"
         )
-    if group.enable_desired_capacity and present(group) > operation.to_size:
-        raise Conflict(f"{operation.group} still has {present(group)} instances, more than it is to have")
+    if group.enable_desired_capacity and present(group) > operation.spec.to_size:
+        raise Conflict(f"{operation.spec.group} still has {present(group)} instances, more than it is to have")
 
 
 def _ask(context: Context, operation: Operation, group: ScalingGroup) -> Outcome:
     desired = group.enable_desired_capacity
     kind = _TOTAL if desired else _CHANGE
-    value = operation.to_size if desired else operation.to_size - operation.from_size
+    value = operation.spec.to_size if desired else operation.spec.to_size - operation.spec.from_size
     try:
         accepted = context.api.scale(
-            operation.group,
+            operation.spec.group,
             kind,
             value,
             token=client_token(operation, kind, str(value)),
             at_once=desired,
-            metadata=metadata(operation.id),
+            metadata=metadata(operation.spec.id),
         )
     except ProviderError as error:
         if not is_no_change(error):
             raise
-        if target_of(context.group(operation.group)) == operation.to_size:
+        if target_of(context.group(operation.spec.group)) == operation.spec.to_size:
             return _done(operation)
-        raise Conflict(f"{operation.group} is still shrinking", code=error.code) from None
+        raise Conflict(f"{operation.spec.group} is still shrinking", code=error.code) from None
     known = {ACTIVITY: accepted.scaling_activity_id} if accepted.scaling_activity_id else {}
     return Pending(_FIRST, STEP, known)
 
 
 def _follow(context: Context, operation: Operation, activity: ScalingActivity) -> Outcome:
-    name, made, asked = activity.scaling_activity_id, created(activity), operation.to_size - operation.from_size
+    name, made, asked = (
+        activity.scaling_activity_id,
+        created(activity),
+        operation.spec.to_size - operation.spec.from_size,
+    )
     facts: dict[str, str | int] = {
-        "from": operation.from_size,
-        "to": operation.to_size,
+        "from": operation.spec.from_size,
+        "to": operation.spec.to_size,
         "created": made,
         ACTIVITY: name,
     }
@@ -176,11 +188,11 @@ def _follow(context: Context, operation: Operation, activity: ScalingActivity) -
     if failed(activity):
         why = failure(activity)
         some = f" ({made} of {asked} were created)" if made else ""
-        return Failed(why.cls, f"{operation.group}: {why.message}{some}", why.code, facts=facts)
-    if made < asked and (most := context.group(operation.group).max_size) < operation.to_size:
+        return Failed(why.cls, f"{operation.spec.group}: {why.message}{some}", why.code, facts=facts)
+    if made < asked and (most := context.group(operation.spec.group).max_size) < operation.spec.to_size:
         return Failed(
             "InvalidRequest",
-            f"{operation.group}: its MaxSize is {most} by now, so ESS created {made} of {asked}",
+            f"{operation.spec.group}: its MaxSize is {most} by now, so ESS created {made} of {asked}",
             "IncorrectCapacity.MaxSize",
             facts=facts,
         )

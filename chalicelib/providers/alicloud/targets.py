@@ -24,14 +24,14 @@ class Targets(msgspec.Struct, frozen=True):
 def read_targets(operation: Operation) -> Targets:
     """The targets, each once; raises InvalidRequest for one without an id, or for another group's placeholder."""
     handles: dict[str, None] = {}
-    for target in operation.targets:
+    for target in operation.spec.targets:
         handle = handle_of(target)
         if not handle:
             raise InvalidRequest(f"{target.node or target.instance}: no ECS instance is known for it")
         handles[handle] = None
     for handle in handles:
-        if is_placeholder(handle) and placeholder_group(handle) != operation.group:
-            raise InvalidRequest(f"{handle} does not belong to {operation.group}")
+        if is_placeholder(handle) and placeholder_group(handle) != operation.spec.group:
+            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
     return Targets(
         tuple(each for each in handles if not is_placeholder(each)),
         tuple(each for each in handles if is_placeholder(each)),
@@ -56,15 +56,15 @@ def check_membership(
 ) -> None:
     """Raises InvalidRequest if an instance that the group does not have is in another one, the policy's or not. One
     that ESS knows nowhere is gone."""
-    context.bounds(operation.group)
+    context.bounds(operation.spec.group)
     absent = [each for each in targets.instances if each not in listed]
     if not absent:
         return
     elsewhere = {
         each.instance_id: each.scaling_group_id
         for each in context.api.instances("", absent)
-        if each.scaling_group_id not in {"", operation.group}
+        if each.scaling_group_id not in {"", operation.spec.group}
     }
     if elsewhere:
         groups = ", ".join(sorted(set(elsewhere.values())))
-        raise InvalidRequest(f"{', '.join(sorted(elsewhere))} is in {groups} and not in {operation.group}")
+        raise InvalidRequest(f"{', '.join(sorted(elsewhere))} is in {groups} and not in {operation.spec.group}")

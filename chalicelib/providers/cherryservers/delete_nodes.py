@@ -53,8 +53,8 @@ class Removed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def remove(context: Context, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was deleted if a target is not the pool's."""
-    least = context.bounds(operation.group).min
-    definition, known = context.definition(operation.group), _read(operation)
+    least = context.bounds(operation.spec.group).min
+    definition, known = context.definition(operation.spec.group), _read(operation)
     roll = context.roll(definition)
     targets = resolve(operation, roll, definition)
     looked = look(context, operation, targets, roll, definition, frozenset(known.gone), LOT)
@@ -66,7 +66,7 @@ def remove(context: Context, operation: Operation) -> Outcome:
         return removal.end()
     if targets.is_new:
         return Pending(0.0, STEP, removal.data)  # what a name means cannot be seen any more once its server is gone
-    if operation.kind is Kind.DISCARD:
+    if operation.spec.kind is Kind.DISCARD:
         spare_the_joined(context.nodes, removal.to_delete)
     else:
         crew = [each for each in roll.crew(definition) if each.id not in known.gone]  # listed as they may be
@@ -84,14 +84,14 @@ def _permitted(
         raise InvalidRequest(f"server {held[0]} is a node of the control plane")
     left = len(crew) - len(apart) - len(there)
     if left < least:
-        raise InvalidRequest(f"{operation.group}: {left} would be below the minimum {least}")
+        raise InvalidRequest(f"{operation.spec.group}: {left} would be below the minimum {least}")
 
 
 def release(context: Context, operation: Operation) -> bool:
     """Nothing is prepared at the vendor before a deletion, so this only says whether any target is still there and not
     leaving. Raises ProviderError; a target that means no server of the pool was never touched, and is InvalidRequest.
     """
-    definition = context.definition(operation.group)
+    definition = context.definition(operation.spec.group)
     roll = context.roll(definition)
     targets = resolve(operation, roll, definition)
     return bool(look(context, operation, targets, roll, definition).living)
@@ -100,15 +100,17 @@ def release(context: Context, operation: Operation) -> bool:
 def shrink(context: Context, operation: Operation) -> Outcome:
     """A pool has no size apart from its machines: it is no larger than to_size, or it cannot be made so without
     deleting one (D18). Machines that never joined are discarded by name."""
-    if not 0 <= operation.to_size < operation.from_size:
-        raise InvalidRequest(f"{operation.group}: from {operation.from_size} to {operation.to_size} is no shrinking")
-    context.bounds(operation.group)
-    definition = context.definition(operation.group)
+    if not 0 <= operation.spec.to_size < operation.spec.from_size:
+        raise InvalidRequest(
+            f"{operation.spec.group}: from {operation.spec.from_size} to {operation.spec.to_size} is no shrinking"
+        )
+    context.bounds(operation.spec.group)
+    definition = context.definition(operation.spec.group)
     size = len(context.roll(definition).crew(definition))
-    if size <= operation.to_size:
-        return Done({"from": operation.from_size, "to": operation.to_size})
+    if size <= operation.spec.to_size:
+        return Done({"from": operation.spec.from_size, "to": operation.spec.to_size})
     raise InvalidRequest(
-        f"{operation.group}: its size is the {size} servers it has, so for {operation.to_size} one "
+        f"{operation.spec.group}: its size is the {size} servers it has, so for {operation.spec.to_size} one "
         "would have to be deleted"
     )
 
@@ -157,12 +159,15 @@ class _Removal:
     def end(self) -> Outcome:
         """Every target is gone, or the vendor will not delete it."""
         left = sorted(self._there.items())
-        facts: dict[str, str | int] = {"removed": len(self._targets.ids) - len(left), "group": self._operation.group}
+        facts: dict[str, str | int] = {
+            "removed": len(self._targets.ids) - len(left),
+            "group": self._operation.spec.group,
+        }
         if not left:
             return Done(facts)
         said = [f"{server.hostname} ({number}): {self._known.refused[number]}" for number, server in left]
         text = "; ".join([*said[:_NAMED], *([f"and {len(said) - _NAMED} more"] if len(said) > _NAMED else [])])
-        return Failed(self._known.cls, f"{self._operation.group}: {text}", self._known.code, facts=facts)
+        return Failed(self._known.cls, f"{self._operation.spec.group}: {text}", self._known.code, facts=facts)
 
     def _delete(self, server: Server) -> None:
         """Raises _NOT_NOW. A token that is refused is refused for all; another refusal may mean that somebody was
@@ -206,6 +211,6 @@ class _Removal:
 def _read(operation: Operation) -> Removed:
     """What cannot be read is asked anew: deleting again does no harm."""
     try:
-        return msgspec.json.decode(operation.data.get(KEY) or "{}", type=Removed)
+        return msgspec.json.decode(operation.status.data.get(KEY) or "{}", type=Removed)
     except (msgspec.MsgspecError, UnicodeError):
         return Removed()

@@ -51,7 +51,7 @@ def check_nodes(listed: Lister | None, operation: Operation, roll: Roll, servers
         return
     seen = listed("")
     identity = identify(seen, roll)
-    for target in operation.targets:
+    for target in operation.spec.targets:
         number = id_of(target)
         if number is None:
             number = next((each.id for each in servers.values() if alike(each.hostname, target.node)), None)

@@ -89,16 +89,16 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def interrupted(self, operation: Operation) -> bool:
         """Whether another attempt was made since this was written."""
-        return operation.attempt not in (self.attempt, self.attempt + 1)
+        return operation.status.attempt not in (self.attempt, self.attempt + 1)
 
     def written(self, operation: Operation) -> dict[str, str]:
         """As the operation's data."""
-        return {KEY: msgspec.json.encode(msgspec.structs.replace(self, attempt=operation.attempt)).decode()}
+        return {KEY: msgspec.json.encode(msgspec.structs.replace(self, attempt=operation.status.attempt)).decode()}
 
 
 def read(operation: Operation, count: int) -> Progress | None:
     """None where nothing was begun. What cannot be read is taken for the worst: that all of it was sent."""
-    text = operation.data.get(KEY)
+    text = operation.status.data.get(KEY)
     if text is None:
         return None
     try:

@@ -42,38 +42,41 @@ _TRIES = 8
 
 def grow(context: Context, operation: Operation) -> Outcome:
     """from_size -> to_size, once however often it is called; raises ProviderError. The first call only announces."""
-    most = context.bounds(operation.group).max
+    most = context.bounds(operation.spec.group).max
     order = _order(context, operation)
     progress = read(operation, order.count)
     if progress is not None:
         return _Growth(context, operation, order, most, progress).go_on()
-    roll = context.roll(context.definition(operation.group))
+    roll = context.roll(context.definition(operation.spec.group))
     found = order.found(roll, {})
     if len(found) == order.count:
         return Done(_facts(operation, order.count))
     _check_size(context, operation, order, roll, found)
-    if operation.to_size > most:
-        raise InvalidRequest(f"{operation.group}: {operation.to_size} is above the policy's maximum {most}")
+    if operation.spec.to_size > most:
+        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is above the policy's maximum {most}")
     begun = Progress().seen({number: each.id for number, each in found.items()})
     return _announce(operation, begun, order.count)
 
 
 def _order(context: Context, operation: Operation) -> Order:
-    if operation.to_size <= operation.from_size:
-        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
-    order = Order(context.definition(operation.group), operation)
-    if operation.from_size < 0 or order.count > MOST:
-        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is more than {MOST} machines at once")
+    if operation.spec.to_size <= operation.spec.from_size:
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+    order = Order(context.definition(operation.spec.group), operation)
+    if operation.spec.from_size < 0 or order.count > MOST:
+        raise InvalidRequest(
+            f"from {operation.spec.from_size} to {operation.spec.to_size} is more than {MOST} machines at once"
+        )
     return order
 
 
 def _check_size(context: Context, operation: Operation, order: Order, roll: Roll, found: dict[int, Server]) -> None:
     """Raises Final where the pool, without this operation's own machines, is not as it was planned for."""
     own = frozenset(each.id for each in found.values())
-    size = _size(context, order, roll, own, operation.from_size)
-    if size != operation.from_size:
+    size = _size(context, order, roll, own, operation.spec.from_size)
+    if size != operation.spec.from_size:
         raise Final(
-            f"{operation.group} has the size {size}, but from {operation.from_size} to {operation.to_size} was planned"
+            f"{operation.spec.group} has the size {size}, but from {operation.spec.from_size} to "
+            f"{operation.spec.to_size} was planned"
         )
 
 
@@ -112,7 +115,7 @@ class _Growth:
 
     def _look(self) -> Roll:
         """List, and take in what is there."""
-        self._roll = roll = self._context.roll(self._context.definition(self._operation.group))
+        self._roll = roll = self._context.roll(self._context.definition(self._operation.spec.group))
         self._found = self._order.found(roll, self._progress.made)
         progress = self._progress.seen({number: each.id for number, each in self._found.items()})
         if not self._fresh:
@@ -239,13 +242,13 @@ class _Growth:
         facts = _facts(self._operation, len(progress.made))
         if stray:
             text = f"servers {', '.join(map(str, stray))} do not keep their tags, so no pool counts them"
-            return Failed("Unknown", f"{self._operation.group}: {text}; delete them", facts=facts)
+            return Failed("Unknown", f"{self._operation.spec.group}: {text}; delete them", facts=facts)
         if missing:
             facts["unlisted"] = len(missing)
         if why is None:
             return Done(facts)
         some = f" ({len(progress.made)} of {self._order.count} were created)"
-        return Failed(why.cls, f"{self._operation.group}: {why.message}{some}", why.code, why.retry_after, facts)
+        return Failed(why.cls, f"{self._operation.spec.group}: {why.message}{some}", why.code, why.retry_after, facts)
 
 
 def _announce(
@@ -263,8 +266,8 @@ def _step(progress: Progress) -> str:
 
 def _facts(operation: Operation, created: int) -> dict[str, str | int]:
     return {
-        "from": operation.from_size,
-        "to": operation.to_size,
+        "from": operation.spec.from_size,
+        "to": operation.spec.to_size,
         "created": created,
-        "asked": operation.to_size - operation.from_size,
+        "asked": operation.spec.to_size - operation.spec.from_size,
     }

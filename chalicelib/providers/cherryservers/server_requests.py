@@ -24,13 +24,14 @@ class Order:
 
     def __init__(self, definition: Definition, operation: Operation) -> None:
         self.definition, self._operation = definition, operation
-        self.count = operation.to_size - operation.from_size
+        self.count = operation.spec.to_size - operation.spec.from_size
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Their host names."""
         return tuple(
-            hostname(self.definition, letters_for(f"{self._operation.id}/{number}")) for number in range(self.count)
+            hostname(self.definition, letters_for(f"{self._operation.spec.id}/{number}"))
+            for number in range(self.count)
         )
 
     @property
@@ -39,7 +40,7 @@ class Order:
         return {
             CLUSTER_TAG: self.definition.cluster_name,
             POOL_TAG: self.definition.pool,
-            OPERATION_TAG: self._operation.id,
+            OPERATION_TAG: self._operation.spec.id,
         }
 
     def bodies(self, numbers: Iterable[int], user_data: str) -> tuple[CreateServer, ...]:
@@ -108,7 +109,7 @@ class Order:
         return frozenset(name.casefold() for name in self.names)
 
     def _is_marked(self, server: Server) -> bool:
-        return server.tags.get(OPERATION_TAG) == self._operation.id
+        return server.tags.get(OPERATION_TAG) == self._operation.spec.id
 
     def _ours(self, roll: Roll) -> dict[str, list[Server]]:
         """By host name, the elder first."""

@@ -41,7 +41,7 @@ def resolve(operation: Operation, roll: Roll, definition: Definition) -> Targets
     before = _earlier(operation)
     ids: dict[int, None] = {}
     by_name: dict[str, int] = {}
-    for target in operation.targets:
+    for target in operation.spec.targets:
         number = id_of(target)
         if number is None:
             number = before[target.node] if target.node in before else _named(target, roll, definition)
@@ -90,7 +90,7 @@ def look(
 def _check(operation: Operation, servers: Mapping[int, Server], definition: Definition) -> None:
     for number, server in servers.items():
         if not belongs(server, definition):
-            raise InvalidRequest(f"server {number} ({server.hostname}) does not belong to {operation.group}")
+            raise InvalidRequest(f"server {number} ({server.hostname}) does not belong to {operation.spec.group}")
 
 
 def _named(target: Target, roll: Roll, definition: Definition) -> int:
@@ -114,12 +114,12 @@ def _unlisted(context: Context, operation: Operation, number: int) -> Server | N
     except NotFound:
         return None
     except Unauthorized as error:
-        raise InvalidRequest(f"server {number} does not belong to {operation.group}: {error.message}") from None
+        raise InvalidRequest(f"server {number} does not belong to {operation.spec.group}: {error.message}") from None
     return None if is_leaving(server) else server
 
 
 def _earlier(operation: Operation) -> Mapping[str, int]:
     try:
-        return msgspec.json.decode(operation.data.get(NAMES) or "{}", type=dict[str, int])
+        return msgspec.json.decode(operation.status.data.get(NAMES) or "{}", type=dict[str, int])
     except (msgspec.MsgspecError, UnicodeError):
         return {}

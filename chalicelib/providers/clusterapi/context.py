@@ -39,7 +39,7 @@ class Context(msgspec.Struct, frozen=True):
 def noted(operation: Operation, key: str) -> int | None:
     """The number that an earlier step of the operation wrote down; None where there is none, or what is there is no
     number any more."""
-    text = operation.data.get(key, "")
+    text = operation.status.data.get(key, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
 
 

@@ -63,7 +63,7 @@ class _View(msgspec.Struct, frozen=True):
 
 def remove(context: Context, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the group's."""
-    if operation.group.startswith(f"{POOL}/"):
+    if operation.spec.group.startswith(f"{POOL}/"):
         return remove_from_pool(context, operation)
     targets = _handles(operation)
     changed: ProviderError = Conflict("")
@@ -74,7 +74,7 @@ def remove(context: Context, operation: Operation) -> Outcome:
             return Done({"to": view.standing.size, "removed": ", ".join(targets), NEVER_JOINED: never_joined})
         if view.standing.excess < 0:
             note = "machines of this group are still being made"
-            return Pending(_WAIT_FOR_MACHINES, "remove", dict(operation.data), note)
+            return Pending(_WAIT_FOR_MACHINES, "remove", dict(operation.status.data), note)
         if stalled := _stalled(context, view.standing):
             # No Pending: nothing was begun, and whoever comes back is to look at the nodes again.
             raise Conflict(
@@ -103,7 +103,7 @@ def _stalled(context: Context, stands: Standing) -> str:
 def release(context: Context, operation: Operation) -> bool:
     """Take our marks off targets that are not to go any more; False where the size was lowered for them already, or
     where none of them lives any more. Raises ProviderError."""
-    if operation.group.startswith(f"{POOL}/"):
+    if operation.spec.group.startswith(f"{POOL}/"):
         return release_from_pool(context, operation)
     stands = _look(context, operation, _handles(operation), asked=False).standing
     marked = all(each.mark(context.settings.keys) is not None for each in stands.targets)
@@ -116,7 +116,7 @@ def release(context: Context, operation: Operation) -> bool:
 def _handles(operation: Operation) -> dict[str, str]:
     """Machine handle -> instance id, of all targets."""
     handles = {}
-    for target in operation.targets:
+    for target in operation.spec.targets:
         handle = target.handle or handle_of(target.instance)
         if handle.count("/") != 1:
             raise InvalidRequest(f"{target.node or target.instance}: no Machine is known for it")
@@ -125,7 +125,7 @@ def _handles(operation: Operation) -> dict[str, str]:
 
 
 def _look(context: Context, operation: Operation, targets: dict[str, str], *, asked: bool = True) -> _View:
-    subject = context.subject(operation.group, asked=asked)
+    subject = context.subject(operation.spec.group, asked=asked)
     sets = machine_sets(context.api, subject)
     # The size before the Machines: one that changes after this read fails the precondition of the write.
     scale = context.api.scale(subject.kind, subject.namespace, subject.name)
@@ -181,14 +181,14 @@ class _Attempt:
 
     def _permitted(self, stands: Standing) -> None:
         view = self._view
-        if self._operation.kind is not Kind.DISCARD and stands.goal < stands.size:
+        if self._operation.spec.kind is not Kind.DISCARD and stands.goal < stands.size:
             check_minimum(view.subject, stands.goal)
         only = gives_way(view.subject.kind, view.subject.resource, view.sets)
         chooses = "several of its MachineSets have machines, and it would choose which of them becomes smaller"
         if only is None or view.subject.resource.strategy != ON_DELETE:
             reason = rolling_out(view.subject.resource, view.sets) or (chooses if only is None else "")
             if reason:
-                raise Held(f"{self._operation.group}: {reason}")
+                raise Held(f"{self._operation.spec.group}: {reason}")
         if only is not None and view.subject.kind != SET:
             self._of_one_set(only, stands)
 
@@ -198,8 +198,8 @@ class _Attempt:
         for machine in (*stands.targets, *stands.others):
             if controller(machine.metadata, SET) != only.metadata.uid:
                 raise Held(
-                    f"{MACHINE} {machine.handle} stays: {self._operation.group} has MachineSet {only.metadata.name} to "
-                    "make smaller first"
+                    f"{MACHINE} {machine.handle} stays: {self._operation.spec.group} has MachineSet "
+                    f"{only.metadata.name} to make smaller first"
                 )
         if sum(1 for each in self._view.sets if each.spec.replicas) < 2:
             return

@@ -62,7 +62,7 @@ def _gone(context: Context, operation: Operation, view: PoolView) -> Outcome | N
     if view.left:
         return None
     never_joined = noted(operation, NEVER_JOINED) or 0
-    gone = ", ".join(target.node or target.instance for target in operation.targets)
+    gone = ", ".join(target.node or target.instance for target in operation.spec.targets)
     return Done({"to": view.standing.size, "removed": gone, NEVER_JOINED: never_joined})
 
 
@@ -72,11 +72,11 @@ def _lowered(context: Context, operation: Operation, view: PoolView) -> Outcome 
     if recorded is None or (view.standing.size >= recorded and not _undone(operation, view)):
         return None
     if view.standing.size < recorded and view.excess >= view.left:
-        return Pending(_LOOK_AGAIN, "remove", dict(operation.data), f"{view.names}: not gone yet")
+        return Pending(_LOOK_AGAIN, "remove", dict(operation.status.data), f"{view.names}: not gone yet")
     unmark(context, operation, view.standing.targets)
     if view.standing.size < recorded:
-        raise Held(f"{operation.group} became smaller without {view.names}: its provider took other instances")
-    raise Held(f"{operation.group} was made smaller for {view.names} and larger again before they were gone")
+        raise Held(f"{operation.spec.group} became smaller without {view.names}: its provider took other instances")
+    raise Held(f"{operation.spec.group} was made smaller for {view.names} and larger again before they were gone")
 
 
 def _undone(operation: Operation, view: PoolView) -> bool:
@@ -103,14 +103,14 @@ def _another_first(context: Context, operation: Operation, view: PoolView) -> Ou
     if not others:
         return None
     ids = {(each.mark(context.settings.keys) or "").removeprefix(MARK_PREFIX).rpartition("/")[0] for each in others}
-    if min(ids) < operation.id:
+    if min(ids) < operation.spec.id:
         release_marks(context, operation, view.standing.targets)
     return _wait(operation, f"{', '.join(each.handle for each in others)} of this pool goes first")
 
 
 def _wait(operation: Operation, note: str) -> Outcome:
     """Without the record: it has not been acted on, as _lowered has seen, and is of no use once the pool has moved."""
-    data = {key: value for key, value in operation.data.items() if key not in _RECORD}
+    data = {key: value for key, value in operation.status.data.items() if key not in _RECORD}
     return Pending(_WAIT_FOR_OTHERS, "remove", data, note)
 
 
@@ -123,13 +123,13 @@ def _lower_once(context: Context, operation: Operation, view: PoolView) -> Outco
     nodes = check_identity(context, operation, view.standing.targets, view.machines)
     _permitted(context, operation, view, goal, nodes)
     set_marks(context, operation, view.standing.targets)
-    if operation.data.get(_VERSION) != view.version or operation.data.get(_SIZE) != str(size):
+    if operation.status.data.get(_VERSION) != view.version or operation.status.data.get(_SIZE) != str(size):
         return Pending(_RECORDED, "remove", _record(operation, view), f"the size {size} is to become {goal}")
     try:
         context.api.set_scale(subject.kind, subject.namespace, subject.name, goal, view.version)
     except Conflict:
-        return Pending(_RECORDED, "remove", dict(operation.data), "the pool has changed meanwhile")
-    return Pending(_LOOK_AGAIN, "remove", dict(operation.data), f"{view.names}: the deletion has not begun")
+        return Pending(_RECORDED, "remove", dict(operation.status.data), "the pool has changed meanwhile")
+    return Pending(_LOOK_AGAIN, "remove", dict(operation.status.data), f"{view.names}: the deletion has not begun")
 
 
 def release_from_pool(context: Context, operation: Operation) -> bool:
@@ -147,22 +147,22 @@ def _all_marked(context: Context, view: PoolView) -> bool:
 
 def _permitted(context: Context, operation: Operation, view: PoolView, goal: int, nodes: Nodes) -> None:
     subject = view.subject
-    if operation.kind is not Kind.DISCARD:
+    if operation.spec.kind is not Kind.DISCARD:
         check_minimum(subject, goal)
     if not view.bare:
         return
     if view.there > len(view.bare):
         if view.standing.living:
-            raise Held(f"{operation.group} has Machines, but none yet for {', '.join(view.bare)}")
+            raise Held(f"{operation.spec.group} has Machines, but none yet for {', '.join(view.bare)}")
         if not context.settings.allow_pool_shrink:
             raise InvalidRequest(cannot_choose(subject.resource))
-    drained = {target.node for target in operation.targets}
+    drained = {target.node for target in operation.spec.targets}
     for each in view.bare:
         match = nodes.listed(each, subject.name)
-        elsewhere = joined_elsewhere(subject.resource, nodes) if operation.kind is Kind.DISCARD else ""
+        elsewhere = joined_elsewhere(subject.resource, nodes) if operation.spec.kind is Kind.DISCARD else ""
         if doubt := match.doubt or elsewhere:
             raise Held(f"instance {each} stays: {doubt}")
-        if match.node is not None and operation.kind is Kind.DISCARD:
+        if match.node is not None and operation.spec.kind is Kind.DISCARD:
             raise Held(f"instance {each} has joined as node {match.node.name} meanwhile")
         if match.node is not None and match.node.name not in drained:
             raise Held(f"instance {each} is node {match.node.name} by now, which was not drained")
@@ -171,7 +171,7 @@ def _permitted(context: Context, operation: Operation, view: PoolView, goal: int
 def _record(operation: Operation, view: PoolView) -> dict[str, str]:
     # D31: these were counted as coming nodes, so what waits for them must be planned again at once.
     unjoined = sum(1 for each in view.standing.targets if each.status.node_ref is None)
-    unjoined += len(view.bare) if operation.kind is Kind.DISCARD else 0
+    unjoined += len(view.bare) if operation.spec.kind is Kind.DISCARD else 0
     generation = str(view.subject.resource.metadata.generation)
     return {
         _SIZE: str(view.standing.size),

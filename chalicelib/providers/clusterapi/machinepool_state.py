@@ -52,12 +52,12 @@ def look_at_pool(context: Context, operation: Operation, *, asked: bool = True) 
     """The pool, its size with the version, and which targets are still there; asked: whether it may be changed. Raises
     ProviderError: InvalidRequest for a target that is not the pool's."""
     # The size with its version before the list that is in the pool itself: a list that is newer costs a Conflict only.
-    kind, _, rest = operation.group.partition("/")
+    kind, _, rest = operation.spec.group.partition("/")
     namespace, _, name = rest.partition("/")
     scale = context.api.scale(kind, namespace, name) if namespace and name and "/" not in name else None
-    subject = context.subject(operation.group, asked=asked)
+    subject = context.subject(operation.spec.group, asked=asked)
     if scale is None:
-        raise InvalidRequest(f"{operation.group} is not a node group of Cluster API")
+        raise InvalidRequest(f"{operation.spec.group} is not a node group of Cluster API")
     mine, foreign = machines_of(context.api, subject, ())
     handles, bare = _targets(operation, subject, mine)
     check_membership(subject, handles, mine, foreign)
@@ -74,7 +74,7 @@ def _targets(operation: Operation, subject: Subject, mine: Sequence[Machine]) ->
     unclaimed = without_machine(subject.resource, mine)
     handles: dict[str, str] = {}
     bare: list[str] = []
-    for target in operation.targets:
+    for target in operation.spec.targets:
         handle = target.handle or handle_of(target.instance) or listed_handle(target.instance)
         provider_id = listed_id(handle)
         if provider_id and (machine := by_id.get(normalise(provider_id))):

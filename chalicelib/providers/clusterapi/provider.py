@@ -12,7 +12,7 @@ from typing import cast
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Failed, Outcome
+from chalicelib.model.outcome import Outcome
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.clusterapi.api import Api
@@ -28,8 +28,9 @@ from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
 from chalicelib.providers.clusterapi.scalable_resource import Held
 from chalicelib.providers.clusterapi.scale_up import grow, shrink
 from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_names, read_settings, unnamed
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.kube_protocol import KubeApi
+from chalicelib.providers.outcomes import settled
 
 Step = Callable[[Context, Operation], Outcome]
 
@@ -73,11 +74,17 @@ class ClusterApi:
 
     def grow(self, operation: Operation) -> Outcome:
         """from_size -> to_size through the scale subresource."""
-        return self._outcome(grow, operation)
+        try:
+            return grow(self._named(), operation)
+        except ProviderError as error:
+            return settled(error, final=Held)
 
     def remove(self, operation: Operation) -> Outcome:
         """Mark the targets' Machines, then lower the size by as many."""
-        return self._outcome(remove, operation)
+        try:
+            return remove(self._named(), operation)
+        except ProviderError as error:
+            return settled(error, final=Held)
 
     def release(self, operation: Operation) -> bool:
         """Take our marks off the targets' Machines; False where the size was lowered for them already."""
@@ -88,11 +95,23 @@ class ClusterApi:
 
     def shrink_target(self, operation: Operation) -> Outcome:
         """from_size -> to_size as long as every running machine stays."""
-        return self._outcome(shrink, operation)
+        try:
+            return shrink(self._named(), operation)
+        except ProviderError as error:
+            return settled(error, final=Held)
 
     def poll(self, operation: Operation) -> Outcome:
         """The change itself again: each of them first reads how far it has come."""
-        return self._outcome(_STEPS[operation.kind], operation)
+        try:
+            return _STEPS[operation.spec.kind](self._named(), operation)
+        except ProviderError as error:
+            return settled(error, final=Held)
+
+    def _named(self) -> Context:
+        """Raises InvalidRequest where the settings lack the name of our cluster."""
+        if self._unnamed is not None:
+            raise InvalidRequest(str(self._unnamed))
+        return self._context()
 
     def _context(self) -> Context:
         return Context(self._api(self._discovered(kinds=False)), self._settings, self._policies, self._now)
@@ -105,16 +124,6 @@ class ClusterApi:
             wanted = self._settings.version or (self._served.version if self._served else "")
             self._served = discover(self._reach.management(), self._settings.keys.group, wanted, kinds=kinds)
         return self._served
-
-    def _outcome(self, step: Step, operation: Operation) -> Outcome:
-        try:
-            if self._unnamed is not None:
-                raise InvalidRequest(str(self._unnamed))
-            return step(self._context(), operation)
-        except ProviderError as error:
-            if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, Held):
-                raise
-            return Failed(error.cls, error.message, error.code, error.retry_after)
 
 
 _STEPS: dict[Kind, Step] = {

@@ -36,29 +36,29 @@ Check = Callable[[Context, Subject, Operation], None]
 
 def grow(context: Context, operation: Operation) -> Outcome:
     """from_size -> to_size; raises ProviderError."""
-    if operation.to_size <= operation.from_size:
-        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
+    if operation.spec.to_size <= operation.spec.from_size:
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
     return _resize(context, operation, _may_grow)
 
 
 def shrink(context: Context, operation: Operation) -> Outcome:
     """from_size -> to_size where only Machines that never joined are lost; raises ProviderError."""
-    if not 0 <= operation.to_size < operation.from_size:
-        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no reduction")
+    if not 0 <= operation.spec.to_size < operation.spec.from_size:
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no reduction")
     return _resize(context, operation, _spares_the_running)
 
 
 def _resize(context: Context, operation: Operation, check: Check) -> Outcome:
     conflict = Conflict("")
     for _ in range(TRIES):
-        subject = context.subject(operation.group)
+        subject = context.subject(operation.spec.group)
         scale = context.api.scale(subject.kind, subject.namespace, subject.name)
-        size, wanted = scale.spec.replicas, operation.to_size
+        size, wanted = scale.spec.replicas, operation.spec.to_size
         if size == wanted:
-            return Done({"from": operation.from_size, "to": size})
-        if size != operation.from_size:
-            planned = f"from {operation.from_size} to {wanted}"
-            raise Held(f"{operation.group} has size {size}, but {planned} was planned")
+            return Done({"from": operation.spec.from_size, "to": size})
+        if size != operation.spec.from_size:
+            planned = f"from {operation.spec.from_size} to {wanted}"
+            raise Held(f"{operation.spec.group} has size {size}, but {planned} was planned")
         check(context, subject, operation)
         version = scale.metadata.resource_version
         try:
@@ -73,9 +73,9 @@ def _resize(context: Context, operation: Operation, check: Check) -> Outcome:
 def _may_grow(context: Context, subject: Subject, operation: Operation) -> None:
     """Raises above the maximum; and, for a moment, while MachineSets have yet to delete marked Machines: a size raised
     now would let those live on, and their removal would lower it again."""
-    check_maximum(subject, operation.to_size)
+    check_maximum(subject, operation.spec.to_size)
     machines, _ = machines_of(context.api, subject, machine_sets(context.api, subject))
-    stands = standing(operation.from_size, machines, (), context.settings.keys)
+    stands = standing(operation.spec.from_size, machines, (), context.settings.keys)
     if stands.others and stands.excess > 0:
         raise Conflict(f"{subject.group}: the deletion of marked machines has not begun")
     with suppress(ProviderError):  # on the way: a growth does not depend on it
@@ -86,7 +86,7 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
     """Raises unless a MachineSet that shrinks to this size takes Machines that never joined: it takes marked ones
     first, then those without a Node or with an unhealthy one, by name, and only then the rest. A pool promises no
     order, so there every instance counts."""
-    check_minimum(subject, operation.to_size)
+    check_minimum(subject, operation.spec.to_size)
     sets = machine_sets(context.api, subject)
     if reason := rolling_out(subject.resource, sets):
         raise Held(f"{subject.group}: {reason}")
@@ -95,7 +95,7 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
         unclaimed = without_machine(subject.resource, machines)
         _leaves(subject, operation, sum(1 for each in machines if not each.leaving) + len(unclaimed), "there")
         return
-    stands = standing(operation.from_size, machines, (), context.settings.keys)
+    stands = standing(operation.spec.from_size, machines, (), context.settings.keys)
     if not stands.others_settled:
         _take_off_forgotten(context, stands.others)
         raise Conflict(f"{subject.group}: machines of another removal are marked and would be taken first")
@@ -108,7 +108,9 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
     _leaves(subject, operation, len(running), "running")
     if running and gives_way(subject.kind, subject.resource, sets) is None:
         raise Held(f"{subject.group}: several of its MachineSets have machines, so one that is running might go")
-    if operation.to_size < len(stands.living) and (ailing := next((each for each in running if each.ailing), None)):
+    if operation.spec.to_size < len(stands.living) and (
+        ailing := next((each for each in running if each.ailing), None)
+    ):
         raise Held(f"{MACHINE} {ailing.handle} has joined and is not healthy: it might go in the place of another")
 
 
@@ -118,10 +120,10 @@ def _may_have_joined(machine: Machine, nodes: Nodes) -> bool:
 
 
 def _leaves(subject: Subject, operation: Operation, count: int, state: str) -> None:
-    if operation.to_size < count:
+    if operation.spec.to_size < count:
         raise InvalidRequest(
-            f"{subject.group}: from {operation.from_size} to {operation.to_size} would delete existing machines, "
-            f"{count} of which are {state}"
+            f"{subject.group}: from {operation.spec.from_size} to {operation.spec.to_size} would delete "
+            f"existing machines, {count} of which are {state}"
         )
 
 

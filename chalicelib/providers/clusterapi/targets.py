@@ -48,12 +48,12 @@ def check_identity(
     clusters = {each.cluster(context.settings.keys) for each in machines}
     near = [each for each in known if each.cluster(context.settings.keys) in clusters]
     nodes = Nodes(nodes_of(context.api), context.settings.keys, near)
-    drained = {target.handle: target.node for target in operation.targets}
+    drained = {target.handle: target.node for target in operation.spec.targets}
     for machine in machines:
         match = nodes.match(machine)
         problem = (
             _joined(match)
-            if operation.kind is Kind.DISCARD
+            if operation.spec.kind is Kind.DISCARD
             else _another_node(nodes, match, machine, drained.get(machine.handle, ""))
         )
         if problem:
@@ -101,7 +101,7 @@ def without_forgotten(context: Context, marked: Iterable[Machine]) -> tuple[Mach
 def set_marks(context: Context, operation: Operation, machines: Iterable[Machine]) -> None:
     """Mark them. A mark that a person set does the same and stays theirs; a forgotten one of ours is made fresh. Raises
     NotFound where one has gone since it was listed: the next look counts it as removed."""
-    value = mark_value(operation.id, context.now())
+    value = mark_value(operation.spec.id, context.now())
     for machine in machines:
         mark = machine.mark(context.settings.keys)
         if mark is None or (mark.startswith(MARK_PREFIX) and is_forgotten(mark, context.now())):
@@ -110,7 +110,7 @@ def set_marks(context: Context, operation: Operation, machines: Iterable[Machine
 
 def unmark(context: Context, operation: Operation, machines: Iterable[Machine]) -> None:
     """Take this operation's marks off, as far as the API lets us: one that stays is cleared once it is old."""
-    own = f"{MARK_PREFIX}{operation.id}/"
+    own = f"{MARK_PREFIX}{operation.spec.id}/"
     for machine in machines:
         try:
             fresh = context.api.machine(machine.metadata.namespace, machine.metadata.name)
@@ -122,7 +122,7 @@ def unmark(context: Context, operation: Operation, machines: Iterable[Machine]) 
 
 def release_marks(context: Context, operation: Operation, machines: Iterable[Machine]) -> None:
     """Take this operation's marks off; raises ProviderError where that fails."""
-    own = f"{MARK_PREFIX}{operation.id}/"
+    own = f"{MARK_PREFIX}{operation.spec.id}/"
     for machine in machines:
         if (machine.mark(context.settings.keys) or "").startswith(own):
             context.api.mark(machine, None)

@@ -31,35 +31,37 @@ from chalicelib.providers.exoscale.pools import Site
 
 def shrink(context: Context, operation: Operation) -> Outcome:
     """Lower the size to to_size where no machine would have to go for it, and see it lowered; raises ProviderError."""
-    if operation.to_size < 0:
-        raise InvalidRequest(f"{operation.group}: {operation.to_size} is no size")
+    if operation.spec.to_size < 0:
+        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
     work = known_work(context, operation)
     if is_pending(work):
         wait = pause(operation)
-        return Pending(wait.after, STEP, wait.data, f"operation {operation.data[WORK]} is under way")
-    site = context.site(operation.group)
-    if site.target <= operation.to_size:
-        return Done({"from": operation.from_size, "to": operation.to_size})
+        return Pending(wait.after, STEP, wait.data, f"operation {operation.status.data[WORK]} is under way")
+    site = context.site(operation.spec.group)
+    if site.target <= operation.spec.to_size:
+        return Done({"from": operation.spec.from_size, "to": operation.spec.to_size})
     if work is not None:
         return _not_lowered(operation, site, work)
-    if site.target != operation.from_size:
+    if site.target != operation.spec.from_size:
         return other_size(operation, site)
     there = least_now(context, site)
-    if operation.to_size < there:
-        raise InvalidRequest(f"{site.title}: {operation.to_size} is below the {there} machines that exist")
-    if operation.to_size < site.least:
-        raise InvalidRequest(f"{site.title}: {operation.to_size} is below {site.least}, the least the vendor takes")
+    if operation.spec.to_size < there:
+        raise InvalidRequest(f"{site.title}: {operation.spec.to_size} is below the {there} machines that exist")
+    if operation.spec.to_size < site.least:
+        raise InvalidRequest(
+            f"{site.title}: {operation.spec.to_size} is below {site.least}, the least the vendor takes"
+        )
     context.check_idle(site)
-    return begun(context.scale(site, operation.to_size))
+    return begun(context.scale(site, operation.spec.to_size))
 
 
 def _not_lowered(operation: Operation, site: Site, work: Work) -> Outcome:
     """The vendor's operation is over and the size stands; the pool may be a moment behind."""
     if has_failed(work):
-        return failure(site.title, work, {"from": operation.from_size, "to": operation.to_size})
-    looks = counted(operation.data, LOOKS) + 1
+        return failure(site.title, work, {"from": operation.spec.from_size, "to": operation.spec.to_size})
+    looks = counted(operation.status.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
-        return Pending(pause(operation).after, STEP, {**operation.data, LOOKS: str(looks)}, site.restless)
+        return Pending(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, site.restless)
     return Failed("Unknown", f"{site.title} still has the size {site.target} after operation {work.id}")
 
 
@@ -67,9 +69,9 @@ def take_back(context: Context, operation: Operation, site: Site, count: int) ->
     """Lower the size by so many that were never made; None where there is nothing to lower (any more). From the planned
     size, so that it may be repeated; a size that is lower already is ours or a removal's beside us, and the next pass
     sees what is left. Failed if it has grown. Raises ProviderError."""
-    if site.target > operation.from_size:
+    if site.target > operation.spec.from_size:
         return other_size(operation, site)
-    goal = max(least_now(context, site), site.least, operation.from_size - count)
+    goal = max(least_now(context, site), site.least, operation.spec.from_size - count)
     if goal >= site.target:
         return None
     context.check_idle(site)

@@ -51,7 +51,7 @@ def remove(context: Context, operation: Operation) -> Outcome:
     try:
         return _step(context, operation)
     except Conflict as error:
-        if operation.kind is Kind.REMOVE and not error.retry_after:
+        if operation.spec.kind is Kind.REMOVE and not error.retry_after:
             raise Conflict(error.message, code=error.code, request_id=error.request_id, retry_after=TURN) from None
         raise
 
@@ -60,12 +60,12 @@ def _step(context: Context, operation: Operation) -> Outcome:
     targets = read_targets(operation)
     work = known_work(context, operation)
     if is_pending(work):
-        return _wait(operation, f"operation {operation.data[WORK]} is under way")
+        return _wait(operation, f"operation {operation.status.data[WORK]} is under way")
     try:
-        site = context.site(operation.group)
+        site = context.site(operation.spec.group)
     except NotFound:
         return _without_pool(context, operation, targets)
-    if EVICTED in operation.data:
+    if EVICTED in operation.status.data:
         return _evicted(context, operation, targets, site, work)
     if work is not None and has_failed(work):  # of a size that was to be lowered
         return failure(site.title, work, {"removed": 0, WORK: work.id})
@@ -74,7 +74,7 @@ def _step(context: Context, operation: Operation) -> Outcome:
 
 def _begin(context: Context, operation: Operation, targets: Targets, site: Site) -> Outcome:
     left = members(context, operation, targets, site)
-    if operation.kind is Kind.DISCARD and left:
+    if operation.spec.kind is Kind.DISCARD and left:
         spare_the_joined(context, left)
     if site.restless and (left or targets.placeholders):
         return _hold(context, operation, targets, site, left)
@@ -83,7 +83,7 @@ def _begin(context: Context, operation: Operation, targets: Targets, site: Site)
     if not left:
         return _done(operation, targets)
     _permitted(context, operation, site, left)
-    if operation.kind is Kind.REMOVE:
+    if operation.spec.kind is Kind.REMOVE:
         check_nodes(context, operation, left)
     return begun(context.evict(site, left), {EVICTED: "yes"})
 
@@ -93,7 +93,7 @@ def _hold(context: Context, operation: Operation, targets: Targets, site: Site, 
     for by what is known here: then the caller looks at the node once more before it comes back."""
     if not targets.placeholders and not remaining(context, left):
         return _done(operation, targets)
-    if WORK not in operation.data:
+    if WORK not in operation.status.data:
         raise Conflict(site.restless, code="busy")
     return _wait(operation, site.restless)
 
@@ -103,7 +103,7 @@ def release(context: Context, operation: Operation) -> bool:
     leaving. Raises Conflict while the pool shrinks, since then nobody can say who of it goes, and ProviderError."""
     targets = read_targets(operation)
     try:
-        site = context.site(operation.group)
+        site = context.site(operation.spec.group)
     except NotFound:
         return False
     if lives(context, site, targets.instances):
@@ -111,7 +111,7 @@ def release(context: Context, operation: Operation) -> bool:
         if {site.pool.state, nodepool} & SHRINKING or len(site.members) > site.target:
             raise Conflict(f"{site.title} shrinks ({site.states}): who of it stays is not known yet", code="busy")
         return True
-    return bool(targets.placeholders) and site.target >= operation.from_size
+    return bool(targets.placeholders) and site.target >= operation.spec.from_size
 
 
 def _evicted(context: Context, operation: Operation, targets: Targets, site: Site, work: Work | None) -> Outcome:
@@ -127,7 +127,7 @@ def _evicted(context: Context, operation: Operation, targets: Targets, site: Sit
     facts: dict[str, str | int] = {"removed": len(targets.instances) - len(left), "left": ",".join(left)}
     if work is not None and has_failed(work):
         return failure(f"{site.title}: {', '.join(left)} could not be removed", work, {**facts, WORK: work.id})
-    looks = counted(operation.data, LOOKS) + 1
+    looks = counted(operation.status.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
         wait = pause(operation)
         return Pending(wait.after, STEP, {**wait.data, LOOKS: str(looks)}, f"{', '.join(left)}: still listed")
@@ -143,7 +143,7 @@ def _wait(operation: Operation, note: str) -> Pending:
 
 
 def _done(operation: Operation, targets: Targets) -> Done:
-    return Done({"removed": len(targets.instances) + len(targets.placeholders), "group": operation.group})
+    return Done({"removed": len(targets.instances) + len(targets.placeholders), "group": operation.spec.group})
 
 
 def _without_pool(context: Context, operation: Operation, targets: Targets) -> Outcome:
@@ -151,15 +151,15 @@ def _without_pool(context: Context, operation: Operation, targets: Targets) -> O
     left = remaining(context, targets.instances)
     if not left:
         return _done(operation, targets)
-    if operation.data:
-        return _wait(operation, f"{operation.group} is gone; {', '.join(left)} is still there")
-    raise NotFound(f"there is no instance pool {operation.group} (any more), and {', '.join(left)} is still there")
+    if operation.status.data:
+        return _wait(operation, f"{operation.spec.group} is gone; {', '.join(left)} is still there")
+    raise NotFound(f"there is no instance pool {operation.spec.group} (any more), and {', '.join(left)} is still there")
 
 
 def _permitted(context: Context, operation: Operation, site: Site, left: tuple[str, ...]) -> None:
     """Raises InvalidRequest where the group would fall below its minimum. Its numbers hold: while it is being changed
     they may be those of our own request already."""
-    if operation.kind is Kind.DISCARD:
+    if operation.spec.kind is Kind.DISCARD:
         return
     least = least_of(site, context.bounds(site))
     if site.target - len(left) < least:

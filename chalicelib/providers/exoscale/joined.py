@@ -40,6 +40,6 @@ def check_nodes(context: Context, operation: Operation, instances: Collection[st
         return
     nodes = context.joined()
     identity = identify(nodes)
-    for target in operation.targets:
+    for target in operation.spec.targets:
         if (name := handle_of(target)) in instances and (why := changed(target, name, identity, nodes)):
             raise Joined(why)

@@ -36,7 +36,7 @@ class Pause(msgspec.Struct, frozen=True):
 def pause(operation: Operation, data: Mapping[str, str] | None = None) -> Pause:
     """The next look: 3 s at first, then later each time, up to a minute, as the vendor's own clients do. Looks are
     counted, not clocks compared."""
-    now = operation.data if data is None else data
+    now = operation.status.data if data is None else data
     polls = counted(now, POLLS)
     waits = [min(LONGEST, FIRST * _GROWS ** min(n, 20)) for n in range(polls + 1)]
     return Pause(round(waits[-1], 1), {**now, POLLS: str(polls + 1)}, sum(waits[:-1]) >= PATIENCE)
@@ -56,7 +56,7 @@ def begun(work: Work, data: Mapping[str, str] | None = None) -> Pending:
 def known_work(context: Context, operation: Operation) -> Work | None:
     """How the change stands that was begun; None where none is known, or the vendor knows it no more. Raises
     ProviderError."""
-    name = operation.data.get(WORK, "")
+    name = operation.status.data.get(WORK, "")
     if not is_id(name):
         return None
     try:

@@ -42,15 +42,15 @@ from chalicelib.providers.exoscale.size_bounds import NO_LIMIT
 
 def grow(context: Context, operation: Operation) -> Outcome:
     """from_size -> to_size, once however often it is called; raises ProviderError."""
-    if operation.to_size <= operation.from_size:
-        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
-    site = context.site(operation.group)
+    if operation.spec.to_size <= operation.spec.from_size:
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+    site = context.site(operation.spec.group)
     bounds = context.bounds(site)
-    if bounds is not None and bounds.max is not None and operation.to_size > bounds.max:
-        raise InvalidRequest(f"{site.title}: {operation.to_size} is above the policy's maximum {bounds.max}")
-    if site.target == operation.to_size:
+    if bounds is not None and bounds.max is not None and operation.spec.to_size > bounds.max:
+        raise InvalidRequest(f"{site.title}: {operation.spec.to_size} is above the policy's maximum {bounds.max}")
+    if site.target == operation.spec.to_size:
         return _look(operation, site, None)
-    if site.target != operation.from_size:
+    if site.target != operation.spec.from_size:
         return other_size(operation, site)
     if site.off:
         raise InvalidRequest(site.off)
@@ -58,7 +58,7 @@ def grow(context: Context, operation: Operation) -> Outcome:
     if bounds is None or bounds.max is None:
         _within_quota(context, operation, site)
     try:
-        return begun(context.scale(site, operation.to_size))
+        return begun(context.scale(site, operation.spec.to_size))
     except InvalidRequest as error:
         raise _for_want_of_quota(context, operation, site, error) from None
 
@@ -68,10 +68,10 @@ def poll_growth(context: Context, operation: Operation) -> Outcome:
     ProviderError."""
     work = known_work(context, operation)
     if is_pending(work):
-        return _pending(operation, f"operation {operation.data[WORK]} is under way")
-    if work is None and LOOKS not in operation.data:
+        return _pending(operation, f"operation {operation.status.data[WORK]} is under way")
+    if work is None and LOOKS not in operation.status.data:
         return grow(context, operation)
-    site = context.site(operation.group)
+    site = context.site(operation.spec.group)
     if work is not None and has_failed(work):
         return failure(site.title, work, _facts(operation, site))
     return _look(operation, site, work)
@@ -82,32 +82,43 @@ def _look(operation: Operation, site: Site, work: Work | None) -> Outcome:
     moment ahead of what the pool says, so one look at a pool that rests is not believed."""
     there = len(site.members)
     size = site.target
-    if size == operation.to_size and there >= size and not site.busy:
+    if size == operation.spec.to_size and there >= size and not site.busy:
         return Done(_facts(operation, site))
-    told = f"{site.title} has {there} of {operation.to_size} machines ({site.states})"
+    told = f"{site.title} has {there} of {operation.spec.to_size} machines ({site.states})"
     if site.busy:
         return _pending(operation, told)
-    looks = counted(operation.data, LOOKS) + 1
+    looks = counted(operation.status.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
-        return Pending(pause(operation).after, STEP, {**operation.data, LOOKS: str(looks)}, told)
-    if work is not None and (size == operation.from_size or (size == operation.to_size and work.state == "timeout")):
+        return Pending(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, told)
+    if work is not None and (
+        size == operation.spec.from_size or (size == operation.spec.to_size and work.state == "timeout")
+    ):
         # Nobody else has moved it: the vendor says that it is over and has made nothing of it. As a Conflict it would
         # be tried for ever, and no other group would get the pods.
         return failure(told, work, _facts(operation, site))
-    return Done({**_facts(operation, site), "note": told}) if size == operation.to_size else other_size(operation, site)
+    return (
+        Done({**_facts(operation, site), "note": told})
+        if size == operation.spec.to_size
+        else other_size(operation, site)
+    )
 
 
 def _pending(operation: Operation, note: str) -> Outcome:
     wait = pause(operation)
     if wait.enough:
-        return Done({"from": operation.from_size, "to": operation.to_size, "note": note})
+        return Done({"from": operation.spec.from_size, "to": operation.spec.to_size, "note": note})
     return Pending(wait.after, STEP, wait.data, note)
 
 
 def _facts(operation: Operation, site: Site) -> dict[str, str | int]:
-    made = max(0, min(len(site.members), operation.to_size) - operation.from_size)
-    known = operation.data.get(WORK, "")
-    return {"from": operation.from_size, "to": operation.to_size, "created": made, **({WORK: known} if known else {})}
+    made = max(0, min(len(site.members), operation.spec.to_size) - operation.spec.from_size)
+    known = operation.status.data.get(WORK, "")
+    return {
+        "from": operation.spec.from_size,
+        "to": operation.spec.to_size,
+        "created": made,
+        **({WORK: known} if known else {}),
+    }
 
 
 def _for_want_of_quota(context: Context, operation: Operation, site: Site, error: InvalidRequest) -> ProviderError:
@@ -116,7 +127,7 @@ def _for_want_of_quota(context: Context, operation: Operation, site: Site, error
         quota = context.api.quota_now()
     except ProviderError:
         return error
-    if quota.limit == NO_LIMIT or operation.to_size - site.target <= quota.limit - quota.usage:
+    if quota.limit == NO_LIMIT or operation.spec.to_size - site.target <= quota.limit - quota.usage:
         return error
     return QuotaExceeded(
         f"{error.message}; of the account's quota of {quota.limit} instances {quota.usage} are in use",
@@ -134,14 +145,14 @@ def _within_quota(context: Context, operation: Operation, site: Site) -> None:
         return
     if quota.limit == NO_LIMIT:
         most = max(context.settings.unlimited, site.target)
-        if operation.to_size > most:
+        if operation.spec.to_size > most:
             raise InvalidRequest(
-                f"{site.title}: {operation.to_size} is above {most}, the largest size of a group that "
+                f"{site.title}: {operation.spec.to_size} is above {most}, the largest size of a group that "
                 "has no maximum (providers.exoscale.unlimitedMax)"
             )
-    elif operation.to_size - site.target > quota.limit - quota.usage:
+    elif operation.spec.to_size - site.target > quota.limit - quota.usage:
         raise QuotaExceeded(
-            f"{site.title}: {operation.to_size - site.target} more are above the account's quota of "
+            f"{site.title}: {operation.spec.to_size - site.target} more are above the account's quota of "
             f"{quota.limit} instances, of which {quota.usage} are in use",
             code="quota",
         )

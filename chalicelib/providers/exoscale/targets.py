@@ -32,12 +32,12 @@ class Targets(msgspec.Struct, frozen=True):
 def read_targets(operation: Operation) -> Targets:
     """The targets, each once; raises InvalidRequest for one without an id, or for another pool's placeholder."""
     handles: dict[str, None] = {}
-    for target in operation.targets:
+    for target in operation.spec.targets:
         handle = handle_of(target)
         if not is_id(handle) and not is_placeholder(handle):
             raise InvalidRequest(f"{target.node or target.instance}: no machine at Exoscale is known for it")
-        if is_placeholder(handle) and placeholder_pool(handle) != operation.group:
-            raise InvalidRequest(f"{handle} does not belong to {operation.group}")
+        if is_placeholder(handle) and placeholder_pool(handle) != operation.spec.group:
+            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
         handles[handle] = None
     return Targets(
         tuple(each for each in handles if not is_placeholder(each)),
@@ -69,7 +69,9 @@ def members(context: Context, operation: Operation, targets: Targets, site: Site
     inside = [each for each in targets.instances if each in site.members]
     outside = [each for each in targets.instances if each not in site.members]
     found = machines(context, outside)
-    strangers = {name: _pool_of(each) for name, each in found.items() if _pool_of(each) not in {"", operation.group}}
+    strangers = {
+        name: _pool_of(each) for name, each in found.items() if _pool_of(each) not in {"", operation.spec.group}
+    }
     strangers |= {name: "no pool" for name, each in found.items() if not _pool_of(each) and not is_leaving(each.state)}
     if strangers:
         told = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))

@@ -77,5 +77,5 @@ class Context(msgspec.Struct, frozen=True):
 
 def other_size(operation: Operation, site: Site) -> Failed:
     """Somebody else's number stands."""
-    planned = f"from {operation.from_size} to {operation.to_size}"
+    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
     return Failed("Conflict", f"{site.title} has the size {site.size}, but {planned} was planned")

@@ -30,31 +30,31 @@ class Least(msgspec.Struct, frozen=True):
 def shrink(context: Context, operation: Operation) -> Outcome:
     """Lower the size to to_size where no node would have to go for it, and see it lowered; raises ProviderError. Once
     the request was accepted nothing more is sent."""
-    if operation.to_size < 0:
-        raise InvalidRequest(f"{operation.group}: {operation.to_size} is no size")
-    site = context.site(operation.group)
-    if site.size <= operation.to_size:
-        return Done({"from": operation.from_size, "to": operation.to_size})
-    if SENT in operation.data:
-        told = f"{site.title} still has the size {site.size} though CCE has taken {operation.to_size}"
+    if operation.spec.to_size < 0:
+        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
+    site = context.site(operation.spec.group)
+    if site.size <= operation.spec.to_size:
+        return Done({"from": operation.spec.from_size, "to": operation.spec.to_size})
+    if SENT in operation.status.data:
+        told = f"{site.title} still has the size {site.size} though CCE has taken {operation.spec.to_size}"
         return doubted(operation, told) or Failed("Unknown", told)
-    if site.size != operation.from_size:
+    if site.size != operation.spec.from_size:
         return other_size(operation, site)
     there = least(context, site)
-    if operation.to_size < there.group:
-        raise InvalidRequest(f"{site.title}: {operation.to_size} is below the {there.group} nodes that exist")
-    lower(context, site, operation.to_size, there)
-    return Pending(FIRST, STEP, {**operation.data, SENT: "yes"})
+    if operation.spec.to_size < there.group:
+        raise InvalidRequest(f"{site.title}: {operation.spec.to_size} is below the {there.group} nodes that exist")
+    lower(context, site, operation.spec.to_size, there)
+    return Pending(FIRST, STEP, {**operation.status.data, SENT: "yes"})
 
 
 def take_back(context: Context, operation: Operation, site: Site, count: int) -> Failed | None:
     """Lower the size by so many that were never made; None where that is done, or there is nothing to lower (any more).
     From the planned size, so that it may be repeated; a size that is lower already is ours or a removal's beside us,
     and the next pass sees what is left. Failed if it has grown. Raises ProviderError."""
-    if site.size > operation.from_size:
+    if site.size > operation.spec.from_size:
         return other_size(operation, site)
     there = least(context, site)
-    goal = max(there.group, operation.from_size - count)
+    goal = max(there.group, operation.spec.from_size - count)
     if goal < site.size:
         lower(context, site, goal, there)
     return None

@@ -34,10 +34,10 @@ def remove(context: Context, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was sent if one of them may not go."""
     targets = read_targets(operation)
     left = living(context, targets.nodes)
-    if SENT in operation.data:
+    if SENT in operation.status.data:
         return _look(context, operation, targets, left)
     try:
-        site = context.site(operation.group)
+        site = context.site(operation.spec.group)
     except NotFound:
         if left:
             raise
@@ -46,7 +46,7 @@ def remove(context: Context, operation: Operation) -> Outcome:
         _permitted(context, operation, site, left)
     if targets.placeholders and (conflict := take_back(context, operation, site, len(targets.placeholders))):
         return conflict
-    if left and operation.kind is Kind.REMOVE:
+    if left and operation.spec.kind is Kind.REMOVE:
         check_nodes(context, operation, left)
     return _delete(context, operation, left) if left else _done(operation, targets)
 
@@ -60,7 +60,7 @@ def release(context: Context, operation: Operation) -> bool:
     if not targets.placeholders:
         return False
     try:
-        return context.site(operation.group).size >= operation.from_size
+        return context.site(operation.spec.group).size >= operation.spec.from_size
     except NotFound:
         return False
 
@@ -68,7 +68,7 @@ def release(context: Context, operation: Operation) -> bool:
 def _permitted(context: Context, operation: Operation, site: Site, left: Mapping[str, CceNode]) -> None:
     """Raises where one of the nodes may not go, or too few would stay."""
     check_membership(tuple(left.values()), site)
-    discard = operation.kind is Kind.DISCARD
+    discard = operation.spec.kind is Kind.DISCARD
     if discard:
         spare_the_joined(context, left.values())
     held = [text for each in left.values() if (text := why_held(each))]
@@ -108,7 +108,7 @@ def _delete(context: Context, operation: Operation, left: Mapping[str, CceNode])
         FIRST,
         STEP,
         {SENT: "yes", JOBS: ",".join([each for each in jobs if each][:_MOST_JOBS])},
-        f"{operation.group}: CCE deletes {', '.join(left)}",
+        f"{operation.spec.group}: CCE deletes {', '.join(left)}",
     )
 
 
@@ -117,7 +117,7 @@ def _look(context: Context, operation: Operation, targets: Targets, left: Mappin
     if not left:
         return _done(operation, targets)
     working, failed = _jobs(context, operation)
-    told = f"{operation.group}: {', '.join(left)} still there"
+    told = f"{operation.spec.group}: {', '.join(left)} still there"
     facts: dict[str, str | int] = {"removed": len(targets.nodes) - len(left), "left": ",".join(left)}
     if failed:
         return Failed("Unknown", f"{told}: {failed}", facts=facts)
@@ -129,7 +129,7 @@ def _look(context: Context, operation: Operation, targets: Targets, left: Mappin
 def _jobs(context: Context, operation: Operation) -> tuple[bool, str]:
     """Whether a job is under way, and why one failed. Jobs are short-lived, and only for progress (B4)."""
     working, failed = False, ""
-    for name in operation.data.get(JOBS, "").split(","):
+    for name in operation.status.data.get(JOBS, "").split(","):
         if not name:
             continue
         try:
@@ -142,4 +142,4 @@ def _jobs(context: Context, operation: Operation) -> tuple[bool, str]:
 
 
 def _done(operation: Operation, targets: Targets) -> Done:
-    return Done({"removed": len(targets.nodes) + len(targets.placeholders), "group": operation.group})
+    return Done({"removed": len(targets.nodes) + len(targets.placeholders), "group": operation.spec.group})

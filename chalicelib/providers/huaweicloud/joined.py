@@ -44,6 +44,6 @@ def check_nodes(context: Context, operation: Operation, machines: Mapping[str, C
         return
     nodes = context.joined()
     names = Names(nodes, machines.values())
-    for target in operation.targets:
+    for target in operation.spec.targets:
         if (name := handle_of(target)) in machines and (why := changed(target, name, names.identity, nodes)):
             raise Joined(why)

@@ -27,21 +27,21 @@ def counted(data: Mapping[str, str], key: str) -> int:
 
 def later(operation: Operation, note: str, step: str = STEP) -> Pending:
     """Come back, later each time, up to a minute."""
-    polls = counted(operation.data, POLLS)
-    return Pending(round(_pause(polls), 1), step, {**operation.data, POLLS: str(polls + 1)}, note)
+    polls = counted(operation.status.data, POLLS)
+    return Pending(round(_pause(polls), 1), step, {**operation.status.data, POLLS: str(polls + 1)}, note)
 
 
 def is_tired(operation: Operation, patience: float = PATIENCE) -> bool:
     """Whether the looks so far took so many seconds: who waits then is the core, with its own timer."""
-    return sum(_pause(number) for number in range(min(counted(operation.data, POLLS), 100))) >= patience
+    return sum(_pause(number) for number in range(min(counted(operation.status.data, POLLS), 100))) >= patience
 
 
 def doubted(operation: Operation, note: str, step: str = STEP, enough: int = ENOUGH_LOOKS) -> Pending | None:
     """Look once more at numbers that contradict; None after enough of it."""
-    looks = counted(operation.data, LOOKS) + 1
+    looks = counted(operation.status.data, LOOKS) + 1
     if looks >= enough:
         return None
-    return Pending(FIRST, step, {**operation.data, LOOKS: str(looks)}, note)
+    return Pending(FIRST, step, {**operation.status.data, LOOKS: str(looks)}, note)
 
 
 def _pause(number: int) -> float:

@@ -28,8 +28,6 @@ begins, the less often is a group that never gets its nodes ready asked for one 
 
 from __future__ import annotations
 
-import msgspec
-
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.errors import InvalidRequest, OutOfStock, ProviderError, Unknown
@@ -56,15 +54,15 @@ UNSEEN = 180.0  # seconds of looks at nothing; passes see what comes of it after
 
 def grow(context: Context, operation: Operation) -> Outcome:
     """from_size -> to_size, once however often it is called; raises ProviderError."""
-    if operation.to_size <= operation.from_size:
-        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
-    site = context.site(operation.group)
-    if site.size == operation.to_size:
-        return _look(context, msgspec.structs.replace(operation, data={**operation.data, SENT: "yes"}), site)
-    if site.size != operation.from_size:
+    if operation.spec.to_size <= operation.spec.from_size:
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+    site = context.site(operation.spec.group)
+    if site.size == operation.spec.to_size:
+        return _look(context, operation.with_status(data={**operation.status.data, SENT: "yes"}), site)
+    if site.size != operation.spec.from_size:
         return other_size(operation, site)
-    announced = TOTAL in operation.data
-    if announced and site.pool.desired != counted(operation.data, BASE):
+    announced = TOTAL in operation.status.data
+    if announced and site.pool.desired != counted(operation.status.data, BASE):
         return _moved(operation, site)
     if (wait := _unsure(operation, site)) is not None:
         return wait
@@ -75,21 +73,21 @@ def grow(context: Context, operation: Operation) -> Outcome:
 def poll_growth(context: Context, operation: Operation) -> Outcome:
     """How far the group has come. Nothing is ever sent from here; without a request that was accepted it is a call of
     grow. Raises ProviderError."""
-    if SENT not in operation.data:
+    if SENT not in operation.status.data:
         return grow(context, operation)
-    return _look(context, operation, context.site(operation.group))
+    return _look(context, operation, context.site(operation.spec.group))
 
 
 def check(context: Context, operation: Operation, site: Site) -> None:
     """Raises the reason why the group may not, or cannot, become that large."""
-    pool, delta = site.pool, operation.to_size - operation.from_size
+    pool, delta = site.pool, operation.spec.to_size - operation.spec.from_size
     rows = (
         (alone(pool), f"node pool {pool.name} {alone(pool)}"),
         (site.within.error, f"{site.title}: {site.within.error}"),
         (not is_ours(pool, site.group, context.settings), f"{site.title} is switched off for autoscaling"),
         (
-            operation.to_size > site.within.max,
-            f"{site.title}: {operation.to_size} is above its maximum {site.within.max}",
+            operation.spec.to_size > site.within.max,
+            f"{site.title}: {operation.spec.to_size} is above its maximum {site.within.max}",
         ),
         (
             0 <= site.whole.max < pool.desired + delta,
@@ -120,7 +118,7 @@ def _sold_out(context: Context, site: Site) -> bool:
 def _announce(operation: Operation, site: Site) -> Pending:
     """Write down what the next call will ask for."""
     before = failure(site.pool, site.group)
-    total = site.pool.desired + operation.to_size - operation.from_size
+    total = site.pool.desired + operation.spec.to_size - operation.spec.from_size
     data = {BASE: str(site.pool.desired), TOTAL: str(total), WAS: before.code if before is not None else ""}
     return Pending(0.0, ANNOUNCE, data, f"{site.title}: its pool is to go from {site.pool.desired} to {total}")
 
@@ -129,8 +127,8 @@ def _moved(operation: Operation, site: Site) -> Outcome:
     """The pool is not where it was when the growth was announced, and the group is."""
     if is_settled(site.pool):
         return _announce(operation, site)
-    if site.pool.desired == counted(operation.data, TOTAL):
-        return Pending(FIRST, STEP, {**operation.data, SENT: "yes"}, f"{site.title}: the pool is growing")
+    if site.pool.desired == counted(operation.status.data, TOTAL):
+        return Pending(FIRST, STEP, {**operation.status.data, SENT: "yes"}, f"{site.title}: the pool is growing")
     return _contradiction(operation, site)
 
 
@@ -141,14 +139,14 @@ def _unsure(operation: Operation, site: Site) -> Outcome | None:
     of the lower number would take nodes away, and one of the higher would buy what was given back. A size below what
     exists would take away what is there, however it came about. What stays so is the vendor's fault, and no conflict:
     that would be tried again at once."""
-    pool, total = site.pool, site.pool.desired + operation.to_size - operation.from_size
+    pool, total = site.pool, site.pool.desired + operation.spec.to_size - operation.spec.from_size
     told = ""
     if not is_settled(pool):
         told = f"{site.title}: its pool is at {pool.desired}, and its scale groups add up to {total_of(pool)}"
-    elif total < pool.current or operation.to_size < site.group.existing:
+    elif total < pool.current or operation.spec.to_size < site.group.existing:
         told = (
             f"{site.title} has {site.group.existing} nodes and its pool {pool.current}, which are more than the "
-            f"sizes {operation.to_size} and {total} that it was to grow to"
+            f"sizes {operation.spec.to_size} and {total} that it was to grow to"
         )
     return (doubted(operation, told, ANNOUNCE, MANY_LOOKS) or Failed("Unknown", told)) if told else None
 
@@ -160,43 +158,45 @@ def _contradiction(operation: Operation, site: Site) -> Outcome:
 
 
 def _ask(context: Context, operation: Operation, site: Site) -> Outcome:
-    if context.moved(operation.group, site):
-        return Pending(0.0, ANNOUNCE, dict(operation.data), f"{site.title} was changed meanwhile")
-    total = site.pool.desired + operation.to_size - operation.from_size
+    if context.moved(operation.spec.group, site):
+        return Pending(0.0, ANNOUNCE, dict(operation.status.data), f"{site.title} was changed meanwhile")
+    total = site.pool.desired + operation.spec.to_size - operation.spec.from_size
     try:
         context.api.scale(site.pool.id, total, site.group.name)
     except (InvalidRequest, Unknown) as error:
         # Which code says "sold out" is not documented: what the conditions say comes first, the code second (B8).
-        now = context.site(operation.group)
+        now = context.site(operation.spec.group)
         reason = refusal(now.pool, now.group) or failure(now.pool, now.group)
         raise (_titled(site, reason) if reason is not None else error) from None
-    return Pending(FIRST, STEP, {**operation.data, SENT: "yes"})
+    return Pending(FIRST, STEP, {**operation.status.data, SENT: "yes"})
 
 
 def _look(context: Context, operation: Operation, site: Site) -> Outcome:
     size, there = site.size, site.group.existing
     facts = _facts(operation, there)
     told = f"{site.title} has {there} of {size} nodes"
-    if size < operation.to_size:
+    if size < operation.spec.to_size:
         if site.pool.desired > total_of(site.pool) and not is_tired(operation):  # the pool knows of it already
             return later(operation, f"{site.title} is at {size}, and its pool is at {site.pool.desired}")
-        again = doubted(operation, f"{site.title} is at {size} and was asked to go to {operation.to_size}")
-        gone = Failed("Unknown", f"{site.title} is at {size} though CCE has taken {operation.to_size}", facts=facts)
-        return again or (gone if size == operation.from_size else other_size(operation, site))
+        again = doubted(operation, f"{site.title} is at {size} and was asked to go to {operation.spec.to_size}")
+        gone = Failed(
+            "Unknown", f"{site.title} is at {size} though CCE has taken {operation.spec.to_size}", facts=facts
+        )
+        return again or (gone if size == operation.spec.from_size else other_size(operation, site))
     if there >= size:
         return Done(facts)
     listed = sum(each.phase != ERROR for each in members(context, site))
     if listed >= size:
         return Done(_facts(operation, listed))
     if (why := failure(site.pool, site.group)) is not None:
-        again = doubted(operation, told) if why.code == operation.data.get(WAS, "") else None
+        again = doubted(operation, told) if why.code == operation.status.data.get(WAS, "") else None
         return again or Failed(why.cls, f"{told}: {why.message}", why.code, facts=facts)
     return Done({**facts, "note": told}) if is_tired(operation, UNSEEN) else later(operation, told)
 
 
 def _facts(operation: Operation, there: int) -> dict[str, str | int]:
-    made = max(0, min(there, operation.to_size) - operation.from_size)
-    return {"from": operation.from_size, "to": operation.to_size, "created": made}
+    made = max(0, min(there, operation.spec.to_size) - operation.spec.from_size)
+    return {"from": operation.spec.from_size, "to": operation.spec.to_size, "created": made}
 
 
 def _titled(site: Site, error: ProviderError) -> ProviderError:

@@ -26,12 +26,12 @@ class Targets(msgspec.Struct, frozen=True):
 def read_targets(operation: Operation) -> Targets:
     """The targets, each once; raises InvalidRequest for one without a uid, or for another group's placeholder."""
     handles: dict[str, None] = {}
-    for target in operation.targets:
+    for target in operation.spec.targets:
         handle = handle_of(target)
         if not handle:
             raise InvalidRequest(f"{target.node or target.instance}: no CCE node is known for it")
-        if is_placeholder(handle) and placeholder_group(handle) != operation.group:
-            raise InvalidRequest(f"{handle} does not belong to {operation.group}")
+        if is_placeholder(handle) and placeholder_group(handle) != operation.spec.group:
+            raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
         handles[handle] = None
     return Targets(
         tuple(each for each in handles if not is_placeholder(each)),

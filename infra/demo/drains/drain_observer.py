@@ -89,10 +89,10 @@ class Watcher:
 
     def _see_operations(self) -> None:
         for operation in self._world.operations():
-            if operation.id in self._planned or operation.kind is not Kind.REMOVE:
+            if operation.spec.id in self._planned or operation.spec.kind is not Kind.REMOVE:
                 continue
-            (target,) = operation.targets
-            self._planned[operation.id] = target.node
+            (target,) = operation.spec.targets
+            self._planned[operation.spec.id] = target.node
             self._say("outscaler", f"plan: remove {target.node}, evicting {len(target.evict)} pods")
         for entry in reversed(self._world.store.journal.recent(self._world.name, 20)):
             if entry.kind == "operation" and entry.operation not in self._told:

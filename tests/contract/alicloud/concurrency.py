@@ -11,8 +11,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
@@ -25,6 +23,7 @@ from infra.emulators.alicloud.serializers import as_text
 from infra.emulators.fake_cluster import InMemoryCluster
 from infra.emulators.vendor_common.fault_injection import Fault
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
+from tests.operations import new_operation
 
 MOST, LEAST = 12, 1
 FAULTS = (
@@ -175,7 +174,7 @@ class Disorder:
         to_size = min(seen.max, seen.target + self.dice.randint(1, 4))
         operation = self.order(Kind.GROW, seen.target, to_size)
         self.drive(operation)
-        ours = [each for each in self.held.activities if f'"{operation.id}"' in each.metadata]
+        ours = [each for each in self.held.activities if f'"{operation.spec.id}"' in each.metadata]
         assert len(ours) <= 1, "asked twice"
         # A group with a desired capacity is told the number: where machines had vanished, theirs come again with it.
         # One that is below its own minimum is brought up to that by ESS.
@@ -247,7 +246,7 @@ class Disorder:
     def order(self, kind: Kind, start: int, end: int, *targets: Target) -> Operation:
         self.number += 1
         now = self.bench.now()
-        return Operation(
+        return new_operation(
             id=f"{kind}-{self.number:04d}-0123456789",
             cluster="ours",
             provider="alicloud",
@@ -272,7 +271,7 @@ class Disorder:
                 self.bench.provider(credential="rotated")
                 self.revoked = False
             before = self.held.desired
-            outcome = run_step(operation, World(self.bench.provider(), self.cluster, Options()), self.bench.now())
+            outcome = run_step(operation, World(self.bench.provider, self.cluster, Options()), self.bench.now())
             self.said.append(repr(outcome))
             self.bounded(operation, before)
             chance = self.dice.random()
@@ -286,9 +285,9 @@ class Disorder:
                     assert outcome.message
                     self.classes.add(outcome.cls)
                 return outcome
-            operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+            operation = operation.with_status(step=outcome.step, data=outcome.data)
             self.settle(outcome.after)
-        raise AssertionError(f"{operation.kind} is not over: {operation}")
+        raise AssertionError(f"{operation.spec.kind} is not over: {operation}")
 
     def nodes_as_now(self) -> None:
         there = {node.name: node for node in self.bench.nodes()}
@@ -353,7 +352,7 @@ class Disorder:
         if before is None or now is None or now == before or self.people:
             return
         assert now <= MOST
-        assert now >= LEAST or operation.kind is Kind.DISCARD
+        assert now >= LEAST or operation.spec.kind is Kind.DISCARD
 
     def check(self) -> None:
         self.cloud.step()
@@ -401,9 +400,9 @@ class Disorder:
 
     def quietly(self, operation: Operation) -> Outcome:
         for _ in range(100):
-            outcome = run_step(operation, World(self.bench.provider(), self.cluster, Options()), self.bench.now())
+            outcome = run_step(operation, World(self.bench.provider, self.cluster, Options()), self.bench.now())
             if not isinstance(outcome, Pending):
                 return outcome
-            operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+            operation = operation.with_status(step=outcome.step, data=outcome.data)
             self.settle(outcome.after)
         raise AssertionError("not over")

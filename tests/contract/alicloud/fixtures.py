@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Outcome, Pending
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
+from tests.operations import new_operation
 
 _VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove", Kind.DISCARD: "remove"}
 _MOST = 60
@@ -22,7 +21,7 @@ def order(
     nodes = {node.name for node in bench.nodes()}
     targets = tuple(Target(each if each in nodes else "", f"cn-hangzhou.{each}", each) for each in handles)
     now = bench.now()
-    return Operation(
+    return new_operation(
         id=op,
         cluster="ours",
         provider="alicloud",
@@ -40,7 +39,7 @@ def order(
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
     """The first call of an operation, or the next one of one that is under way."""
-    made: Outcome = getattr(provider, "poll" if operation.step else _VERBS[operation.kind])(operation)
+    made: Outcome = getattr(provider, "poll" if operation.status.step else _VERBS[operation.spec.kind])(operation)
     return made
 
 
@@ -55,7 +54,7 @@ def drive(bench: AlicloudBench, operation: Operation) -> Outcome:
             continue
         if not isinstance(outcome, Pending):
             return outcome
-        operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+        operation = operation.with_status(step=outcome.step, data=outcome.data)
         bench.settle(max(1.0, outcome.after))
     raise AssertionError(f"not over after {_MOST} steps: {outcome}")
 

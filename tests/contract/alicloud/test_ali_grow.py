@@ -192,7 +192,7 @@ def test_ALI_17_two_cold_starts_in_the_middle_of_an_activity_buy_nothing_twice(b
     bench.settle(5.0)
     ask(bench.provider(), operation)  # the message came twice, and the first one's data are lost
     bench.settle(5.0)
-    resumed = msgspec.structs.replace(operation, step=outcome.step, data=stored)
+    resumed = operation.with_status(step=outcome.step, data=stored)
     assert isinstance(drive(bench, resumed), Done)
     assert isinstance(drive(bench, operation), Done)  # and once more when all is over
     assert len(bench.machines(group)) == 2

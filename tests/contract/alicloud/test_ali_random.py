@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 
-import msgspec
 import pytest
 
 from chalicelib.model.operation import Kind, Operation
@@ -76,14 +75,14 @@ class Life:
             self.bench.cloud.spoil(self.group, fate, self.dice.randint(1, 3))
         operation = self._order(Kind.GROW, start, min(_MOST, start + self.dice.randint(1, 4)))
         before, outcome = len(self.held.machines), self._drive(operation)
-        asked = operation.to_size - (operation.from_size if self.held.desired is None else min(before, start))
-        ours = [each for each in self.held.activities if f'"{operation.id}"' in each.metadata]
+        asked = operation.spec.to_size - (operation.spec.from_size if self.held.desired is None else min(before, start))
+        ours = [each for each in self.held.activities if f'"{operation.spec.id}"' in each.metadata]
         assert len(ours) <= 1
         assert sum(len(each.machines) for each in ours) <= asked
         self.bench.calm()
         self._catch_up()
         if isinstance(outcome, Done) and before == start:
-            assert seen(self.bench, self.group).target == operation.to_size
+            assert seen(self.bench, self.group).target == operation.spec.to_size
 
     def _remove(self) -> None:
         observed = seen(self.bench, self.group)
@@ -131,9 +130,9 @@ class Life:
             if not isinstance(outcome, Pending):
                 self.bench.server.faults.clear()
                 return outcome
-            operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+            operation = operation.with_status(step=outcome.step, data=outcome.data)
             self.bench.settle(max(1.0, outcome.after))
-        raise AssertionError(f"{first.kind} is not over: {self.bench.calls()[-10:]}")
+        raise AssertionError(f"{first.spec.kind} is not over: {self.bench.calls()[-10:]}")
 
     # -- what must always hold
 

@@ -150,10 +150,10 @@ class Disorder:
             )
         to_size = min(found.max, found.target + self.dice.randint(1, 4))
         operation = self.order(Kind.GROW, found.target, to_size)
-        self.orders[operation.id] = to_size - found.target
+        self.orders[operation.spec.id] = to_size - found.target
         outcome = self.drive(operation)
         if isinstance(outcome, Done) and not self.people:
-            assert len(self.bought(operation.id)) == to_size - found.target
+            assert len(self.bought(operation.spec.id)) == to_size - found.target
 
     def remove(self) -> None:
         found = self.look()
@@ -235,7 +235,7 @@ class Disorder:
             operation = follows(operation, outcome)
             self.said.append(repr(operation))
             self.bench.settle(outcome.after)
-        raise AssertionError(f"{operation.kind} is not over: {operation}")
+        raise AssertionError(f"{operation.spec.kind} is not over: {operation}")
 
     def step(self, operation: Operation) -> Outcome | None:
         """None: something temporary; the message comes again."""

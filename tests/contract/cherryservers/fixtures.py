@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Outcome, Pending
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 from tests.contract.provider_fixtures.cherryservers import CherryBench
+from tests.operations import new_operation
 
 _VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove", Kind.DISCARD: "remove"}
 _MOST = 80
@@ -20,7 +19,7 @@ def order(
 ) -> Operation:
     """targets: what to remove."""
     now = bench.now()
-    return Operation(
+    return new_operation(
         id=op,
         cluster="ours",
         provider="cherryservers",
@@ -43,7 +42,7 @@ def target(instance: Instance) -> Target:
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
     """The first call of an operation, or the next one of one that is under way."""
-    made: Outcome = getattr(provider, "poll" if operation.step else _VERBS[operation.kind])(operation)
+    made: Outcome = getattr(provider, "poll" if operation.status.step else _VERBS[operation.spec.kind])(operation)
     return made
 
 
@@ -57,12 +56,12 @@ def answer(bench: CherryBench, operation: Operation) -> Outcome | ProviderError:
 
 def follows(operation: Operation, outcome: Pending) -> Operation:
     """The operation as the table has it after that step."""
-    return msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+    return operation.with_status(step=outcome.step, data=outcome.data)
 
 
 def claimed(operation: Operation) -> Operation:
     """As the next attempt claims it; one that died in between has counted."""
-    return msgspec.structs.replace(operation, attempt=operation.attempt + 1)
+    return operation.with_status(attempt=operation.status.attempt + 1)
 
 
 def drive(bench: CherryBench, operation: Operation) -> Outcome:

@@ -22,6 +22,7 @@ from infra.emulators.kube.faults import Fault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.contract.clusterapi.objects import GROUP, Json, deployment, machine, machine_set, node
+from tests.operations import new_operation
 
 NOW = 1_800_000_000.0
 PLURALS = {
@@ -195,7 +196,7 @@ def finalized(obj: Json) -> Json:
 def operation(kind: Kind, start: int, end: int, *indices: int, op: str = "op", group: str = "") -> Operation:
     """An operation on md-0; indices: of the machines it removes."""
     targets = tuple(Target(f"n-{at}", f"c:///i-{at}", f"default/m-{at}") for at in indices)
-    return Operation(
+    return new_operation(
         id=op,
         cluster="test",
         provider="clusterapi",

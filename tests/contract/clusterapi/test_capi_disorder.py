@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 
-import msgspec
 import pytest
 
 from chalicelib.model.operation import Kind, Operation
@@ -74,7 +73,7 @@ def test_no_machine_is_lost_that_was_not_to_go(seed: int, version: str) -> None:
                 continue
             assert isinstance(outcome, Done | Pending), outcome
             if isinstance(outcome, Pending):
-                todo[name] = msgspec.structs.replace(todo[name], data=outcome.data)
+                todo[name] = todo[name].with_status(data=outcome.data)
                 continue
             del todo[name]
             assert staying <= set(there.machines())

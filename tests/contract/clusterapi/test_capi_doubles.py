@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import msgspec
 import pytest
 
 from chalicelib.model.group import Instance
@@ -148,7 +147,7 @@ def wanted(kind: Kind, name: str) -> Operation:
         if kind is Kind.REMOVE
         else (Target("", f"pending-machine-default_{name}", f"default/{name}"))
     )
-    return msgspec.structs.replace(operation(kind, 4, 3), targets=(named,))
+    return operation(kind, 4, 3).with_spec(targets=(named,))
 
 
 @attacked
@@ -185,7 +184,7 @@ def test_honest_machines_are_removed_all_the_same(
 
 def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Management) -> None:
     """The plan took n-1 for m-0; Cluster API says that m-0 is n-0."""
-    wrong = msgspec.structs.replace(operation(Kind.REMOVE, 4, 3), targets=(Target("n-1", "c:///i-0", "default/m-0"),))
+    wrong = operation(Kind.REMOVE, 4, 3).with_spec(targets=(Target("n-1", "c:///i-0", "default/m-0"),))
     outcome = there.provider().remove(wrong)
     assert isinstance(outcome, Failed)
     assert "is node n-0 by now, and n-1 was drained" in outcome.message
@@ -195,7 +194,7 @@ def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Ma
 def test_a_node_with_the_placeholder_of_a_machine_as_its_id_is_not_that_machine(there: Management) -> None:
     placeholder = "pending-machine-default_m-3"
     renew_new(there, "evil", placeholder)
-    wrong = msgspec.structs.replace(operation(Kind.REMOVE, 4, 3), targets=(Target("evil", placeholder, "default/m-3"),))
+    wrong = operation(Kind.REMOVE, 4, 3).with_spec(targets=(Target("evil", placeholder, "default/m-3"),))
     assert isinstance(there.provider().remove(wrong), Failed)
     assert (there.size(), there.marked()) == (4, {})
 
@@ -242,7 +241,7 @@ def test_an_instance_of_a_pool_that_is_not_one_node_is_held(attack: Callable[[Ma
         assert doubtful
         target = Target("evil", doubtful[0].id, doubtful[0].handle)
         outcome = there.provider(settings=settings).remove(
-            msgspec.structs.replace(operation(Kind.REMOVE, 3, 2, group="MachinePool/default/mp"), targets=(target,))
+            operation(Kind.REMOVE, 3, 2, group="MachinePool/default/mp").with_spec(targets=(target,))
         )
         assert isinstance(outcome, Failed), outcome
         assert there.size("mp", "MachinePool") in {2, 3}
@@ -266,9 +265,8 @@ def test_a_pool_with_nodes_that_are_not_ours_loses_no_instance(refs: list[Json],
         [group] = provider.observe(there.nodes()).groups
         assert {each.id: bool(each.held) for each in group.instances} == {"c:///p-0": False, "c:///p-1": held}
         outcome = provider.remove(
-            msgspec.structs.replace(
-                operation(Kind.DISCARD, 2, 1, group="MachinePool/default/mp"),
-                targets=(Target("", "c:///p-1", "listed:c:///p-1"),),
+            operation(Kind.DISCARD, 2, 1, group="MachinePool/default/mp").with_spec(
+                targets=(Target("", "c:///p-1", "listed:c:///p-1"),)
             )
         )
         assert isinstance(outcome, Failed if held else Pending), outcome

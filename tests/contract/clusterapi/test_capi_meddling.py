@@ -10,7 +10,6 @@ import random
 from collections import Counter
 from typing import Any
 
-import msgspec
 import pytest
 
 from chalicelib.model.group import InstanceState, NodeGroup
@@ -27,6 +26,7 @@ from infra.emulators.fake_cluster import InMemoryCluster
 from infra.emulators.kube.faults import Fault
 from tests.contract.clusterapi.objects import GROUP, Json
 from tests.contract.provider_fixtures.clusterapi import ClusterApiBench
+from tests.operations import new_operation
 
 LEAST, MOST, TURNS = 1, 6, 60
 PLURALS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools"}
@@ -113,15 +113,15 @@ class Walk:
         assert not [each.id for each in seen if "foreign" in each.id]
         fit = [each for each in seen if not each.error]
         if fit and (made := self.order(self.random.choice(fit), self.random.choice(tuple(APART)))):
-            self.open[made.id] = made
-            self.asked[made.group] += len(made.targets)
-            self.meant |= {each.handle.partition("/")[2] for each in made.targets}
+            self.open[made.spec.id] = made
+            self.asked[made.spec.group] += len(made.spec.targets)
+            self.meant |= {each.handle.partition("/")[2] for each in made.spec.targets}
 
     def order(self, group: NodeGroup, kind: Kind) -> Operation | None:
-        there = [each for each in self.open.values() if each.group == group.id]
-        if APART[kind] & {each.kind for each in there}:
+        there = [each for each in self.open.values() if each.spec.group == group.id]
+        if APART[kind] & {each.spec.kind for each in there}:
             return None
-        taken = {target.handle for each in there for target in each.targets}
+        taken = {target.handle for each in there for target in each.spec.targets}
         state = InstanceState.RUNNING if kind is Kind.REMOVE else InstanceState.CREATING
         fit = [
             each
@@ -137,7 +137,7 @@ class Walk:
         if end == group.target or group.scale_down_held:
             return None
         self.number += 1
-        return Operation(
+        return new_operation(
             id=f"op-{self.number}",
             cluster="suite",
             provider="clusterapi",
@@ -153,7 +153,7 @@ class Walk:
 
     def act(self, operation: Operation) -> None:
         before, dies = self.sizes(), not self.calm and self.random.random() < 0.15
-        world = World(self.bench.provider(), self.known(), Options(), checkpoint=_dying if dies else _living)
+        world = World(self.bench.provider, self.known(), Options(), checkpoint=_dying if dies else _living)
         outcome: Outcome | None
         try:
             outcome = run_step(operation, world, self.bench.now())
@@ -161,23 +161,23 @@ class Walk:
             outcome = None
         self.check(operation, before, self.sizes())
         if isinstance(outcome, Pending):
-            self.open[operation.id] = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+            self.open[operation.spec.id] = operation.with_status(step=outcome.step, data=outcome.data)
         elif outcome is not None:
-            del self.open[operation.id]
+            del self.open[operation.spec.id]
 
     def check(self, operation: Operation, before: dict[str, int], after: dict[str, int]) -> None:
         """What one step did to the sizes."""
         changed = {name: (before[name], after[name]) for name in after if before[name] != after[name]}
-        assert changed.keys() <= {operation.group}
+        assert changed.keys() <= {operation.spec.group}
         for start, end in changed.values():
-            if operation.kind is Kind.GROW:
-                assert (start, end) == (operation.from_size, operation.to_size)
+            if operation.spec.kind is Kind.GROW:
+                assert (start, end) == (operation.spec.from_size, operation.spec.to_size)
                 assert end <= MOST
                 continue
-            self.lowered[operation.group] += start - end
+            self.lowered[operation.spec.group] += start - end
             assert start > end
-            assert end >= LEAST or operation.kind is Kind.DISCARD
-            assert self.lowered[operation.group] <= self.asked[operation.group]
+            assert end >= LEAST or operation.spec.kind is Kind.DISCARD
+            assert self.lowered[operation.spec.group] <= self.asked[operation.spec.group]
 
     def nodes(self) -> tuple[Any, ...]:
         return tuple(each for each in self.bench.nodes() if not each.name.startswith("foreign"))

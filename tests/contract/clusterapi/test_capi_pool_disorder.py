@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 
-import msgspec
 import pytest
 
 from chalicelib.model.operation import Kind, Operation
@@ -69,7 +68,7 @@ def run(there: Management, rng: random.Random, todo: dict[str, Operation]) -> tu
             continue
         if isinstance(outcome, Pending):
             if rng.random() < 0.8:  # else: the function died before it wrote this down
-                todo[name] = msgspec.structs.replace(todo[name], data=outcome.data)
+                todo[name] = todo[name].with_status(data=outcome.data)
             continue
         if isinstance(outcome, Done):
             done.append(name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from chalicelib.model.operation import Kind, Operation, Target
@@ -37,7 +36,7 @@ def bare(there: Management, size: int, **more: Any) -> None:
 
 
 def removal(*targets: Target, kind: Kind = Kind.REMOVE, op: str = "op") -> Operation:
-    return msgspec.structs.replace(operation(kind, 9, 8, op=op, group=GROUP_ID), targets=targets)
+    return operation(kind, 9, 8, op=op, group=GROUP_ID).with_spec(targets=targets)
 
 
 def of_machine(index: int) -> Target:
@@ -52,7 +51,7 @@ def step(provider: Provider, wanted: Operation) -> tuple[Operation, Outcome]:
     """One call; the operation as it is stored after it."""
     outcome = provider.remove(wanted)
     data = outcome.data if isinstance(outcome, Pending) else {}
-    return msgspec.structs.replace(wanted, data=data), outcome
+    return wanted.with_status(data=data), outcome
 
 
 def finish(there: Management, wanted: Operation, **settings: str) -> Outcome:
@@ -196,7 +195,7 @@ def test_a_size_that_somebody_lowered_by_as_many_is_left_as_it_is() -> None:
         backed(there, 3)
         wanted, _ = step(there.provider(), removal(of_machine(2)))
         there.change("mp", "MachinePool", replicas=2)
-        wanted = msgspec.structs.replace(wanted, data={})
+        wanted = wanted.with_status(data={})
         for _ in range(3):
             wanted, _ = step(there.provider(), wanted)
         assert there.size("mp", "MachinePool") == 2
@@ -359,7 +358,7 @@ def test_what_was_prepared_is_taken_back_until_the_size_is_lowered() -> None:
         assert there.marked() == {}
         wanted, _ = step(there.provider(), wanted)
         step(there.provider(), wanted)
-        assert there.provider().release(msgspec.structs.replace(wanted, data={})) is False
+        assert there.provider().release(wanted.with_status(data={})) is False
         there.work()
         assert there.provider().release(wanted) is False  # it is going
         assert there.machines() == ["m-0", "m-2"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from chalicelib.model.operation import Kind, Operation, Target
@@ -19,7 +18,7 @@ def finish(there: Management, wanted: Operation) -> Outcome:
         outcome = there.provider().remove(wanted)
         if not isinstance(outcome, Pending):
             return outcome
-        wanted = msgspec.structs.replace(wanted, data=outcome.data)
+        wanted = wanted.with_status(data=outcome.data)
         there.clock.advance(outcome.after)
         there.work(20)
     raise AssertionError(f"still {outcome}")
@@ -38,7 +37,7 @@ def test_D30_a_machine_that_goes_between_the_look_and_its_mark_is_one_that_is_go
 def test_D31_a_count_that_cannot_be_read_any_more_counts_nothing(text: str) -> None:
     with management() as there:
         fill(there, 1)
-        gone = msgspec.structs.replace(operation(Kind.REMOVE, 2, 1, 7), data={"never_joined": text})
+        gone = operation(Kind.REMOVE, 2, 1, 7).with_status(data={"never_joined": text})
         outcome = there.provider().remove(gone)
         assert isinstance(outcome, Done)
         assert outcome.facts["never_joined"] == 0
@@ -55,7 +54,7 @@ def test_D28_a_record_that_cannot_be_read_any_more_is_written_anew(text: str) ->
         spoilt = dict.fromkeys(("pool_size", "pool_version", "pool_generation", "never_joined"), text)
         wanted = operation(Kind.REMOVE, 2, 1, group="MachinePool/default/mp")
         targets = (Target("n-0", "c:///i-0", "default/m-0"),)
-        outcome = finish(there, msgspec.structs.replace(wanted, targets=targets, data=spoilt))
+        outcome = finish(there, wanted.with_spec(targets=targets).with_status(data=spoilt))
         assert isinstance(outcome, Done)
         assert (there.size("mp", "MachinePool"), there.machines()) == (1, ["m-1"])
 
@@ -73,7 +72,7 @@ def test_D28_marks_come_off_though_the_group_was_paused_or_is_none_any_more(kind
         else:
             fill(there, 2)
         wanted = operation(Kind.REMOVE, 2, 1, 0, group=f"{kind}/default/md-0")
-        wanted = msgspec.structs.replace(wanted, targets=(Target("n-0", "", "default/m-0"),))
+        wanted = wanted.with_spec(targets=(Target("n-0", "", "default/m-0"),))
         if kind == "MachineDeployment":
             there.fault("PATCH", "/scale", 500)
             with pytest.raises(Transient):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from chalicelib.model.operation import Kind, Operation, Target
@@ -45,7 +44,7 @@ def finish(there: Management, provider: Provider, wanted: Operation) -> Done:
             return outcome
         assert isinstance(outcome, Pending), outcome
         there.work()
-        outcome = provider.poll(msgspec.structs.replace(wanted, step=outcome.step, data=outcome.data))
+        outcome = provider.poll(wanted.with_status(step=outcome.step, data=outcome.data))
     raise AssertionError(f"still {outcome}")
 
 
@@ -72,8 +71,8 @@ def test_CAPI_12_a_machine_of_another_group_stops_it_before_any_write() -> None:
             machine("cp", "", owners=(owner("KubeadmControlPlane", "cp"),)),
         )
         for name in ("default/other", "default/cp", "elsewhere/m-2"):
-            wanted = msgspec.structs.replace(
-                removal(3, 0, 1), targets=(Target("n-0", "c:///i-0", "default/m-0"), Target("n", "i", name))
+            wanted = removal(3, 0, 1).with_spec(
+                targets=(Target("n-0", "c:///i-0", "default/m-0"), Target("n", "i", name))
             )
             cls, message = failed(there.provider().remove(wanted))
             assert cls == "InvalidRequest"
@@ -95,7 +94,7 @@ def test_CAPI_13_the_same_again_before_and_after_the_deletion_began() -> None:
         wanted = removal(10, 0, 1, 2)
         there.provider().remove(wanted)
         there.requests()
-        for again in (wanted, msgspec.structs.replace(wanted, id="planned-anew")):
+        for again in (wanted, wanted.with_spec(id="planned-anew")):
             assert isinstance(there.provider().remove(again), Pending)
         for name in ("m-0", "m-1", "m-2"):
             there.begin_deletion(name)
@@ -107,7 +106,7 @@ def test_CAPI_13_the_same_again_before_and_after_the_deletion_began() -> None:
 def test_a_machine_that_is_gone_counts_as_removed_and_the_size_is_left_alone() -> None:
     with management() as there:
         fill(there, 3)
-        wanted = msgspec.structs.replace(removal(3, 0), targets=(Target("gone", "c:///x", "default/gone"),))
+        wanted = removal(3, 0).with_spec(targets=(Target("gone", "c:///x", "default/gone"),))
         assert isinstance(there.provider().remove(wanted), Done)
         assert there.writes() == []
 
@@ -246,7 +245,7 @@ def test_a_mark_of_somebody_else_is_not_risked() -> None:
         assert "default/theirs" in message
         assert there.marked() == {"theirs": "by hand"}
         # on a target it does the same as ours, and stays as it is
-        own = msgspec.structs.replace(removal(3, 0), targets=(Target("n", "", "default/theirs"),))
+        own = removal(3, 0).with_spec(targets=(Target("n", "", "default/theirs"),))
         finish(there, there.provider(), own)
         assert there.machines() == ["m-0", "m-1"]
 
@@ -264,7 +263,7 @@ def test_D15_nothing_is_removed_while_a_rollout_runs() -> None:
 def test_a_name_that_now_is_another_machine_is_left_alone() -> None:
     with management() as there:
         fill(there, 2)
-        wanted = msgspec.structs.replace(removal(2, 0), targets=(Target("n-0", "c:///before", "default/m-0"),))
+        wanted = removal(2, 0).with_spec(targets=(Target("n-0", "c:///before", "default/m-0"),))
         assert failed(there.provider().remove(wanted))[0] == "InvalidRequest"
         assert there.writes() == []
 
@@ -273,7 +272,7 @@ def test_D31_machines_that_never_joined_are_removed_by_placeholder_and_said_so()
     with management() as there:
         fill(there, 3, joined=2)
         target = Target("", "pending-machine-default_m-2")
-        wanted = msgspec.structs.replace(removal(3, 0), kind=Kind.DISCARD, targets=(target,))
+        wanted = removal(3, 0).with_spec(kind=Kind.DISCARD, targets=(target,))
         done = finish(there, there.provider(), wanted)
         assert done.facts["never_joined"] == 1
         assert there.machines() == ["m-0", "m-1"]
@@ -281,7 +280,7 @@ def test_D31_machines_that_never_joined_are_removed_by_placeholder_and_said_so()
 
 def _discard(*names: str) -> Any:
     targets = tuple(Target("", f"pending-machine-default_{name}", f"default/{name}") for name in names)
-    return msgspec.structs.replace(removal(3, 0), kind=Kind.DISCARD, targets=targets)
+    return removal(3, 0).with_spec(kind=Kind.DISCARD, targets=targets)
 
 
 def test_CA_369_a_machine_that_never_joined_goes_though_the_group_is_at_its_minimum() -> None:
@@ -322,7 +321,7 @@ def test_a_machine_whose_drained_node_is_gone_meanwhile_is_removed() -> None:
 def test_a_target_that_no_machine_is_known_for_is_refused() -> None:
     with management() as there:
         fill(there, 2)
-        wanted = msgspec.structs.replace(removal(2, 0), targets=(Target("n-0", "c:///i-0"),))
+        wanted = removal(2, 0).with_spec(targets=(Target("n-0", "c:///i-0"),))
         assert failed(there.provider().remove(wanted))[0] == "InvalidRequest"
 
 
@@ -331,7 +330,7 @@ def test_a_stand_alone_set_loses_the_machine_that_is_named() -> None:
         there.add(machine_set("alone", replicas=2))
         there.add(*(finalized(machine(name, "alone", node=name)) for name in ("a", "b")))
         wanted = operation(Kind.REMOVE, 2, 1, group="MachineSet/default/alone")
-        named: Any = msgspec.structs.replace(wanted, targets=(Target("b", "", "default/b"),))
+        named: Any = wanted.with_spec(targets=(Target("b", "", "default/b"),))
         finish(there, there.provider(), named)
         assert there.machines() == ["a"]
         assert there.size("alone", "MachineSet") == 1

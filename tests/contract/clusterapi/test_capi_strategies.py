@@ -7,7 +7,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import msgspec
 import pytest
 
 from chalicelib.model.operation import Kind, Operation, Target
@@ -49,7 +48,7 @@ def outdated(there: Management) -> list[str]:
 
 def removal(*names: str, op: str = "op") -> Operation:
     targets = tuple(Target(name, "", f"default/{name}") for name in names)
-    return msgspec.structs.replace(operation(Kind.REMOVE, 9, 8, op=op), targets=targets)
+    return operation(Kind.REMOVE, 9, 8, op=op).with_spec(targets=targets)
 
 
 def finish(there: Management, wanted: Operation) -> Outcome:
@@ -200,7 +199,7 @@ def test_D15_whatever_the_owner_deletes_meanwhile_no_other_machine_is_lost(seed_
                     outcome = there.provider().remove(wanted)
                 except ProviderError:
                     continue
-                target = wanted.targets[0].node
+                target = wanted.spec.targets[0].node
                 if isinstance(outcome, Pending):
                     meant.add(target)
                 else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 import yaml
 
@@ -57,7 +56,7 @@ def removed(there: Management, wanted: Operation) -> Done:
         if isinstance(outcome, Done):
             return outcome
         assert isinstance(outcome, Pending), outcome
-        wanted = msgspec.structs.replace(wanted, data=outcome.data)
+        wanted = wanted.with_status(data=outcome.data)
         there.clock.advance(outcome.after)
         there.work()
     raise AssertionError(f"still {outcome}")
@@ -76,10 +75,9 @@ def use(there: Management, version: str) -> None:
     there.controllers.fail_next("default/md-0", "quota")
     for name, group in groups.items():
         target = group.instances[-1]
-        wanted = msgspec.structs.replace(
-            operation(Kind.REMOVE, group.target, group.target - 1, group=name, op=f"remove-{group.target}"),
-            targets=(Target(target.node, target.id, target.handle),),
-        )
+        wanted = operation(
+            Kind.REMOVE, group.target, group.target - 1, group=name, op=f"remove-{group.target}"
+        ).with_spec(targets=(Target(target.node, target.id, target.handle),))
         removed(there, wanted)
         there.work(40)
         assert target.node not in {each.name for each in there.nodes()}

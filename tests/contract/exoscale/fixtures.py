@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
-
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Outcome, Pending
@@ -29,6 +27,7 @@ from infra.emulators.exoscale.models import Times
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.contract.exoscale.openapi_document import checker
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
+from tests.operations import new_operation
 
 START = 1_800_000_000.0
 KEY, SECRET = "EXO-EXAMPLE-KEY-0001", "example-secret-0001"
@@ -100,7 +99,7 @@ def order(
     ids = [each if each.startswith("exoscale://") else f"exoscale://{each}" for each in handles]
     targets = tuple(Target(nodes.get(id_, ""), id_, handle) for id_, handle in zip(ids, handles, strict=True))
     now = bench.now()
-    return Operation(
+    return new_operation(
         id=op,
         cluster="ours",
         provider="exoscale",
@@ -118,7 +117,7 @@ def order(
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
     """The first call of an operation, or the next one of one that is under way."""
-    made: Outcome = getattr(provider, "poll" if operation.step else _VERBS[operation.kind])(operation)
+    made: Outcome = getattr(provider, "poll" if operation.status.step else _VERBS[operation.spec.kind])(operation)
     return made
 
 
@@ -133,7 +132,7 @@ def drive(bench: ExoscaleBench, operation: Operation) -> Outcome:
             continue
         if not isinstance(outcome, Pending):
             return outcome
-        operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+        operation = operation.with_status(step=outcome.step, data=outcome.data)
         bench.settle(max(1.0, outcome.after))
     raise AssertionError(f"not over after {_MOST} steps: {outcome}")
 

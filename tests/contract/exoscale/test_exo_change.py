@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-import msgspec
 import pytest
 
 from chalicelib.model.group import InstanceState
@@ -72,7 +71,7 @@ def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_
         assert not [each for each in found.instances if each.error], "what is on its way is not missing"
         held = _ask(bench, order(bench, Kind.GROW, group, 3, 4, op="op-2"))
         assert isinstance(held, Conflict)
-        followed = msgspec.structs.replace(operation, step=begun.step, data=begun.data)
+        followed = operation.with_status(step=begun.step, data=begun.data)
         assert isinstance(_ask(bench, followed), Pending)
         bench.settle(180.0)
         assert isinstance(_ask(bench, followed), Done)
@@ -144,7 +143,7 @@ def _driven(bench: ExoscaleBench, operation: Operation) -> Outcome:
     begun = _ask(bench, operation)
     assert isinstance(begun, Pending)
     bench.settle(120.0)
-    outcome = _ask(bench, msgspec.structs.replace(operation, step=begun.step, data=begun.data))
+    outcome = _ask(bench, operation.with_status(step=begun.step, data=begun.data))
     assert not isinstance(outcome, ProviderError)
     return outcome
 
@@ -226,7 +225,7 @@ def test_EXO_13_a_pool_that_is_deleted_in_the_middle_ends_its_operation(bench: E
     assert isinstance(begun, Pending)
     bench.zone.delete_pool(group)
     bench.settle(120.0)
-    outcome = _ask(bench, msgspec.structs.replace(operation, step=begun.step, data=begun.data))
+    outcome = _ask(bench, operation.with_status(step=begun.step, data=begun.data))
     assert isinstance(outcome, Failed | Done)
     gone = _ask(bench, order(bench, Kind.GROW, group, 2, 3, op="op-2"))
     assert isinstance(gone, Failed)

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
-
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Outcome, Pending
@@ -25,6 +23,7 @@ from infra.emulators.huaweicloud.dispatcher import Front
 from infra.emulators.huaweicloud.models import Times
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
+from tests.operations import new_operation
 
 START = 1_800_000_000.0
 TOKEN = "MIIexampletoken"
@@ -91,7 +90,7 @@ def order(
     names = {node.provider_id: node.name for node in bench.nodes()}
     targets = tuple(Target(names.get(each, ""), each, each) for each in handles)
     now = bench.now()
-    return Operation(
+    return new_operation(
         id=op,
         cluster="ours",
         provider="huaweicloud",
@@ -109,7 +108,7 @@ def order(
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
     """The first call of an operation, or the next one of one that is under way."""
-    made: Outcome = getattr(provider, "poll" if operation.step else _VERBS[operation.kind])(operation)
+    made: Outcome = getattr(provider, "poll" if operation.status.step else _VERBS[operation.spec.kind])(operation)
     return made
 
 
@@ -124,7 +123,7 @@ def tried(bench: HuaweiBench, operation: Operation) -> Outcome | ProviderError:
 def carried(operation: Operation, outcome: object) -> Operation:
     """As the table has it after a Pending."""
     assert isinstance(outcome, Pending), outcome
-    return msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+    return operation.with_status(step=outcome.step, data=outcome.data)
 
 
 def drive(bench: HuaweiBench, operation: Operation) -> Outcome:

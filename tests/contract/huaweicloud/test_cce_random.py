@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import msgspec
 import pytest
 
 from chalicelib.model.group import Instance, InstanceState
@@ -198,5 +197,5 @@ def test_CCE_18_two_growths_of_a_pool_in_any_order_with_deaths_and_repetitions_b
     assert [each.over for each in growths] == [True, True]
     assert {name: group.desired for name, group in pool.groups.items()} == wanted
     assert not set(before) - {node.uid for node in pool.all_nodes() if not node.leaves}
-    last = msgspec.structs.replace(growths[0].operation, step="", data={})
+    last = growths[0].operation.with_status(step="", data={})
     assert isinstance(tried(bench, last), Done), "a message of a growth that is over long since"

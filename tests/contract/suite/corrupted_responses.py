@@ -194,7 +194,7 @@ def planned(seen: Observation, nodes: Sequence[Any], now: float) -> list[str]:
     snapshot = msgspec.structs.replace(snapshot, nodes=tuple(nodes))
     plan, memory = decide(snapshot, Policy(name="suite"), Memory(first_seen=now - 86_400.0), now, 1)
     msgspec.json.encode((plan, memory))
-    return [each.group for each in plan.operations]
+    return [each.spec.group for each in plan.operations]
 
 
 # -- where answers hold objects

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import msgspec
 import pytest
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
@@ -20,6 +19,7 @@ from infra.emulators.crash_injection import Killed
 from infra.emulators.fake_cluster import InMemoryCluster
 from tests.contract.suite.provider_fixture import Bench
 from tests.contract.suite.recording_provider import Ear, Watched
+from tests.operations import new_operation
 
 STEPS = 120  # more than any operation takes
 
@@ -75,7 +75,7 @@ class Yard:
             Target(nodes.get(each.id, each.handle) if named else "", each.id, each.handle) for each in instances
         )
         size = self.bench.target(group) if start is None else start
-        return msgspec.structs.replace(self._order(op, group, kind, size, size - len(targets)), targets=targets)
+        return self._order(op, group, kind, size, size - len(targets)).with_spec(targets=targets)
 
     def shrinkage(self, group: str, to: int, *, op: str = "shrink-1") -> Operation:
         """From the vendor's present target."""
@@ -83,7 +83,7 @@ class Yard:
 
     def _order(self, op: str, group: str, kind: Kind, start: int, end: int) -> Operation:
         now = self.bench.now()
-        return Operation(
+        return new_operation(
             id=f"{op}-0123456789abcdef",
             cluster="suite",
             provider=self.bench.name,
@@ -111,7 +111,7 @@ class Yard:
         may only announce at first, for the table, what it will ask for: a Pending that need not wait."""
         answer = self.ask(lambda provider: provider.grow(operation))
         if isinstance(answer, Pending) and not answer.after:
-            operation = _next(msgspec.structs.replace(operation, step=answer.step, data=answer.data))
+            operation = _next(operation.with_status(step=answer.step, data=answer.data))
             answer = self.ask(lambda provider: provider.poll(operation))
         return answer, _next(operation)
 
@@ -121,7 +121,7 @@ class Yard:
         now = self.bench.now()
         for _ in range(STEPS):
             operation = _next(operation)
-            world = World(self.provider(), self._cluster(), Options(), checkpoint=_dying(dies))
+            world = World(self.provider, self._cluster(), Options(), checkpoint=_dying(dies))
             try:
                 outcome = run_step(operation, world, now)
             except Killed:
@@ -130,7 +130,7 @@ class Yard:
             self.ear.hear(outcome)
             if not isinstance(outcome, Pending):
                 return outcome
-            operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+            operation = operation.with_status(step=outcome.step, data=outcome.data)
             self.ear.hear(operation)
             if outcome.after:
                 self.bench.settle(outcome.after)
@@ -140,10 +140,13 @@ class Yard:
     def drive(self, operation: Operation) -> Outcome:
         """Only what the vendor has to do of it, again and again as messages come, by a fresh provider each time. For an
         operation of which a part was carried out by the test."""
-        verb, said = str(operation.kind if operation.kind is not Kind.DISCARD else Kind.REMOVE), Pending(0.0, "")
+        verb, said = (
+            str(operation.spec.kind if operation.spec.kind is not Kind.DISCARD else Kind.REMOVE),
+            Pending(0.0, ""),
+        )
         verb = {"shrink": "shrink_target"}.get(verb, verb)
         for _ in range(STEPS):
-            asked = msgspec.structs.replace(operation, step=said.step, data=said.data)
+            asked = operation.with_status(step=said.step, data=said.data)
             try:
                 outcome: Outcome = getattr(self.provider(), verb)(asked)
             except (Conflict, Throttled, Transient) as error:
@@ -172,7 +175,7 @@ class Yard:
 
 def _next(operation: Operation) -> Operation:
     """As the next attempt claims it, also after one that died."""
-    return msgspec.structs.replace(operation, attempt=operation.attempt + 1)
+    return operation.with_status(attempt=operation.status.attempt + 1)
 
 
 def _dying(times: int) -> Callable[[str], None]:

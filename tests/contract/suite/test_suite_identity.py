@@ -99,8 +99,8 @@ def test_a_node_that_is_another_by_the_time_of_its_deletion_is_kept(yard: Yard, 
     idle, other, busy, _ = _nodes(yard, group) if _kubelets(yard) else []
     before, chosen = yard.bench.machines(group), yard.instances(group)[0]
     order = yard.removal(group, chosen)
-    target = msgspec.structs.replace(order.targets[0], uid=idle.uid)
-    order = msgspec.structs.replace(order, targets=(target,))
+    target = msgspec.structs.replace(order.spec.targets[0], uid=idle.uid)
+    order = order.with_spec(targets=(target,))
     liar, provider_id = {
         "another node has its id": (other, idle.provider_id),
         "it has another id": (idle, busy.provider_id),
@@ -124,7 +124,7 @@ def test_a_node_that_goes_by_itself_is_no_reason_to_keep_its_machine(yard: Yard)
     _kubelets(yard).silent.add(_nodes(yard, group)[0].name)
     gone = yard.bench.machines(group)[0]
     chosen = next(each for each in yard.group(group).instances if each.handle == gone)
-    order = msgspec.structs.replace(yard.removal(group, chosen), id="remove-silent-0123456789")
+    order = yard.removal(group, chosen).with_spec(id="remove-silent-0123456789")
     assert not isinstance(yard.ask(lambda provider: provider.remove(order)), Failed | ProviderError)
     yard.drive(order)
     assert len(yard.finish(group)) == 2

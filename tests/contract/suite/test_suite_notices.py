@@ -32,8 +32,8 @@ class _BuysAgain(InMemoryProvider):
     """Takes the size for a number to add."""
 
     def grow(self, operation: Operation) -> Outcome:
-        pool = self.pools[operation.group]
-        pool.target = min(pool.max, pool.target + operation.to_size - operation.from_size)
+        pool = self.pools[operation.spec.group]
+        pool.target = min(pool.max, pool.target + operation.spec.to_size - operation.spec.from_size)
         while len(pool.machines) < pool.target:
             self._make(pool, "creating")  # type: ignore[arg-type] # what is made of it nobody asks
         return Done()
@@ -41,7 +41,7 @@ class _BuysAgain(InMemoryProvider):
 
 class _KnowsNoMaximum(InMemoryProvider):
     def grow(self, operation: Operation) -> Outcome:
-        self.pools[operation.group].max = 1000
+        self.pools[operation.spec.group].max = 1000
         return super().grow(operation)
 
 
@@ -49,15 +49,15 @@ class _TakesTheOldest(InMemoryProvider):
     """Lowers the size and lets the vendor choose."""
 
     def remove(self, operation: Operation) -> Outcome:
-        pool = self.pools[operation.group]
-        for handle in list(pool.machines)[: len(operation.targets)]:
+        pool = self.pools[operation.spec.group]
+        for handle in list(pool.machines)[: len(operation.spec.targets)]:
             self._delete(pool, handle)
         return Done()
 
 
 class _AsksNoMinimum(InMemoryProvider):
     def remove(self, operation: Operation) -> Outcome:
-        self.pools[operation.group].min = 0
+        self.pools[operation.spec.group].min = 0
         return super().remove(operation)
 
 

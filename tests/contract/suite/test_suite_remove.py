@@ -5,7 +5,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-import msgspec
 import pytest
 
 from chalicelib.model.group import InstanceState
@@ -49,7 +48,7 @@ def test_one_that_is_gone_already_counts_as_removed(yard: Yard) -> None:
     yard.run(yard.removal(group, found[0]))
     yard.bench.settle()
     both = yard.removal(group, found[0], found[1], op="remove-2", start=3)
-    assert isinstance(yard.drive(msgspec.structs.replace(both, to_size=2)), Done)
+    assert isinstance(yard.drive(both.with_spec(to_size=2)), Done)
     assert yard.finish(group) == before[2:]
     assert yard.bench.target(group) == 2
     yard.bench.calls()

@@ -28,6 +28,7 @@ from infra.emulators.controllers.objects import apply_shipped
 from infra.emulators.fake_provider import InMemoryProvider
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
+from tests.operations import new_operation
 
 START = 1_795_245_654.0
 POLICY = """
@@ -197,12 +198,12 @@ class Stage:
             "created_at": self.clock(),
             "due_at": self.clock(),
         }
-        operation = Operation(**given | values)
+        operation = new_operation(**given | values)
         memory = self.memory()
         lease = self.store.leases.acquire(self.name, uuid.uuid4().hex, 60.0)
         self.store.memory.save(self.name, memory, memory, (operation,), lease)
         self.store.leases.release(lease)
-        self.deliver_later(operation.id)
+        self.deliver_later(operation.spec.id)
         return operation
 
     def remove(self, *nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **values: Any) -> Operation:
@@ -216,7 +217,7 @@ class Stage:
 
     def now(self, operation: Operation) -> Operation:
         """The operation as stored."""
-        found = self.store.operations.get(self.name, operation.id)
+        found = self.store.operations.get(self.name, operation.spec.id)
         assert found is not None
         return found
 

@@ -21,8 +21,8 @@ def test_an_operation_of_a_cluster_that_may_not_be_touched_is_abandoned_untouche
     operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
     removal = stage.remove("g-1")
     stage.play()
-    assert stage.now(operation).state is stage.now(removal).state is State.ABANDONED
-    assert stage.now(operation).outcome == f"the cluster's mode is {mode}"
+    assert stage.now(operation).status.state is stage.now(removal).status.state is State.ABANDONED
+    assert stage.now(operation).status.outcome == f"the cluster's mode is {mode}"
     assert stage.provider.calls == []
     assert [request for request in stage.server.requests if request.method != "GET"] == []
     assert stage.memory().groups == {}
@@ -35,7 +35,7 @@ def test_a_mode_changed_in_the_middle_of_a_drain_rolls_back(stage: Stage) -> Non
     assert not stage.untouched("g-1")
     stage.policy("shadow")
     stage.play()
-    assert stage.now(operation).state is State.ABANDONED
+    assert stage.now(operation).status.state is State.ABANDONED
     assert stage.untouched("g-1")
     assert stage.memory().last_scale_down_failure == 0.0
 
@@ -60,7 +60,7 @@ def test_a_cluster_that_cannot_be_reached_ends_a_removal_that_has_not_begun(stag
     operation = stage.remove("g-1")
     stage.play()
     ended = stage.now(operation)
-    assert (ended.state, ended.error_class) == (State.FAILED, "ClusterUnavailable")
+    assert (ended.status.state, ended.status.error_class) == (State.FAILED, "ClusterUnavailable")
     assert stage.provider.deleted == []
 
 
@@ -74,8 +74,8 @@ def test_a_missing_credential_is_a_failure_that_names_its_place(stage: Stage) ->
     operation = stage.planned(Kind.GROW, from_size=2, to_size=3)
     stage.play()
     ended = stage.now(operation)
-    assert ended.error_class == "InvalidRequest"
-    assert ended.outcome == "spec.providers.clusterapi: token is not set; set tokenSecret"
+    assert ended.status.error_class == "InvalidRequest"
+    assert ended.status.outcome == "spec.providers.clusterapi: token is not set; set tokenSecret"
 
 
 def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: Stage) -> None:
@@ -88,11 +88,11 @@ def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: St
     operation = stage.planned(Kind.GROW, from_size=2, to_size=3)
     with pytest.raises(LookupError):
         stage.deliver()
-    assert stage.now(operation).state is State.RUNNING
+    assert stage.now(operation).status.state is State.RUNNING
     stage.replace(providers=lambda policy, cluster, secret: [stage.provider])
-    stage.deliver_later(operation.id, 200.0)
+    stage.deliver_later(operation.spec.id, 200.0)
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
 
 
 def test_a_group_that_disappears_in_the_middle_leaves_no_mark(stage: Stage) -> None:
@@ -102,7 +102,7 @@ def test_a_group_that_disappears_in_the_middle_leaves_no_mark(stage: Stage) -> N
     assert not stage.untouched("g-1")
     del stage.provider.pools["g"]
     stage.play()
-    assert (stage.now(operation).state, stage.now(operation).error_class) == (State.FAILED, "NotFound")
+    assert (stage.now(operation).status.state, stage.now(operation).status.error_class) == (State.FAILED, "NotFound")
     assert stage.untouched("g-1")
 
 
@@ -115,8 +115,8 @@ def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: Stage) -> 
     client.delete_item(TableName=table.name, Key={"cluster": {"S": POLICIES}, "item": {"S": stage.name}})
     assert stage.store.policies.current(stage.name) is None
     stage.play()
-    assert stage.now(operation).state is State.ABANDONED
-    assert stage.now(operation).outcome == "node g-1: the cluster's policy is gone"
+    assert stage.now(operation).status.state is State.ABANDONED
+    assert stage.now(operation).status.outcome == "node g-1: the cluster's policy is gone"
     assert stage.untouched("g-1")
 
 
@@ -145,7 +145,7 @@ def test_a_policy_that_steals_a_kubeconfig_in_the_middle_leaves_no_mark(stage: S
     stage.store.policies.put(stage.name, POLICY.replace(*theft).format(name=stage.name, mode="active"), "stolen", 1)
     stage.play()
     ended = stage.now(operation)
-    assert (ended.state, stage.provider.deleted) == (State.ABANDONED, [])
-    assert "the cluster's policy cannot be read" in ended.outcome
+    assert (ended.status.state, stage.provider.deleted) == (State.ABANDONED, [])
+    assert "the cluster's policy cannot be read" in ended.status.outcome
     assert stage.untouched("g-1")
     assert {policy.version for policy in used} == {1}

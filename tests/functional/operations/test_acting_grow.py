@@ -10,7 +10,7 @@ def test_a_growth_is_bought_recorded_and_a_new_plan_asked_for(stage: Stage) -> N
     stage.pod("waiting")
     operation = stage.planned(Kind.GROW, from_size=2, to_size=4, pods=("default/waiting", "default/gone-by-now"))
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
     memory = stage.memory()
     request = memory.groups["g"].request
     assert request is not None
@@ -50,7 +50,11 @@ def test_a_failure_backs_the_group_off_by_class_and_asks_for_a_plan_at_once(stag
     operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
     stage.play()
     ended = stage.now(operation)
-    assert (ended.state, ended.error_class, ended.error_code) == (State.FAILED, "OutOfStock", "ZONE_STOCK")
+    assert (ended.status.state, ended.status.error_class, ended.status.error_code) == (
+        State.FAILED,
+        "OutOfStock",
+        "ZONE_STOCK",
+    )
     backoff = stage.memory().groups["g"].backoff
     assert backoff is not None
     assert (backoff.cls, backoff.code, backoff.until) == ("OutOfStock", "ZONE_STOCK", START + 300.0)
@@ -62,7 +66,7 @@ def test_a_conflict_is_no_fault_of_the_group(stage: Stage) -> None:
     stage.group(3)
     operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
     stage.play()
-    assert stage.now(operation).error_class == "Conflict"
+    assert stage.now(operation).status.error_class == "Conflict"
     assert "g" not in stage.memory().groups
     assert stage.wakes == []
 
@@ -81,16 +85,16 @@ def test_a_change_that_takes_time_comes_back_by_message(stage: Stage) -> None:
     operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
     stage.deliver()
     waiting = stage.now(operation)
-    assert (waiting.state, waiting.step, waiting.due_at) == (State.WAITING, "poll", START + 5.0)
+    assert (waiting.status.state, waiting.status.step, waiting.status.due_at) == (State.WAITING, "poll", START + 5.0)
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
     assert len(stage.invocations) == 4
 
 
 def test_a_message_that_comes_twice_does_nothing_the_second_time(stage: Stage) -> None:
     stage.group(2)
     operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
-    stage.deliver_later(operation.id)
+    stage.deliver_later(operation.spec.id)
     stage.play()
     assert stage.provider.calls == ["grow"]
 
@@ -101,7 +105,7 @@ def test_a_message_that_comes_too_early_is_sent_on(stage: Stage) -> None:
     stage.deliver()
     assert stage.provider.calls == []
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
     assert stage.clock() == START + 30.0
 
 
@@ -111,7 +115,7 @@ def test_a_delay_beyond_what_the_queue_can_keep_is_kept_in_stages(stage: Stage) 
     stage.deliver()
     assert stage.sent[0][0] - stage.clock() == 900.0
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
 
 
 def test_duplicates_do_not_keep_each_other_alive(stage: Stage) -> None:
@@ -122,7 +126,7 @@ def test_duplicates_do_not_keep_each_other_alive(stage: Stage) -> None:
     stage.deliver()
     stage.deliver()
     for _ in range(5):
-        stage.deliver_later(operation.id)
+        stage.deliver_later(operation.spec.id)
         stage.deliver()
     assert len(stage.sent) == 1
 
@@ -132,8 +136,8 @@ def test_a_broken_provider_section_fails_this_operation_only_by_its_own_class(st
     stage.providers = list
     operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
     stage.play()
-    assert stage.now(operation).outcome == "provider clusterapi is not in the policy any more"
-    assert stage.now(operation).error_class == "InvalidRequest"
+    assert stage.now(operation).status.outcome == "provider clusterapi is not in the policy any more"
+    assert stage.now(operation).status.error_class == "InvalidRequest"
 
 
 def test_events_name_the_maximum_that_the_group_was_planned_with(stage: Stage) -> None:

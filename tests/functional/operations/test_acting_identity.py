@@ -32,7 +32,7 @@ def test_a_node_that_is_registered_anew_during_its_removal_stays(stage: Stage, p
     stage.at_checkpoint[place] = again
     stage.play()
     after = stage.now(operation)
-    assert (after.state, after.error_class) == (State.FAILED, "Conflict")
-    assert "it was registered anew since it was planned" in after.outcome
+    assert (after.status.state, after.status.error_class) == (State.FAILED, "Conflict")
+    assert "it was registered anew since it was planned" in after.status.outcome
     assert stage.untouched("g-1")
     assert len(stage.provider.pools["g"].machines) == 2

@@ -43,7 +43,7 @@ def state(stage: Stage, operation: Operation) -> tuple[object, ...]:
     nodes = [(node["metadata"]["name"], stage.untouched(node["metadata"]["name"])) for node in stage.kube.list("nodes")]
     ended = stage.now(operation)
     pool = stage.provider.pools["g"]
-    return ended.state, ended.error_class, nodes, pool.target, len(pool.machines), stage.provider.deleted
+    return ended.status.state, ended.status.error_class, nodes, pool.target, len(pool.machines), stage.provider.deleted
 
 
 @pytest.mark.parametrize(("scene", "place"), CASES)
@@ -74,5 +74,5 @@ def test_killed_twice_between_the_purchase_and_its_record_nothing_is_bought_twic
         stage.die_at("grow:called")
         stage.deliver()
     stage.play()
-    assert stage.now(operation).attempt == 3
+    assert stage.now(operation).status.attempt == 3
     assert stage.provider.purchases == [Purchase("grow-1", "g", 2)]

@@ -7,13 +7,14 @@ from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.policy import Options
 from chalicelib.operations.memory_updates import learn
+from tests.operations import new_operation
 
 NOW = 1_795_245_654.0
 KNOWN = GroupMemory(target=4, request=ScaleUpRequest(1, NOW - 60, NOW + 840))
 
 
 def operation(kind: Kind) -> Operation:
-    return Operation(
+    return new_operation(
         id="o",
         cluster="c",
         provider="clusterapi",

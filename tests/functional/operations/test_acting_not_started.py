@@ -15,8 +15,8 @@ def test_a_growth_taken_up_after_its_deadline_costs_the_group_nothing(stage: Sta
     stage.clock.advance(61.0)
     stage.play()
     ended = stage.now(operation)
-    assert (ended.state, ended.error_class) == (State.FAILED, "NotStarted")
-    assert ended.outcome == "not begun by 2026-11-21T07:21:54Z, its deadline; nothing was asked of the provider"
+    assert (ended.status.state, ended.status.error_class) == (State.FAILED, "NotStarted")
+    assert ended.status.outcome == "not begun by 2026-11-21T07:21:54Z, its deadline; nothing was asked of the provider"
     assert stage.provider.calls == []
     assert "g" not in stage.memory().groups
     assert [wake["reason"] for wake in stage.wakes] == ["operation"]
@@ -29,7 +29,7 @@ def test_a_repair_taken_up_after_its_deadline_may_be_planned_at_once(kind: Kind,
     operation = stage.planned(kind, from_size=2, to_size=1, targets=targets, deadline=START + 60.0)
     stage.clock.advance(61.0)
     stage.play()
-    assert stage.now(operation).error_class == "NotStarted"
+    assert stage.now(operation).status.error_class == "NotStarted"
     assert "g" not in stage.memory().groups
 
 
@@ -38,7 +38,7 @@ def test_a_removal_taken_up_after_its_deadline_starts_no_cooldown(stage: Stage) 
     operation = stage.remove("g-2", deadline=START + 60.0)
     stage.clock.advance(4000.0)
     stage.play()
-    assert stage.now(operation).error_class == "NotStarted"
+    assert stage.now(operation).status.error_class == "NotStarted"
     assert stage.untouched("g-2")
     assert "g" not in stage.memory().groups
     assert stage.memory().last_scale_down_failure == 0.0
@@ -58,8 +58,8 @@ def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: Stage
     )
     second = stage.planned(Kind.GROW, from_size=2, to_size=4, pool="p", deadline=START + 60.0)
     stage.play()
-    assert stage.now(first).state is State.SUCCEEDED
-    assert stage.now(second).error_class == "NotStarted"
+    assert stage.now(first).status.state is State.SUCCEEDED
+    assert stage.now(second).status.error_class == "NotStarted"
     backoff = stage.memory().groups["g"].backoff
     assert backoff is None
 
@@ -69,7 +69,7 @@ def test_a_growth_whose_first_executor_died_is_not_taken_for_one_never_begun(sta
     operation = stage.planned(Kind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
     stage.die_at("act:claimed")
     stage.play()
-    assert stage.now(operation).error_class == "DeadlineExceeded"
+    assert stage.now(operation).status.error_class == "DeadlineExceeded"
 
 
 def test_a_growth_the_vendor_throttled_past_its_deadline_is_backed_off(stage: Stage) -> None:
@@ -77,6 +77,6 @@ def test_a_growth_the_vendor_throttled_past_its_deadline_is_backed_off(stage: St
     stage.provider.fail_next("grow", errors.Throttled("slow down", retry_after=300.0))
     operation = stage.planned(Kind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
     stage.play()
-    assert stage.now(operation).error_class == "DeadlineExceeded"
+    assert stage.now(operation).status.error_class == "DeadlineExceeded"
     backoff = stage.memory().groups["g"].backoff
     assert backoff is not None

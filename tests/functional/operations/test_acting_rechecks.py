@@ -18,11 +18,11 @@ def ended(stage: Stage, evict: tuple[str, ...] = POD) -> str:
     operation = stage.remove("g-1", evict={"g-1": evict})
     stage.play()
     found = stage.now(operation)
-    assert found.state is State.FAILED
+    assert found.status.state is State.FAILED
     assert stage.untouched("g-1")
     assert not any("deletionTimestamp" in pod["metadata"] for pod in stage.kube.list("pods"))
     assert stage.provider.deleted == []
-    return found.outcome
+    return found.status.outcome
 
 
 @pytest.mark.parametrize("evict", [POD, ()], ids=["drain", "empty"])
@@ -102,7 +102,7 @@ def test_a_message_that_seems_early_only_to_a_slow_clock_is_not_lost(stage: Stag
     stage.deliver()  # taints, and sends the next message
     _ahead(stage, -30.0)
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
     assert len(stage.invocations) <= 6
 
 
@@ -132,8 +132,8 @@ def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_rolled_ba
     stage.store.policies.put(stage.name, "apiVersion: outscaler.dev/v9\n", "digest", current.version)
     stage.play()
     found = stage.now(operation)
-    assert found.state is State.ABANDONED
-    assert found.outcome.startswith("node g-1: the cluster's policy cannot be read: ")
+    assert found.status.state is State.ABANDONED
+    assert found.status.outcome.startswith("node g-1: the cluster's policy cannot be read: ")
     assert stage.untouched("g-1")
 
 
@@ -146,8 +146,8 @@ def test_the_operations_data_stays_small(stage: Stage) -> None:
     operation = stage.remove("g-1", evict={"g-1": keys})
     stage.deliver()
     stage.deliver()
-    assert stage.now(operation).step == "gone"
-    assert len(msgspec.json.encode(stage.now(operation).data)) < 4000
+    assert stage.now(operation).status.step == "gone"
+    assert len(msgspec.json.encode(stage.now(operation).status.data)) < 4000
 
 
 def test_an_expendable_pod_dies_with_its_node_whatever_the_rules_say_of_it(stage: Stage) -> None:
@@ -159,7 +159,7 @@ def test_an_expendable_pod_dies_with_its_node_whatever_the_rules_say_of_it(stage
     stage.kube.update("pods", pod)
     operation = stage.remove("g-1", evict={})
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_controller_of_another_api_group_is_not_looked_for(stage: Stage, kind:
     stage.pod("p", "g-1", {"apiVersion": version, "kind": kind, "name": "web"}, terminationGracePeriodSeconds=10)
     operation = stage.remove("g-1", evict={"g-1": POD})
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
     assert stage.provider.deleted == ["g-1"]
 
 
@@ -191,4 +191,4 @@ def test_an_expendable_or_gated_pod_that_is_nominated_keeps_no_node(
     stage.kube.update("pods", pod)
     stage.play()
     assert stage.provider.deleted == ([] if saved else ["g-1"])
-    assert stage.now(operation).state is (State.FAILED if saved else State.SUCCEEDED)
+    assert stage.now(operation).status.state is (State.FAILED if saved else State.SUCCEEDED)

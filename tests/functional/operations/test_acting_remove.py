@@ -18,7 +18,7 @@ def test_an_occupied_node_is_drained_and_its_machine_deleted(stage: Stage) -> No
     occupied(stage)
     operation = stage.remove("g-1", evict={"g-1": THREE})
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
     assert stage.provider.deleted == ["g-1"]
     assert stage.kube.list("pods") == []
     memory = stage.memory()
@@ -49,7 +49,7 @@ def test_the_taint_is_put_on_in_the_first_invocation_and_waited_for_outside(stag
     node = stage.kube.peek("nodes", "g-1")
     assert node is not None
     assert node["spec"]["taints"] == [{"key": HARD, "value": str(int(START)), "effect": "NoSchedule"}]
-    assert stage.now(operation).due_at == START + 5.0
+    assert stage.now(operation).status.due_at == START + 5.0
     assert stage.sent[0][0] == START + 5.0
 
 
@@ -60,9 +60,9 @@ def test_a_pod_bound_after_the_taint_saves_the_node(stage: Stage) -> None:
     stage.pod("fast", "g-1")
     stage.play()
     ended = stage.now(operation)
-    assert (ended.state, ended.error_class) == (State.FAILED, "NodeNotEmpty")
+    assert (ended.status.state, ended.status.error_class) == (State.FAILED, "NodeNotEmpty")
     assert stage.untouched("g-1")
-    assert stage.events("ScaleDownFailed") == [("g-1", f"failed to delete empty node: {ended.outcome}")]
+    assert stage.events("ScaleDownFailed") == [("g-1", f"failed to delete empty node: {ended.status.outcome}")]
     assert stage.memory().last_scale_down_failure == stage.clock()
 
 
@@ -76,7 +76,7 @@ def test_a_pod_nominated_to_the_node_saves_it(stage: Stage) -> None:
     pod["status"]["nominatedNodeName"] = "g-1"
     stage.kube.update("pods", pod)
     stage.play()
-    assert stage.now(operation).outcome == "node g-1: pod default/soon is nominated to run on it"
+    assert stage.now(operation).status.outcome == "node g-1: pod default/soon is nominated to run on it"
     assert stage.untouched("g-1")
 
 
@@ -85,7 +85,9 @@ def test_a_budget_without_room_is_named_by_the_rules_before_any_eviction(stage: 
     stage.budget("web", "p-1", 0)
     operation = stage.remove("g-1", evict={"g-1": THREE})
     stage.play()
-    assert stage.now(operation).outcome == "node g-1: pod default/p-1 holds it: NotEnoughPdb (budget default/web)"
+    assert (
+        stage.now(operation).status.outcome == "node g-1: pod default/p-1 holds it: NotEnoughPdb (budget default/web)"
+    )
     assert stage.untouched("g-1")
     assert len(stage.kube.list("pods")) == 3
 
@@ -98,8 +100,8 @@ def test_a_budget_that_blocks_until_the_end_gives_the_node_back_and_is_named(sta
     stage.at_checkpoint["evict:called"] = lambda: stage.set_room("web", 0)
     stage.play()
     ended = stage.now(operation)
-    assert ended.state is State.FAILED
-    assert "pod default/p-1 cannot be evicted: The disruption budget web needs 1 healthy pods" in ended.outcome
+    assert ended.status.state is State.FAILED
+    assert "pod default/p-1 cannot be evicted: The disruption budget web needs 1 healthy pods" in ended.status.outcome
     assert stage.untouched("g-1")
     assert stage.provider.deleted == []
 
@@ -110,7 +112,7 @@ def test_a_controller_that_is_gone_holds_the_node(stage: Stage) -> None:
     stage.deliver()
     stage.kube.remove("replicasets", "rs", "default", "apps")
     stage.play()
-    assert stage.now(operation).outcome == "node g-1: pod default/p-0 holds it: ControllerNotFound"
+    assert stage.now(operation).status.outcome == "node g-1: pod default/p-0 holds it: ControllerNotFound"
 
 
 def test_fifty_pods_take_many_short_invocations(stage: Stage) -> None:
@@ -120,7 +122,7 @@ def test_fifty_pods_take_many_short_invocations(stage: Stage) -> None:
         stage.pod(key.removeprefix("default/"), "g-1")
     operation = stage.remove("g-1", evict={"g-1": keys})
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
     assert len(stage.invocations) >= 3
     assert max(stage.invocations) == 0.0  # on a clock that moves only when somebody waits
 
@@ -131,7 +133,7 @@ def test_several_nodes_one_of_which_must_stay(stage: Stage) -> None:
     stage.deliver()
     stage.pod("late", "g-2")
     stage.play()
-    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.now(operation).status.state is State.SUCCEEDED
     assert sorted(stage.provider.deleted) == ["g-1", "g-3"]
     assert stage.untouched("g-2")
     assert [name for name, _ in stage.events("ScaleDownFailed")] == ["g-2"]

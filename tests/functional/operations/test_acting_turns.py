@@ -18,8 +18,8 @@ def test_a_removal_waits_for_a_growth_that_died_before_its_record(stage: Stage, 
         stage.deliver()
     removal = stage.remove("g-1")
     stage.play()
-    assert stage.provider.purchases == [Purchase(growth.id, "g", 1)]
-    assert (stage.now(growth).state, stage.now(removal).state) == (State.SUCCEEDED, State.SUCCEEDED)
+    assert stage.provider.purchases == [Purchase(growth.spec.id, "g", 1)]
+    assert (stage.now(growth).status.state, stage.now(removal).status.state) == (State.SUCCEEDED, State.SUCCEEDED)
     assert (stage.provider.pools["g"].target, stage.provider.deleted) == (3, ["g-1"])
 
 
@@ -31,8 +31,8 @@ def test_so_does_what_discards_a_machine(stage: Stage) -> None:
     never = next(handle for handle in stage.provider.pools["g"].machines if handle not in {"g-1", "g-2", "g-3"})
     discard = stage.planned(Kind.DISCARD, targets=(Target("", f"memory://{never}", never),))
     stage.play()
-    assert stage.provider.purchases == [Purchase(growth.id, "g", 1)]
-    assert stage.now(discard).state is State.SUCCEEDED
+    assert stage.provider.purchases == [Purchase(growth.spec.id, "g", 1)]
+    assert stage.now(discard).status.state is State.SUCCEEDED
     assert stage.provider.pools["g"].target == 3
 
 
@@ -41,12 +41,12 @@ def test_a_growth_that_nobody_has_begun_holds_nothing_up(stage: Stage) -> None:
     removal = stage.remove("g-1")
     stage.play()
     began = stage.clock()
-    assert stage.now(removal).state is State.SUCCEEDED
+    assert stage.now(removal).status.state is State.SUCCEEDED
     stage.planned(Kind.GROW, from_size=2, to_size=3, due_at=began + 3600.0)
     second = stage.remove("g-2", id="remove-2")
     stage.play()
-    assert stage.now(second).state is State.SUCCEEDED
-    assert stage.now(second).updated_at - began < 600.0
+    assert stage.now(second).status.state is State.SUCCEEDED
+    assert stage.now(second).status.updated_at - began < 600.0
 
 
 def test_CCE_18_of_two_growths_of_one_pool_the_second_waits_until_the_first_is_taken(stage: Stage) -> None:
@@ -56,14 +56,14 @@ def test_CCE_18_of_two_growths_of_one_pool_the_second_waits_until_the_first_is_t
     second = stage.planned(Kind.GROW, id="grow-2", group="h", from_size=1, to_size=2, pool="p")
     stage.die_at("grow:called")
     stage.deliver()
-    bought = [Purchase(first.id, "g", 1)]
+    bought = [Purchase(first.spec.id, "g", 1)]
     assert stage.provider.purchases == bought
-    while stage.now(first).attempt < 2:
+    while stage.now(first).status.attempt < 2:
         assert stage.provider.purchases == bought, "nobody knows yet what became of the first"
         stage.deliver()
     stage.play()
-    assert stage.provider.purchases == [*bought, Purchase(second.id, "h", 1)]
-    assert {stage.now(each).state for each in (first, second)} == {State.SUCCEEDED}
+    assert stage.provider.purchases == [*bought, Purchase(second.spec.id, "h", 1)]
+    assert {stage.now(each).status.state for each in (first, second)} == {State.SUCCEEDED}
 
 
 def test_growths_of_groups_without_a_common_pool_wait_for_nobody(stage: Stage) -> None:
@@ -74,4 +74,4 @@ def test_growths_of_groups_without_a_common_pool_wait_for_nobody(stage: Stage) -
     stage.die_at("grow:called")
     stage.deliver()
     stage.deliver()
-    assert Purchase(second.id, "h", 1) in stage.provider.purchases
+    assert Purchase(second.spec.id, "h", 1) in stage.provider.purchases

@@ -29,7 +29,7 @@ def _waits(stage: Stage) -> None:
 
 
 def _open(stage: Stage) -> list[tuple[Kind, str]]:
-    return [(each.kind, each.group) for each in stage.store.operations.list_open(stage.name)]
+    return [(each.spec.kind, each.spec.group) for each in stage.store.operations.list_open(stage.name)]
 
 
 def _pass(stage: Stage, reason: str = "webhook") -> None:
@@ -65,4 +65,4 @@ def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again
     handle(msgspec.json.encode(again).decode(), stage.runtime)
     assert _open(stage) == [(Kind.GROW, group)], "still needed, and its five minutes are over"
     stage.play()
-    assert all(each.state is not State.FAILED for each in stage.memory().operations)
+    assert all(each.status.state is not State.FAILED for each in stage.memory().operations)

@@ -91,10 +91,10 @@ def test_an_operations_failed_message_names_cluster_and_operation(stage: Stage, 
     )
     faults.instead("update_item", busy("ValidationException"))
     stage.runtime = broken
-    failed = deliver(encode(ActMessage(stage.name, operation.id)), runner.handle, stage)
+    failed = deliver(encode(ActMessage(stage.name, operation.spec.id)), runner.handle, stage)
     assert failed["batchItemFailures"]
     [line] = [each for each in lines() if each["message"] == "message failed"]
-    assert (line["cluster"], line["operation"]) == (stage.name, operation.id)
+    assert (line["cluster"], line["operation"]) == (stage.name, operation.spec.id)
 
 
 @pytest.mark.parametrize(

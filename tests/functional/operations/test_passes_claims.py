@@ -80,7 +80,7 @@ def _pass(stage: Stage, others: Stage) -> list[str]:
     for each in (stage, others):
         each.clock.advance(clock - each.clock())
     handle(encode(ReconcileMessage(stage.name, "schedule", stage.clock())).decode(), stage.runtime)
-    return [each.id for each in stage.store.operations.list_open(stage.name)]
+    return [each.spec.id for each in stage.store.operations.list_open(stage.name)]
 
 
 def _owner(stage: Stage) -> str:

@@ -46,7 +46,7 @@ def _grown(stage: Stage) -> list[str]:
     stage.clock.advance(10)
     handle(encode(ReconcileMessage(stage.name, "webhook", stage.clock())).decode(), stage.runtime)
     operations = stage.store.operations.list_open(stage.name)
-    return sorted(o.group.removesuffix(f"-{stage.name}") for o in operations if o.kind == Kind.GROW)
+    return sorted(o.spec.group.removesuffix(f"-{stage.name}") for o in operations if o.spec.kind == Kind.GROW)
 
 
 def _reading_takes(seconds: float) -> Callable[[Stage], None]:

@@ -32,10 +32,7 @@ def busy(stage: Stage) -> Stage:
         name, now = f"grow-{next(numbers)}", stage.clock()
         operation = stage.store.operations.claim(stage.name, name, "act", 60.0)
         stage.store.operations.advance(
-            operation,
-            msgspec.structs.replace(operation, state=State.SUCCEEDED),
-            "act",
-            lambda group: _asked(group, now),
+            operation, operation.with_status(state=State.SUCCEEDED), "act", lambda group: _asked(group, now)
         )
 
     for number in range(1, 8):

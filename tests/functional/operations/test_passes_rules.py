@@ -91,7 +91,7 @@ def rule_object(stage: Stage, spec: dict[str, Any] | None = None) -> None:
 
 
 def growths(operations: list[Operation]) -> list[tuple[int, int]]:
-    return [(each.from_size, each.to_size) for each in operations if each.kind is Kind.GROW]
+    return [(each.spec.from_size, each.spec.to_size) for each in operations if each.spec.kind is Kind.GROW]
 
 
 def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(stage: Stage) -> None:
@@ -107,7 +107,7 @@ def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(st
     assert stage.memory().nodes[node].unneeded_since == began, "and the timer ran on"
 
     policy(stage, "options: {scaleDownUnneededTime: 10m, scaleDownDelayAfterAdd: 0s}")
-    assert [each.kind for each in a_pass(stage, "08:12:00")] == [Kind.REMOVE], "eleven minutes were not forgotten"
+    assert [each.spec.kind for each in a_pass(stage, "08:12:00")] == [Kind.REMOVE], "eleven minutes were not forgotten"
 
 
 def test_CCE_A1_3_rules_need_neither_the_vendors_add_on_nor_a_version_of_it(stage: Stage) -> None:

@@ -65,7 +65,7 @@ def test_a_journal_that_fails_does_not_bring_the_message_back(stage: Stage) -> N
     assert failed == {"batchItemFailures": []}
     [operation] = stage.store.operations.list_open(stage.name)
     [(_, _, queue, sent)] = stage.sent
-    assert (queue, json.loads(sent)["operation"]) == ("act_clusterapi", operation.id)
+    assert (queue, json.loads(sent)["operation"]) == ("act_clusterapi", operation.spec.id)
     assert stage.store.journal.recent(stage.name) == ()
     assert stage.store.schedule.due(stage.name).last_pass > 0
 

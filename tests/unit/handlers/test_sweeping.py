@@ -6,13 +6,14 @@ import pytest
 
 from chalicelib.model.operation import Kind, Operation, State
 from chalicelib.operations.stuck import left_lying
+from tests.operations import new_operation
 
 NOW = 1_795_245_600.0
 
 
 def _operation(**known: object) -> Operation:
     fields: dict[str, object] = {"created_at": NOW - 3600, **known}
-    return Operation("grow-1", "shop", "clusterapi", "workers", Kind.GROW, "p1", **fields)  # type: ignore[arg-type] # by name
+    return new_operation("grow-1", "shop", "clusterapi", "workers", Kind.GROW, "p1", **fields)
 
 
 @pytest.mark.parametrize(

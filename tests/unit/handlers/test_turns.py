@@ -6,13 +6,13 @@ from itertools import permutations, product
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from chalicelib.model.operation import Kind, Operation, State
 from chalicelib.model.outcome import Pending
 from chalicelib.model.policy import Options
 from chalicelib.operations.ordering import AFTER, SOON, waits
+from tests.operations import new_operation
 
 NOW = 1000.0
 
@@ -27,7 +27,7 @@ def operation(
     step: str = "",
     attempt: int = 1,
 ) -> Operation:
-    return Operation(
+    return new_operation(
         id,
         "ours",
         "huaweicloud",
@@ -78,14 +78,14 @@ def test_CCE_18_a_total_is_not_set_in_the_moments_in_which_a_removal_of_the_pool
     """5 is read, one is deleted, 5 + 1 is asked for: two are bought."""
     mine = operation("g", kind, "p/a", step=step)
     removal = operation("r", Kind.REMOVE, "p/b", created=NOW + 1, step="delete")
-    deletes = msgspec.structs.replace(removal, state=State.RUNNING, claimed_until=NOW + 90.0)
+    deletes = removal.with_status(state=State.RUNNING, claimed_until=NOW + 90.0)
     found = ask(mine, deletes)
     assert found is not None
     assert (found.after, found.step, found.data) == (SOON, step, {})
-    only_waits = msgspec.structs.replace(removal, state=State.WAITING, claimed_until=NOW + 90.0)
-    died = msgspec.structs.replace(deletes, claimed_until=NOW)
-    drains = msgspec.structs.replace(deletes, step="drain")
-    elsewhere = msgspec.structs.replace(deletes, pool="q")
+    only_waits = removal.with_status(state=State.WAITING, claimed_until=NOW + 90.0)
+    died = deletes.with_status(claimed_until=NOW)
+    drains = deletes.with_status(step="drain")
+    elsewhere = deletes.with_spec(pool="q")
     assert [ask(mine, each) for each in (only_waits, died, drains, elsewhere)] == [None] * 4
 
 
@@ -149,4 +149,4 @@ def test_whatever_is_under_way_in_a_pool_somebody_may_go_on() -> None:
         ]
         free = [each for each in all_ if ask(each, *(other for other in all_ if other is not each)) is None]
         assert free, kinds
-        assert sum(each.kind is not Kind.REMOVE and each.step != "poll" for each in free) <= 1, kinds
+        assert sum(each.spec.kind is not Kind.REMOVE and each.status.step != "poll" for each in free) <= 1, kinds

@@ -18,6 +18,7 @@ from chalicelib.operations.registry import run_step
 from chalicelib.operations.step_context import Recheck, World
 from infra.emulators.fake_cluster import InMemoryCluster
 from infra.emulators.fake_provider import InMemoryProvider
+from tests.operations import new_operation
 
 START = 1_795_245_654.0
 
@@ -58,7 +59,7 @@ class Story:
 
     def world(self) -> World:
         return World(
-            self.provider,
+            lambda: self.provider,
             self.cluster,
             self.options,
             recheck=lambda name: self.holds.get(name, Recheck()),
@@ -68,15 +69,15 @@ class Story:
     def step(self, operation: Operation) -> tuple[Operation, Outcome]:
         """One delivery of the message; a killed function leaves the operation as it was, and SQS delivers again."""
         operation = msgspec.json.decode(msgspec.json.encode(operation), type=Operation)
-        self.steps.append((operation.step, self.now))
+        self.steps.append((operation.status.step, self.now))
         try:
             outcome = run_step(operation, self.world(), self.now)
         except Killed:
             self.now += 120.0
-            return operation, Pending(0.0, operation.step)
+            return operation, Pending(0.0, operation.status.step)
         if isinstance(outcome, Pending):
             self.now += outcome.after
-            operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+            operation = operation.with_status(step=outcome.step, data=outcome.data)
         return operation, outcome
 
     def play(self, operation: Operation, most: int = 500) -> Done | Failed:
@@ -92,7 +93,7 @@ class Story:
         for _ in range(100):
             operation, outcome = self.step(operation)
             assert isinstance(outcome, Pending), outcome
-            if operation.step == step:
+            if operation.status.step == step:
                 return operation
         raise AssertionError(f"never came to {step}: {self.steps[-5:]}")
 
@@ -115,4 +116,4 @@ def make(kind: Kind, **fields: Any) -> Operation:
         "plan": "p",
         "created_at": START,
     }
-    return Operation(kind=kind, **{**known, **fields})
+    return new_operation(kind=kind, **{**known, **fields})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from chalicelib.kube.errors import Unavailable
@@ -27,7 +26,7 @@ def _begun(story: Story, step: str) -> Operation:
 def test_progress_that_cannot_be_read_ends_in_a_roll_back(step: str, rubbish: str) -> None:
     story = Story()
     operation = _begun(story, step)
-    outcome = story.play(msgspec.structs.replace(operation, data={**operation.data, KEY: rubbish}))
+    outcome = story.play(operation.with_status(data={**operation.status.data, KEY: rubbish}))
     assert isinstance(outcome, Failed)
     node = story.cluster.nodes["g-2"]
     assert (node.taint(TO_BE_DELETED), node.unschedulable, node.operation) == (None, False, "")
@@ -39,7 +38,7 @@ def test_progress_that_cannot_be_read_ends_in_a_roll_back(step: str, rubbish: st
 def test_progress_lost_after_the_vendor_was_told_is_seen_through(step: str, rubbish: str) -> None:
     story = Story(polls=3)
     operation = _begun(story, step)
-    outcome = story.play(msgspec.structs.replace(operation, data={**operation.data, KEY: rubbish}))
+    outcome = story.play(operation.with_status(data={**operation.status.data, KEY: rubbish}))
     assert outcome == Done({"removed": 1, "nodes": "g-2"})
 
 
@@ -47,7 +46,7 @@ def test_a_count_of_tries_that_cannot_be_read_is_none() -> None:
     story = Story()
     operation = _begun(story, "evict")
     story.cluster.fail_next("pods_on", Unavailable("out of order"))
-    outcome = story.play(msgspec.structs.replace(operation, data={**operation.data, TRIES: "x"}))
+    outcome = story.play(operation.with_status(data={**operation.status.data, TRIES: "x"}))
     assert outcome == Done({"removed": 1, "nodes": "g-2"})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from chalicelib.model.operation import Kind, Operation, Target
@@ -21,7 +20,7 @@ class Asked(InMemoryProvider):
 
     def release(self, operation: Operation) -> bool:
         """See Provider."""
-        self.released += [target.handle for target in operation.targets]
+        self.released += [target.handle for target in operation.spec.targets]
         return super().release(operation)
 
 
@@ -33,9 +32,7 @@ def _story() -> tuple[Story, Asked]:
 
 
 def _discard(step: str = "", **data: str) -> Operation:
-    return msgspec.structs.replace(
-        make(Kind.DISCARD, targets=(Target("", "memory://g-2", "g-2"),)), step=step, data=data
-    )
+    return make(Kind.DISCARD, targets=(Target("", "memory://g-2", "g-2"),)).with_status(step=step, data=data)
 
 
 @pytest.mark.parametrize("left", ["", "{", "null", "[]", '{"cls":1}'])

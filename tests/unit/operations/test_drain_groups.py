@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from chalicelib.kube import errors as kube
@@ -93,7 +92,7 @@ def test_the_deadline_covers_every_group() -> None:
     assert deadline_of(operation, GROUPS) == plain  # four short ones are no longer than a long one
     long = Options(drain_priority_config=((0, 600), (1000, 300)))
     assert deadline_of(operation, long) == plain + 120.0 + 300.0 + 30.0
-    planned = msgspec.structs.replace(operation, deadline=START + 100.0)
+    planned = operation.with_spec(deadline=START + 100.0)
     assert deadline_of(planned, long) == START + 100.0 + 450.0
 
 
@@ -236,7 +235,7 @@ def test_pods_that_go_early_are_noticed_soon(after: float) -> None:
     story = Story()
     operation = story.play_until(drained(story, 3, grace=600.0), "gone")
     began = story.now
-    while operation.step == "gone":
+    while operation.status.step == "gone":
         if story.now >= began + after:
             for pod in story.cluster.pods():
                 story.cluster.add_pod(pod.key, "elsewhere")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from chalicelib.kube import errors as kube
@@ -64,7 +63,7 @@ def test_a_deadline_before_that_names_the_budget_too() -> None:
     story = Story()
     operation = drained(story, 1)
     story.cluster.add_budget("web", ["default/p-00"], room=0)
-    operation = msgspec.structs.replace(operation, deadline=START + 60.0)
+    operation = operation.with_spec(deadline=START + 60.0)
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
     assert outcome.cls == "DeadlineExceeded"
@@ -167,7 +166,7 @@ def test_called_off_from_outside_it_rolls_back() -> None:
     operation = story.play_until(drained(story, 3), "gone")
     outcome = give_up(operation, story.world(), story.now, "Abandoned", "the policy is gone")
     assert isinstance(outcome, Pending)
-    operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+    operation = operation.with_status(step=outcome.step, data=outcome.data)
     ended = story.play(operation)
     assert isinstance(ended, Failed)
     assert ended.cls == "Abandoned"

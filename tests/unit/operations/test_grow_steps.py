@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 from typing import cast
 
-import msgspec
 import pytest
 
 from chalicelib.model.operation import Kind, Operation, Target
@@ -195,7 +194,7 @@ def test_what_is_kept_in_a_growth_comes_back_from_every_vendor() -> None:
     story = Story(polls=3)
     story.group(1)
     operation = story.play_until(grow(1, 2, data={PROVISION: "2700.0"}), "poll")
-    assert operation.data[PROVISION] == "2700.0"
+    assert operation.status.data[PROVISION] == "2700.0"
 
 
 class _Announcing:
@@ -205,24 +204,24 @@ class _Announcing:
         self.ordered: list[str] = []
 
     def grow(self, operation: Operation) -> Outcome:
-        if "lot" not in operation.data:
+        if "lot" not in operation.status.data:
             return Pending(0.0, ANNOUNCED, {"lot": "0"})
-        self.ordered.append(operation.id)
+        self.ordered.append(operation.spec.id)
         return Pending(5.0, "create", {"made": "0"})
 
     def poll(self, operation: Operation) -> Outcome:
-        return Done({"made": operation.data["made"]})
+        return Done({"made": operation.status.data["made"]})
 
 
 def _after(operation: Operation, outcome: Outcome) -> Operation:
     assert isinstance(outcome, Pending)
-    return msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+    return operation.with_status(step=outcome.step, data=outcome.data)
 
 
 def test_what_was_only_announced_is_called_off_and_what_was_ordered_is_seen_through() -> None:
     provider = _Announcing()
     story = Story()
-    world = dataclasses.replace(story.world(), provider=cast(Provider, provider))
+    world = dataclasses.replace(story.world(), provider=lambda: cast(Provider, provider))
     announced = _after(grow(0, 1), run_step(grow(0, 1), world, START))
     called_off = give_up(announced, world, START, "SwitchedOff", "the mode is off")
     assert (called_off, provider.ordered) == (Failed("SwitchedOff", "the mode is off"), [])

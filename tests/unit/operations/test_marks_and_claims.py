@@ -77,7 +77,7 @@ def test_the_last_look_before_the_machine_goes(change: str) -> None:
     operation = story.play_until(remove("g-1", evict={"g-1": ("default/p",)}), "delay")
     node = story.cluster.nodes["g-1"]
     if change == "untainted":
-        story.cluster.untaint("g-1", HARD, operation=operation.id, uncordon=True)
+        story.cluster.untaint("g-1", HARD, operation=operation.spec.id, uncordon=True)
     elif change == "disabled":
         story.cluster.nodes["g-1"] = msgspec.structs.replace(node, scale_down_disabled=True)
         assert SCALE_DOWN_DISABLED.endswith("scale-down-disabled")

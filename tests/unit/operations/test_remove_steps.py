@@ -161,7 +161,7 @@ def test_a_taint_taken_off_by_a_person_is_obeyed() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
-    story.cluster.untaint("g-1", HARD, operation=operation.id, uncordon=True)
+    story.cluster.untaint("g-1", HARD, operation=operation.spec.id, uncordon=True)
     assert isinstance(story.play(operation), Failed)
     assert story.provider.deleted == []
 
@@ -246,7 +246,7 @@ def test_a_step_that_no_longer_exists_starts_over_and_ends_well() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
-    assert isinstance(story.play(msgspec.structs.replace(operation, step="renamed")), Done)
+    assert isinstance(story.play(operation.with_status(step="renamed")), Done)
     assert story.provider.deleted == ["g-1"]
 
 

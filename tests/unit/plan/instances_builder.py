@@ -16,6 +16,7 @@ from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.plan.state.cluster_state import GroupFacts, World, observe
 from chalicelib.plan.state.scale_up_requests import settled
 from tests.builders import NOW, ClusterBuilder, cluster
+from tests.operations import new_operation
 
 STOCK = InstanceError("OutOfStock", "OUT_OF_QUOTA", "none left")
 HOUR = 3600.0
@@ -66,7 +67,7 @@ def asked(count: int, ago: float, takes: float = 900.0, **more: Any) -> GroupMem
 
 def operation(kind: Kind, group: str = "g", *targets: Target, **fields: Any) -> Operation:
     """One under way."""
-    return Operation(
+    return new_operation(
         id=f"{kind.value}-{group}",
         cluster="test",
         provider="test",

@@ -15,6 +15,7 @@ from chalicelib.model.reason import Code, Reason
 from chalicelib.plan.scale_down.selection import Picked, pick
 from chalicelib.plan.state.cluster_state import World, observe
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
+from tests.operations import new_operation
 
 DRAINS = 5  # max-drain-parallelism of upstream's cases
 
@@ -71,7 +72,7 @@ class Pool:
         for each in nodes:
             target = Target(each, f"test://{group}/{each}", evict=("default/x",) if drained else ())
             self.operations.append(
-                Operation(
+                new_operation(
                     id=f"remove-{each}",
                     cluster="test",
                     provider="test",

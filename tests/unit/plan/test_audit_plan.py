@@ -9,8 +9,9 @@ import msgspec
 from chalicelib.model.group import InstanceState
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.operation import OPERATION_ANNOTATION, Kind, Operation
+from chalicelib.model.operation import OPERATION_ANNOTATION, Kind
 from tests.builders import NOW, ClusterBuilder, stays
+from tests.operations import new_operation
 
 
 def test_removals_beside_a_shrink_leave_the_minimum_of_what_it_leaves() -> None:
@@ -18,7 +19,7 @@ def test_removals_beside_a_shrink_leave_the_minimum_of_what_it_leaves() -> None:
     for name in ("a", "b", "c", "d"):
         cluster.node(name, group="g")
     cluster.group("g", min=3, target=6)
-    lowering = Operation(
+    lowering = new_operation(
         id="o",
         cluster="test",
         provider="test",
@@ -62,7 +63,7 @@ def test_nothing_is_removed_beside_a_growth_that_is_not_recorded_yet() -> None:
     for name in ("a", "b", "c", "d"):
         cluster.node(name, group="g", unschedulable=True)
     cluster.group("g", min=3)
-    growing = Operation(
+    growing = new_operation(
         id="o",
         cluster="test",
         provider="test",

@@ -162,9 +162,9 @@ def test_CCE_A6_1_no_pool_passes_its_bounds_whatever_is_wanted() -> None:
 def test_an_operation_says_which_pool_it_changes() -> None:
     build = _flavours(a={}).group("lone", template=node("t", "4"))
     grown = build.pending(1, "1").pending(1, "4", owner="big").plan()
-    assert {each.group: each.pool for each in grown.operations} == {"a": "p", "lone": ""}
+    assert {each.spec.group: each.spec.pool for each in grown.operations} == {"a": "p", "lone": ""}
     removed = _idle(POOL, a=1, b=0).plan(unneeded=7200)
-    assert [(each.kind, each.pool) for each in removed.operations] == [(Kind.REMOVE, "p")]
+    assert [(each.spec.kind, each.spec.pool) for each in removed.operations] == [(Kind.REMOVE, "p")]
 
 
 # -- ranks and priorities

@@ -11,7 +11,7 @@ import pytest
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Kind
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import HostPort
 from chalicelib.model.reason import Code
@@ -29,6 +29,7 @@ from tests.builders import (
     verdict,
     words,
 )
+from tests.operations import new_operation
 
 ATOMIC = GroupOptions(zero_or_max=True)
 QUOTA = 'exceeded quota: "cluster-wide", resources: '
@@ -97,7 +98,7 @@ def test_L9_each_group_is_an_operation_of_its_own_and_a_failure_of_one_stops_no_
     build.pending(1, "1", name="x", owner="x", node_selector={"kind": "x"})
     build.pending(1, "1", name="y", owner="y", node_selector={"kind": "y"})
     plan = build.plan()
-    assert [(op.kind, op.group) for op in plan.operations] == [(Kind.GROW, "ng1"), (Kind.GROW, "ng2")]
+    assert [(op.spec.kind, op.spec.group) for op in plan.operations] == [(Kind.GROW, "ng1"), (Kind.GROW, "ng2")]
     after = Memory(
         groups={
             "ng1": GroupMemory(target=1, request=ScaleUpRequest(1, NOW - 5, NOW + 895)),
@@ -113,7 +114,7 @@ def test_L9_each_group_is_an_operation_of_its_own_and_a_failure_of_one_stops_no_
 def test_a_group_that_is_being_grown_is_not_grown_again() -> None:
     growing = Memory(
         operations=(
-            Operation(
+            new_operation(
                 id="op",
                 cluster="test",
                 group="a",

@@ -26,7 +26,7 @@ def test_pods_that_find_room_buy_nothing_and_the_others_exactly_what_they_lack()
     assert (growth(enough), said(enough)) == ({}, (3, 3, 0))
     assert (growth(short), said(short)) == ({"g": (1, 0)}, (3, 1, 2))
     assert [each.headroom for each in short.scale_ups] == [("spare",)]
-    assert [operation.to_size for operation in short.operations] == [3]
+    assert [operation.spec.to_size for operation in short.operations] == [3]
 
 
 @pytest.mark.parametrize(

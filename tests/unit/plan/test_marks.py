@@ -16,6 +16,7 @@ from chalicelib.model.timeouts import length
 from chalicelib.plan.scale_down.taint_updates import marks
 from chalicelib.plan.state.cluster_state import observe
 from tests.builders import NOW, ClusterBuilder, cluster
+from tests.operations import new_operation
 
 SOFT = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW) - 60))
 NOTE = "outscaler.dev/operation"
@@ -27,7 +28,7 @@ def hard(age: float = 60.0, value: str | None = None) -> Taint:
 
 
 def operation(node: str, state: State = State.WAITING, name: str = "remove-1") -> Operation:
-    return Operation(
+    return new_operation(
         id=name,
         cluster="c",
         provider="clusterapi",

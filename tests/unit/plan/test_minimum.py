@@ -9,12 +9,13 @@ import pytest
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Kind
 from chalicelib.model.policy import Options, Policy
 from chalicelib.plan.scale_up.limits import Ledger
 from chalicelib.plan.scale_up.min_size import below_minimum
 from chalicelib.plan.state.cluster_state import observe
 from tests.builders import NOW, ClusterBuilder, cluster, node
+from tests.operations import new_operation
 
 
 def raised(
@@ -75,7 +76,7 @@ def test_L8_a_group_that_may_not_be_grown_is_left_for_later(why: str) -> None:
     if why == "growing":
         memory = Memory(
             operations=(
-                Operation(
+                new_operation(
                     id="op",
                     cluster="test",
                     group="g",

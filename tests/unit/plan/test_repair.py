@@ -44,7 +44,7 @@ def late(
 
 def discarded(plan: Plan) -> list[str]:
     """Instances that are discarded, by the operations."""
-    return [target.instance for op in plan.operations if op.kind is Kind.DISCARD for target in op.targets]
+    return [target.instance for op in plan.operations if op.spec.kind is Kind.DISCARD for target in op.spec.targets]
 
 
 # -- machines that do not join
@@ -195,7 +195,7 @@ def test_C4_a_target_above_reality_is_lowered_to_it(ago: float, repairs: dict[st
     plan = build.plan(known)
     assert repaired(plan) == repairs
     if repairs:
-        assert (plan.operations[0].kind, plan.operations[0].from_size, plan.operations[0].to_size) == (
+        assert (plan.operations[0].spec.kind, plan.operations[0].spec.from_size, plan.operations[0].spec.to_size) == (
             Kind.SHRINK,
             3,
             1,
@@ -393,8 +393,13 @@ def test_the_operation_names_instances_and_handles_and_is_the_same_for_the_same_
     first, second = build.plan(known), build.plan(known)
     assert first.operations == second.operations
     (made,) = first.operations
-    assert (made.kind, made.from_size, made.to_size, made.deadline) == (Kind.DISCARD, 2, 0, NOW + 600)
-    assert made.targets == (Target("", "test://g/m-0", "g/m-0"), Target("", "test://g/m-1", "g/m-1"))
+    assert (made.spec.kind, made.spec.from_size, made.spec.to_size, made.spec.deadline) == (
+        Kind.DISCARD,
+        2,
+        0,
+        NOW + 600,
+    )
+    assert made.spec.targets == (Target("", "test://g/m-0", "g/m-0"), Target("", "test://g/m-1", "g/m-1"))
     other = build.plan(seen(build, 30)).operations
     assert other == ()
 

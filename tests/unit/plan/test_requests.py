@@ -139,12 +139,12 @@ def test_what_ran_out_is_known_to_the_pass_that_found_it_out_and_to_no_other() -
 def test_a_growth_carries_its_groups_own_provision_time() -> None:
     build = with_machines(cluster(), "g", template=node("t", "2"), max_node_provision_time=2700.0)
     (grow,) = build.group("h", max=0).pending(1, "1").plan().operations
-    assert (grow.kind, grow.data[PROVISION]) == (Kind.GROW, "2700.0")
+    assert (grow.spec.kind, grow.status.data[PROVISION]) == (Kind.GROW, "2700.0")
     patch, _ = learn(grow, Done(), Options(), NOW)
     assert patch is not None
     assert patch(GroupMemory()).request == ScaleUpRequest(1, NOW, NOW + 2700)
     (grow,) = cluster().group("g", template=node("t", "2")).pending(1, "1").plan().operations
-    assert (PROVISION in grow.data, granted(grow, Options())) == (False, 900.0)
+    assert (PROVISION in grow.status.data, granted(grow, Options())) == (False, 900.0)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "-5"])

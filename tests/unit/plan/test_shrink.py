@@ -9,9 +9,10 @@ import pytest
 
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
-from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.model.operation import Kind, State, Target
 from chalicelib.model.selector import Requirement, Selector
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, stays
+from tests.operations import new_operation
 
 _APP = Selector((Requirement("app", "In", ("rs",)),))
 
@@ -192,7 +193,7 @@ def test_a_node_with_a_pod_that_could_not_be_read_stays() -> None:
 
 
 def test_nodes_of_an_open_operation_are_gone_for_every_promise() -> None:
-    removing = Operation(
+    removing = new_operation(
         id="remove-1",
         cluster="test",
         provider="test",
@@ -211,8 +212,8 @@ def test_nodes_of_an_open_operation_are_gone_for_every_promise() -> None:
 def test_an_operation_per_removed_node_names_instance_and_pods() -> None:
     build = cluster().node("home", "4", "64Gi").node("n", group="g").running("n", 1, "100m").group("g")
     operation = build.plan(unneeded=7200).operations[0]
-    assert (operation.kind, operation.group) == (Kind.REMOVE, "g")
-    assert operation.targets == (Target("n", "test://g/n", "test://g/n", ("default/r-00000",)),)
+    assert (operation.spec.kind, operation.spec.group) == (Kind.REMOVE, "g")
+    assert operation.spec.targets == (Target("n", "test://g/n", "test://g/n", ("default/r-00000",)),)
 
 
 def test_an_unhealthy_cluster_removes_nothing_and_keeps_its_timers() -> None:

@@ -8,13 +8,14 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory, NodeMemory, ScaleUpRequest
-from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.operation import Kind, Target
 from chalicelib.model.pod import Pod, PodClass, Volume
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import Claim
 from chalicelib.plan.what_if import Bounds, Wanted, afresh, with_bounds, with_pods, without_nodes
 from tests.builders import NOW, ClusterBuilder, cluster, node
+from tests.operations import new_operation
 
 ZONE = "topology.kubernetes.io/zone"
 OPTIONS = Options()
@@ -130,14 +131,14 @@ def test_a_pod_that_was_nominated_to_it_is_nominated_no_longer() -> None:
 
 
 def test_what_is_remembered_of_a_removed_node_goes_and_what_was_learnt_from_it_stays() -> None:
-    removal = Operation("remove-1", "test", "test", "g", Kind.REMOVE, "plan", NOW, targets=(Target("n-1", "i"),))
-    other = msgspec.structs.replace(removal, id="remove-2", targets=(Target("n-2", "i"),))
+    removal = new_operation("remove-1", "test", "test", "g", Kind.REMOVE, "plan", NOW, targets=(Target("n-1", "i"),))
+    other = removal.with_spec(id="remove-2", targets=(Target("n-2", "i"),))
     memory = Memory(nodes={"n-1": NodeMemory(5.0), "n-2": NodeMemory(6.0)}, operations=(removal, other))
     _, after, _ = without_nodes(two_nodes().snapshot(), memory, ["n-1", "n-2"], NOW, OPTIONS)
     assert (after.nodes, after.operations) == ({}, ())
     assert after.templates["g"].node.allocatable["cpu"] == 4000
     _, after, _ = without_nodes(two_nodes().snapshot(), memory, ["n-1"], NOW, OPTIONS)
-    assert ([*after.nodes], [op.id for op in after.operations]) == (["n-2"], ["remove-2"])
+    assert ([*after.nodes], [op.spec.id for op in after.operations]) == (["n-2"], ["remove-2"])
 
 
 def test_a_node_of_no_group_may_go_too() -> None:
@@ -156,7 +157,7 @@ def test_other_bounds_leave_the_rest_as_it_is() -> None:
 
 
 def test_a_larger_size_is_a_request_that_is_under_way() -> None:
-    grow = Operation("grow-1", "test", "test", "g", Kind.GROW, "plan", NOW, from_size=2, to_size=9)
+    grow = new_operation("grow-1", "test", "test", "g", Kind.GROW, "plan", NOW, from_size=2, to_size=9)
     after, memory = with_bounds(two_nodes().snapshot(), Memory(operations=(grow,)), "g", Bounds(size=4), NOW, OPTIONS)
     assert group(after).target == 4
     assert memory.groups["g"].request == ScaleUpRequest(2, NOW, NOW + 900.0)

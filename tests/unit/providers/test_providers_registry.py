@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Kind
 from chalicelib.model.policy import GroupPolicy, Policy
 from chalicelib.providers.base import Connection
 from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.registry import build, names, providers
+from tests.operations import new_operation
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-ANY = Operation("o", "prod", "p", "g", Kind.GROW, "plan", 0.0)
+ANY = new_operation("o", "prod", "p", "g", Kind.GROW, "plan", 0.0)
 
 
 ALICLOUD = {"region": "cn-hangzhou", "nodes": "0:5:asg-1", "credentialsSecret": "key"}

@@ -22,6 +22,7 @@ from chalicelib.record.operation_events import Step
 from chalicelib.record.recorder import Recorder, record_outcome, record_plan, record_step
 from chalicelib.store.codec import fingerprint
 from chalicelib.store.journal import JournalEntry, Ledger
+from tests.operations import new_operation
 
 NOW = 1_795_245_654.0
 STATUS = "cluster-autoscaler-status"
@@ -194,4 +195,4 @@ def ended(kind: Kind, state: State = State.SUCCEEDED, **parts: Any) -> Operation
         "plan": "p",
         "created_at": NOW - 30.0,
     }
-    return Operation(kind=kind, state=state, **given | parts)
+    return new_operation(kind=kind, state=state, **given | parts)

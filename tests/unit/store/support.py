@@ -14,6 +14,7 @@ from chalicelib.model.operation import Kind, Operation
 from chalicelib.store import Lease, Store
 from infra.emulators.aws_faults import Faults
 from infra.emulators.controllers.clock import ManualClock
+from tests.operations import new_operation
 
 START = 1_795_245_654.25
 T = TypeVar("T")
@@ -78,7 +79,7 @@ class Bench:
             "from_size": 1,
             "to_size": 2,
         }
-        return Operation(**given | values)
+        return new_operation(**given | values)
 
     def planned(self, *operations: Operation) -> None:
         """Operations saved by a pass that changed nothing else."""

@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Kind
 from chalicelib.store.errors import Fenced
 from chalicelib.store.tables import CLAIMS, ClaimRow
+from tests.operations import new_operation
 from tests.unit.store.support import Bench, Counter, all_at_once
 
 
@@ -146,7 +147,7 @@ def test_no_claim_changes_hands_while_its_cluster_is_at_work(bench: Bench, busy:
     lease = bench.store.leases.acquire(thief, "pass", 150.0)
     if busy != "a pass":
         name = "pool" if busy == "an operation" else "pool-2"
-        operation = Operation(
+        operation = new_operation(
             "grow-1", thief, "exoscale", name, Kind.GROW, "plan", bench.clock(), deadline=bench.clock() + 900.0
         )
         bench.store.memory.save(thief, Memory(), Memory(), (operation,), lease)

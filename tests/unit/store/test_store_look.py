@@ -68,8 +68,8 @@ def test_an_operation_that_ended_while_the_save_was_open_is_not_seen_again(bench
     _begun(bench)
     _large(bench, None, None, lost_answer())
     mine = bench.store.operations.claim(bench.cluster, "grow-00", "act", 30)
-    bench.store.operations.advance(mine, replace(mine, state=State.SUCCEEDED), "act")
-    assert "grow-00" not in {operation.id for operation in bench.fresh().operations.look(bench.cluster)}
+    bench.store.operations.advance(mine, mine.with_status(state=State.SUCCEEDED), "act")
+    assert "grow-00" not in {operation.spec.id for operation in bench.fresh().operations.look(bench.cluster)}
 
 
 def test_a_save_that_is_finished_while_somebody_looks_is_seen_whole(bench: Bench) -> None:

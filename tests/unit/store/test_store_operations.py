@@ -29,7 +29,7 @@ def test_of_eight_executors_exactly_one_gets_the_claim(bench: Bench) -> None:
     winners = [result for result in results if isinstance(result, Operation)]
     losers = [result for result in results if isinstance(result, Taken)]
     assert (len(winners), len(losers)) == (1, 7)
-    assert {loser.holder for loser in losers} == {winners[0].claimed_by}
+    assert {loser.holder for loser in losers} == {winners[0].status.claimed_by}
     assert {loser.until for loser in losers} == {bench.clock() + 30}
     assert bench.store.operations.get(bench.cluster, "grow-a") == winners[0]
 
@@ -37,8 +37,7 @@ def test_of_eight_executors_exactly_one_gets_the_claim(bench: Bench) -> None:
 def test_a_claim_is_a_step_of_its_own(bench: Bench) -> None:
     bench.clock.advance(5)
     operation = claimed(bench)
-    assert operation == replace(
-        bench.operation("a"),
+    assert operation == bench.operation("a").with_status(
         state=State.RUNNING,
         attempt=1,
         claimed_by="act-1",
@@ -53,7 +52,7 @@ def test_what_waits_cannot_be_claimed_before_it_is_due(bench: Bench) -> None:
         bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30)
     assert early.value.due_at == START + 10
     bench.clock.advance(10)
-    assert bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30).state is State.RUNNING
+    assert bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30).status.state is State.RUNNING
 
 
 def test_a_dead_executors_claim_runs_out(bench: Bench) -> None:
@@ -64,7 +63,7 @@ def test_a_dead_executors_claim_runs_out(bench: Bench) -> None:
     assert (taken.value.holder, taken.value.until) == ("dead", START + 30)
     bench.clock.advance(0.25)
     again = bench.store.operations.claim(bench.cluster, "grow-a", "next", 30)
-    assert (again.claimed_by, again.attempt) == ("next", 2)
+    assert (again.status.claimed_by, again.status.attempt) == ("next", 2)
 
 
 def test_a_dead_executor_that_wakes_up_writes_nothing(bench: Bench) -> None:
@@ -72,7 +71,7 @@ def test_a_dead_executor_that_wakes_up_writes_nothing(bench: Bench) -> None:
     bench.clock.advance(31)
     now_held = bench.store.operations.claim(bench.cluster, "grow-a", "next", 30)
     with pytest.raises(Taken):
-        bench.store.operations.advance(before, replace(before, state=State.SUCCEEDED), "dead")
+        bench.store.operations.advance(before, before.with_status(state=State.SUCCEEDED), "dead")
     assert bench.store.operations.get(bench.cluster, "grow-a") == now_held
 
 
@@ -81,30 +80,32 @@ def test_an_attempt_is_not_taken_for_a_later_one_of_the_same_name(bench: Bench) 
     bench.clock.advance(31)
     second = bench.store.operations.claim(bench.cluster, "grow-a", "same", 30)
     with pytest.raises(Stale):
-        bench.store.operations.advance(first, replace(first, state=State.FAILED), "same")
+        bench.store.operations.advance(first, first.with_status(state=State.FAILED), "same")
     assert bench.store.operations.get(bench.cluster, "grow-a") == second
 
 
 def test_waiting_and_claiming_again_until_it_is_done(bench: Bench) -> None:
     operation = claimed(bench)
-    waiting = replace(operation, state=State.WAITING, step="confirm", data={"request": "r-1"}, due_at=START + 20)
+    waiting = operation.with_status(state=State.WAITING, step="confirm", data={"request": "r-1"}, due_at=START + 20)
     stored = bench.store.operations.advance(operation, waiting, "act-1")
-    assert (stored.claimed_by, stored.claimed_until) == ("", 0.0)
+    assert (stored.status.claimed_by, stored.status.claimed_until) == ("", 0.0)
     assert bench.store.operations.list_open(bench.cluster) == (stored,)
     with pytest.raises(NotDue):
         bench.store.operations.claim(bench.cluster, "grow-a", "act-2", 30)
     bench.clock.advance(20)
     second = bench.store.operations.claim(bench.cluster, "grow-a", "act-2", 30)
-    assert (second.step, second.data, second.attempt) == ("confirm", {"request": "r-1"}, 2)
-    ended = bench.store.operations.advance(second, replace(second, state=State.SUCCEEDED, outcome="2 nodes"), "act-2")
+    assert (second.status.step, second.status.data, second.status.attempt) == ("confirm", {"request": "r-1"}, 2)
+    ended = bench.store.operations.advance(
+        second, second.with_status(state=State.SUCCEEDED, outcome="2 nodes"), "act-2"
+    )
     assert bench.store.operations.get(bench.cluster, "grow-a") == ended
-    assert ended.outcome == "2 nodes"
+    assert ended.status.outcome == "2 nodes"
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_what_is_over_is_out_of_the_list_but_can_still_be_read(bench: Bench, end: State) -> None:
     operation = claimed(bench)
-    ended = bench.store.operations.advance(operation, replace(operation, state=end, error_class="Unknown"), "act-1")
+    ended = bench.store.operations.advance(operation, operation.with_status(state=end, error_class="Unknown"), "act-1")
     assert bench.store.operations.list_open(bench.cluster) == ()
     assert bench.load().operations == ()
     assert bench.fresh().operations.get(bench.cluster, "grow-a") == ended
@@ -115,7 +116,7 @@ def test_what_is_over_is_out_of_the_list_but_can_still_be_read(bench: Bench, end
 
 def test_what_is_over_is_tidied_away_some_day(bench: Bench) -> None:
     operation = claimed(bench)
-    bench.store.operations.advance(operation, replace(operation, state=State.FAILED), "act-1")
+    bench.store.operations.advance(operation, operation.with_status(state=State.FAILED), "act-1")
     (row,) = bench.store.table.query(bench.cluster, OVER)
     assert row["expires_at"] == {"N": str(int(START + KEPT))}
 
@@ -132,7 +133,7 @@ ILLEGAL = [
 def test_no_other_arrow_can_be_taken_by_a_step(bench: Bench, before: State, after: State) -> None:
     operation = bench.operation("a", state=before, claimed_by="act-1", attempt=1)
     with pytest.raises(IllegalStep):
-        bench.store.operations.advance(operation, replace(operation, state=after), "act-1")
+        bench.store.operations.advance(operation, operation.with_status(state=after), "act-1")
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -140,9 +141,9 @@ def test_no_other_arrow_can_be_taken_by_a_step(bench: Bench, before: State, afte
 def test_no_arrow_leads_out_of_an_end(bench: Bench, end: State, after: State) -> None:
     """Not even for an executor who believes that he still has it in hand."""
     operation = claimed(bench)
-    ended = bench.store.operations.advance(operation, replace(operation, state=end, outcome="first"), "act-1")
+    ended = bench.store.operations.advance(operation, operation.with_status(state=end, outcome="first"), "act-1")
     with pytest.raises(Over):
-        bench.store.operations.advance(operation, replace(operation, state=after), "act-1")
+        bench.store.operations.advance(operation, operation.with_status(state=after), "act-1")
     assert bench.store.operations.get(bench.cluster, "grow-a") == ended
 
 
@@ -151,32 +152,36 @@ def test_no_arrow_leads_out_of_an_end(bench: Bench, end: State, after: State) ->
 def test_what_is_in_nobodys_hands_cannot_be_advanced(bench: Bench, in_the_table: State, after: State) -> None:
     operation = bench.operation("a", state=in_the_table, attempt=1)
     bench.planned(operation)
-    believed = replace(operation, state=State.RUNNING, claimed_by="act-1")
+    believed = operation.with_status(state=State.RUNNING, claimed_by="act-1")
     with pytest.raises(Stale):
-        bench.store.operations.advance(believed, replace(believed, state=after, step="next"), "act-1")
+        bench.store.operations.advance(believed, believed.with_status(state=after, step="next"), "act-1")
     assert bench.store.operations.get(bench.cluster, "grow-a") == operation
 
 
-@pytest.mark.parametrize("change", [{"to_size": 9}, {"group": "other"}, {"id": "grow-b"}, {"attempt": 7}])
-def test_a_step_cannot_change_what_the_operation_does(bench: Bench, change: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [{"spec": {"to_size": 9}}, {"spec": {"group": "other"}}, {"spec": {"id": "grow-b"}}, {"status": {"attempt": 7}}],
+)
+def test_a_step_cannot_change_what_the_operation_does(bench: Bench, change: dict[str, dict[str, object]]) -> None:
     operation = claimed(bench)
+    changed = operation.with_status(state=State.WAITING, **change.get("status", {})).with_spec(**change.get("spec", {}))
     with pytest.raises(IllegalStep):
-        bench.store.operations.advance(operation, replace(operation, state=State.WAITING, **change), "act-1")
+        bench.store.operations.advance(operation, changed, "act-1")
 
 
 def test_an_executor_cannot_advance_what_another_claimed(bench: Bench) -> None:
     operation = claimed(bench)
     with pytest.raises(IllegalStep):
-        bench.store.operations.advance(operation, replace(operation, state=State.WAITING), "act-2")
+        bench.store.operations.advance(operation, operation.with_status(state=State.WAITING), "act-2")
 
 
 def test_the_same_thing_is_never_planned_twice(bench: Bench) -> None:
     running = claimed(bench)
     bench.planned(bench.operation("a"), bench.operation("b"))
     assert bench.store.operations.get(bench.cluster, "grow-a") == running
-    bench.store.operations.advance(running, replace(running, state=State.SUCCEEDED), "act-1")
+    bench.store.operations.advance(running, running.with_status(state=State.SUCCEEDED), "act-1")
     bench.planned(bench.operation("a"), bench.operation("b"))
-    assert [operation.id for operation in bench.store.operations.list_open(bench.cluster)] == ["grow-b"]
+    assert [operation.spec.id for operation in bench.store.operations.list_open(bench.cluster)] == ["grow-b"]
 
 
 def test_an_unknown_operation_is_nobodys(bench: Bench) -> None:
@@ -190,19 +195,19 @@ def test_that_a_message_was_sent_is_not_forgotten_by_a_step(bench: Bench) -> Non
     """The pass marks what it sent while the executor is already at work."""
     operation = claimed(bench)
     assert bench.store.operations.mark_sent(bench.cluster, "grow-a", START + 1)
-    stored = bench.store.operations.advance(operation, replace(operation, state=State.WAITING), "act-1")
-    assert stored.sent_at == 0.0
+    stored = bench.store.operations.advance(operation, operation.with_status(state=State.WAITING), "act-1")
+    assert stored.status.sent_at == 0.0
     (listed,) = bench.store.operations.list_open(bench.cluster)
-    assert listed.sent_at == START + 1
+    assert listed.status.sent_at == START + 1
 
 
 def test_listing_what_is_open_does_not_read_what_is_over(bench: Bench) -> None:
     for name in "abc":
         operation = claimed(bench, name)
-        bench.store.operations.advance(operation, replace(operation, state=State.SUCCEEDED), "act-1")
+        bench.store.operations.advance(operation, operation.with_status(state=State.SUCCEEDED), "act-1")
     bench.planned(bench.operation("d"))
     with Counter(bench) as counter:
-        assert [each.id for each in bench.store.operations.list_open(bench.cluster)] == ["grow-d"]
+        assert [each.spec.id for each in bench.store.operations.list_open(bench.cluster)] == ["grow-d"]
     assert [name for name, _ in counter.requests].count("Query") == 1
     assert counter.items_read == 3  # the operation, and the gate before and after
 
@@ -212,11 +217,11 @@ def test_a_step_whose_answer_was_lost_is_recognised_when_it_is_repeated(bench: B
     operation = claimed(bench)
     bench.faults.after("update_item", lost_answer())
     bench.faults.after("transact_write_items", lost_answer())
-    step = replace(operation, state=after, step="confirm")
+    step = operation.with_status(state=after, step="confirm")
     with pytest.raises(StoreUnavailable):
         bench.store.operations.advance(operation, step, "act-1")
     again = bench.store.operations.advance(operation, step, "act-1")
-    assert (again.state, again.step) == (after, "confirm")
+    assert (again.status.state, again.status.step) == (after, "confirm")
 
 
 def test_a_claim_whose_answer_was_lost_is_found_again_by_its_owner(bench: Bench) -> None:

@@ -31,14 +31,14 @@ def growing(bench: Bench, name: str = "a", **values: object) -> Operation:
     before = bench.load()
     group = GroupMemory(target=2, request=ScaleUpRequest(1, START, START + 900))
     operation = bench.operation(name, **values)
-    after = replace(before, groups=before.groups | {operation.group: group}, first_seen=START - 9)
+    after = replace(before, groups=before.groups | {operation.spec.group: group}, first_seen=START - 9)
     bench.save(before, after, operation)
-    return bench.store.operations.claim(bench.cluster, operation.id, f"act-{name}", 30)
+    return bench.store.operations.claim(bench.cluster, operation.spec.id, f"act-{name}", 30)
 
 
 def test_the_end_of_an_operation_and_what_it_means_are_one_write(bench: Bench) -> None:
     operation = growing(bench)
-    failed = replace(operation, state=State.FAILED, error_class="OutOfStock")
+    failed = operation.with_status(state=State.FAILED, error_class="OutOfStock")
     bench.store.operations.advance(operation, failed, "act-a", back_off, scaled_up)
     memory = bench.load()
     assert memory.groups["workers"] == GroupMemory(target=2, backoff=BACKOFF, last_failure=START)
@@ -52,14 +52,16 @@ def test_a_step_that_is_refused_leaves_memory_alone(bench: Bench) -> None:
     bench.store.operations.claim(bench.cluster, "grow-a", "act-2", 30)
     before = bench.load()
     with pytest.raises(Taken):
-        bench.store.operations.advance(operation, replace(operation, state=State.FAILED), "act-a", back_off, scaled_up)
+        bench.store.operations.advance(
+            operation, operation.with_status(state=State.FAILED), "act-a", back_off, scaled_up
+        )
     assert bench.load() == before
 
 
 def test_a_group_that_memory_does_not_know_yet_can_be_patched(bench: Bench) -> None:
     bench.planned(bench.operation("a", group="new"))
     operation = bench.store.operations.claim(bench.cluster, "grow-a", "act-a", 30)
-    bench.store.operations.advance(operation, replace(operation, state=State.FAILED), "act-a", back_off)
+    bench.store.operations.advance(operation, operation.with_status(state=State.FAILED), "act-a", back_off)
     assert bench.load().groups == {"new": GroupMemory(backoff=BACKOFF, last_failure=START)}
 
 
@@ -67,7 +69,7 @@ def test_a_patch_that_changes_nothing_writes_nothing(bench: Bench) -> None:
     operation = growing(bench)
     before = bench.load()
     bench.store.operations.advance(
-        operation, replace(operation, state=State.WAITING), "act-a", lambda group: group, lambda memory: memory
+        operation, operation.with_status(state=State.WAITING), "act-a", lambda group: group, lambda memory: memory
     )
     after = bench.load()
     assert replace(after, operations=()) == replace(before, operations=())
@@ -77,7 +79,7 @@ def test_a_patch_under_way_makes_the_plan_stale_and_survives_it(bench: Bench) ->
     operation = growing(bench)
     lease = bench.lease("reconcile-2")
     seen = bench.load()
-    bench.store.operations.advance(operation, replace(operation, state=State.FAILED), "act-a", back_off, scaled_up)
+    bench.store.operations.advance(operation, operation.with_status(state=State.FAILED), "act-a", back_off, scaled_up)
 
     planned = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
     with pytest.raises(Stale):
@@ -104,7 +106,7 @@ def test_a_plan_saved_under_way_is_patched_and_not_overwritten(bench: Bench) -> 
     faults = Faults()
     faults.before("transact_write_items", plan)
     executor = bench.fresh(faults=faults)
-    executor.operations.advance(operation, replace(operation, state=State.FAILED), "act-a", back_off, scaled_up)
+    executor.operations.advance(operation, operation.with_status(state=State.FAILED), "act-a", back_off, scaled_up)
     memory = bench.load()
     assert memory.groups["workers"] == GroupMemory(target=7, backoff=BACKOFF, last_failure=START)
     assert (memory.last_scale_up, memory.last_scale_down) == (START, START)
@@ -113,7 +115,7 @@ def test_a_plan_saved_under_way_is_patched_and_not_overwritten(bench: Bench) -> 
 def test_a_save_does_not_touch_operations_that_went_on_meanwhile(bench: Bench) -> None:
     operation = growing(bench)
     seen = bench.load()
-    waiting = replace(operation, state=State.WAITING, step="confirm", due_at=START + 5)
+    waiting = operation.with_status(state=State.WAITING, step="confirm", due_at=START + 5)
     stored = bench.store.operations.advance(operation, waiting, "act-a")
     bench.save(seen, replace(seen, last_scale_down=START), bench.operation("b"), owner="reconcile-2")
     assert bench.load().operations == (stored, bench.operation("b"))
@@ -124,7 +126,7 @@ def test_rows_that_another_release_wrote_can_be_patched(bench: Bench) -> None:
     table = bench.store.table
     table.write(table.put(MemoryRow(bench.cluster, f"{GROUPS}workers", text='{"target":3,"hue":1}', version="other")))
     table.write(table.put(HeadRow(bench.cluster, HEAD, text='{"first_seen":5,"mood":1}', version="other")))
-    bench.store.operations.advance(operation, replace(operation, state=State.FAILED), "act-a", back_off, scaled_up)
+    bench.store.operations.advance(operation, operation.with_status(state=State.FAILED), "act-a", back_off, scaled_up)
     memory = bench.load()
     assert memory.groups["workers"] == GroupMemory(target=3, backoff=BACKOFF, last_failure=START)
     assert (memory.last_scale_up, memory.first_seen) == (START, 5.0)
@@ -134,13 +136,13 @@ def test_six_executors_patch_the_same_group_and_none_is_lost(bench: Bench) -> No
     operations = [growing(bench, name) for name in "abcdef"]
 
     def end(operation: Operation) -> Operation:
-        instance = f"i-{operation.id}"
+        instance = f"i-{operation.spec.id}"
 
         def patch(group: GroupMemory) -> GroupMemory:
             return replace(group, erred=tuple(sorted({*group.erred, instance})))
 
         return bench.store.operations.advance(
-            operation, replace(operation, state=State.SUCCEEDED), operation.claimed_by, patch, scaled_up
+            operation, operation.with_status(state=State.SUCCEEDED), operation.status.claimed_by, patch, scaled_up
         )
 
     results = all_at_once([partial(end, operation) for operation in operations])

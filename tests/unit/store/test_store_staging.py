@@ -125,7 +125,7 @@ def test_a_patch_under_way_makes_a_large_save_stale(bench: Bench, moment: str) -
 
     def patch() -> None:
         bench.fresh(faults=Faults()).operations.advance(
-            mine, replace(mine, state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
+            mine, mine.with_status(state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
         )
 
     lease = bench.lease()
@@ -149,7 +149,7 @@ def test_a_patch_waits_for_a_large_save_that_is_decided(bench: Bench) -> None:
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
     bench.store.operations.advance(
-        mine, replace(mine, state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
+        mine, mine.with_status(state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
     )
     memory = bench.load()
     assert memory.groups["g0"] == GroupMemory(target=1, last_add=START, last_failure=START)
@@ -179,14 +179,14 @@ def test_a_sleeper_does_not_bring_back_what_is_over(bench: Bench) -> None:
         bench.load()
         mine = bench.store.operations.claim(bench.cluster, "grow-07", "act", 30)
         bench.store.operations.advance(
-            mine, replace(mine, state=State.SUCCEEDED), "act", lambda group: replace(group, last_failure=START)
+            mine, mine.with_status(state=State.SUCCEEDED), "act", lambda group: replace(group, last_failure=START)
         )
 
     sleeper = Faults()
     sleeper.before("transact_write_items", meanwhile)
     memory = bench.fresh(faults=sleeper).memory.load(bench.cluster)
     assert memory.groups["g7"].last_failure == START
-    assert "grow-07" not in {operation.id for operation in memory.operations}
+    assert "grow-07" not in {operation.spec.id for operation in memory.operations}
     assert len(memory.operations) == GROUPS - 1
 
 
@@ -223,7 +223,7 @@ def test_a_save_decided_while_an_executor_is_about_to_write_is_not_lost(bench: B
     executor = Faults()
     executor.before("transact_write_items", decide)
     bench.fresh(faults=executor).operations.advance(
-        mine, replace(mine, state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
+        mine, mine.with_status(state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
     )
     assert bench.load().groups["g0"] == GroupMemory(target=1, last_add=START, last_failure=START)
 

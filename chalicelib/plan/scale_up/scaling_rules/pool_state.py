@@ -50,7 +50,7 @@ def _moving(facts: GroupFacts, world: World) -> str:
 
 def _signs(facts: GroupFacts, world: World) -> Iterator[tuple[bool, str]]:
     instances = facts.group.instances
-    yield (any(op.is_open and op.group == facts.id for op in world.memory.operations), "an operation is under way")
+    yield (any(op.is_open and op.spec.group == facts.id for op in world.memory.operations), "an operation is under way")
     without_driver = sum(
         world.buckets[node.name] is Bucket.NOT_STARTED and only_lacks_device(node, world.options)
         for node in facts.nodes

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from chalicelib.model.group import GroupOptions, Instance, InstanceState
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Kind
 from chalicelib.model.pod import Owner
 from chalicelib.model.reason import Code
 from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.plan.scale_up.scaling_rules.allocation import Below
 from tests.builders import node
+from tests.operations import new_operation
 from tests.unit.plan.scaling_rules.rule_harness import (
     MINUTE,
     Site,
@@ -300,7 +301,7 @@ def test_CCE_A5_6_no_rule_starts_on_a_pool_that_is_scaling(change: str) -> None:
         site.memory = msgspec.structs.replace(
             site.memory,
             operations=(
-                Operation("shrink-x", "test", "test", "g", Kind.SHRINK, "p", site.now, from_size=6, to_size=5),
+                new_operation("shrink-x", "test", "test", "g", Kind.SHRINK, "p", site.now, from_size=6, to_size=5),
             ),
         )
     plan = site.plan(changed=[moving])

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory
-from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.model.operation import Kind, State, Target
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import Code, Reason
@@ -18,6 +18,7 @@ from chalicelib.model.scaling_rules import Rule, RuleObject, ScaleUp
 from chalicelib.plan.planner import decide
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, stays
+from tests.operations import new_operation
 from tests.unit.plan.scaling_rules.rule_harness import MINUTE, Site, VendorPool, cpu, grown, horizontal, memory_rule
 
 NEEDS = Code.RULE_NEEDS_NODE.value
@@ -162,7 +163,7 @@ def test_pods_of_nodes_that_are_leaving_will_be_on_those_that_stay() -> None:
     build.running("g-2", 1, "1", "1Gi", owner="agent", kind="DaemonSet", namespace="kube-system")
     leaving = Memory(
         operations=(
-            Operation(
+            new_operation(
                 id="o",
                 cluster="test",
                 provider="test",

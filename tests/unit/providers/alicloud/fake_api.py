@@ -33,6 +33,7 @@ from chalicelib.providers.alicloud.provider import AliCloud
 from chalicelib.providers.alicloud.settings import read_settings
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Transient
 from chalicelib.providers.kube_protocol import KubeLists
+from tests.operations import new_operation
 
 LEAVING = ("Removing", "Removing:Wait")
 
@@ -310,7 +311,7 @@ def provider(api: FakeApi, *specs: str, kube: KubeLists | None = None, **setting
 def operation(kind: Kind, group: str, from_size: int, to_size: int, *handles: str, plan: str = "p") -> Operation:
     targets = tuple(Target(f"node-of-{handle}", f"{REGION}.{handle}", handle) for handle in handles)
     name = operation_id("ours", group, kind, from_size, to_size, handles, plan)
-    return Operation(name, "ours", "alicloud", group, kind, plan, 0.0, from_size, to_size, targets)
+    return new_operation(name, "ours", "alicloud", group, kind, plan, 0.0, from_size, to_size, targets)
 
 
 def grow(from_size: int, to_size: int, *, group: str = "asg-1", plan: str = "p") -> Operation:
@@ -324,7 +325,7 @@ def remove(from_size: int, *handles: str, group: str = "asg-1", kind: Kind = Kin
 def continued(asked: Operation, outcome: Outcome) -> Operation:
     """The operation as the executor comes back with it."""
     assert isinstance(outcome, Pending), outcome
-    return msgspec.structs.replace(asked, data=outcome.data, step=outcome.step)
+    return asked.with_status(data=outcome.data, step=outcome.step)
 
 
 def node(name: str, provider_id: str, **labels: str) -> Node:

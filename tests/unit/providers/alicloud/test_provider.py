@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import msgspec
 import pytest
 
 from chalicelib.model.errors import BadInput
@@ -52,7 +51,7 @@ def test_rubbish_in_an_operation_is_no_crash(kind: Kind) -> None:
     rubbish = {"activity": "asa-\u0000", "polls": "-7", "asked": ",,i-9", "refused": "[1", "late": "x"}
     for data in ({}, rubbish):
         for asked in (operation(kind, "asg-1", 2, -5, "i-9"), operation(kind, "asg-1", -1, 10**9, "")):
-            outcome = provider(api).poll(msgspec.structs.replace(asked, data=data))
+            outcome = provider(api).poll(asked.with_status(data=data))
             assert isinstance(outcome, Done | Pending | Failed)
     assert not any(call.startswith("remove") for call in api.calls)
 
@@ -86,17 +85,17 @@ class _Chaos:
         failed = [each.handle for each in group.instances if each.error]
         if failed:
             some = failed[: self.random.randint(1, len(failed))]
-            return msgspec.structs.replace(remove(group.target, *some, kind=Kind.DISCARD), id=f"discard-{self.turn}")
+            return remove(group.target, *some, kind=Kind.DISCARD).with_spec(id=f"discard-{self.turn}")
         living = [each.handle for each in group.instances]
         if living and self.random.random() < 0.4:
             some = self.random.sample(living, self.random.randint(1, len(living)))
             self.named.update(some)
-            return msgspec.structs.replace(remove(group.target, *some), id=f"remove-{self.turn}")
+            return remove(group.target, *some).with_spec(id=f"remove-{self.turn}")
         more = self.random.randint(1, 3)
         if group.target + more > group.max:
             return None
         self.planned += more
-        return msgspec.structs.replace(grow(group.target, group.target + more), id=f"grow-{self.turn}")
+        return grow(group.target, group.target + more).with_spec(id=f"grow-{self.turn}")
 
     def _carry_out(self, asked: Operation | None) -> None:
         if asked is None:
@@ -111,24 +110,20 @@ class _Chaos:
                 self._ended(asked, outcome)
                 return
             first = self.random.random() < 0.3  # dead before it was written down: from the start
-            current = (
-                asked
-                if first or outcome is None
-                else msgspec.structs.replace(asked, data=outcome.data, step=outcome.step)
-            )
+            current = asked if first or outcome is None else asked.with_status(data=outcome.data, step=outcome.step)
             if self.random.random() < 0.3:
                 self.api.step()
-        raise AssertionError(f"{asked.id} did not come to an end")
+        raise AssertionError(f"{asked.spec.id} did not come to an end")
 
     def _ended(self, asked: Operation, outcome: Done | Failed) -> None:
-        if asked.kind is Kind.GROW or isinstance(outcome, Failed):
+        if asked.spec.kind is Kind.GROW or isinstance(outcome, Failed):
             return
         living = {each.instance_id for each in self.group.living()}
-        assert living.isdisjoint(target.handle for target in asked.targets)
+        assert living.isdisjoint(target.handle for target in asked.spec.targets)
 
     def _step(self, current: Operation, *, first: bool) -> Outcome | None:
         found = provider(self.api)
-        begin = found.grow if current.kind is Kind.GROW else found.remove
+        begin = found.grow if current.spec.kind is Kind.GROW else found.remove
         try:
             return begin(current) if first else found.poll(current)
         except (Transient, Throttled, Conflict):
@@ -157,9 +152,9 @@ class _Crowd(_Chaos):
         for self.turn in range(120):
             self.group.stock = self.random.choice([None, None, 0, 2])
             asked = self._plan() if len(open_now) < 4 and self.random.random() < 0.4 else None
-            growing = any(each.kind is Kind.GROW for each, _ in open_now)
-            if asked is not None and asked.kind is Kind.GROW and growing:
-                self.planned -= asked.to_size - asked.from_size
+            growing = any(each.spec.kind is Kind.GROW for each, _ in open_now)
+            if asked is not None and asked.spec.kind is Kind.GROW and growing:
+                self.planned -= asked.spec.to_size - asked.spec.from_size
             elif asked is not None:
                 open_now.append((asked, None))
             if open_now:
@@ -167,7 +162,7 @@ class _Crowd(_Chaos):
                 whole, current = open_now.pop(place)
                 outcome = self._step(current or whole, first=current is None)
                 if isinstance(outcome, Pending):
-                    open_now.append((whole, msgspec.structs.replace(whole, data=outcome.data, step=outcome.step)))
+                    open_now.append((whole, whole.with_status(data=outcome.data, step=outcome.step)))
                 elif outcome is None:
                     open_now.append((whole, current))
             if self.random.random() < 0.5:

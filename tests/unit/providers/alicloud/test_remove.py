@@ -271,8 +271,8 @@ def test_a_vendor_that_says_done_and_does_nothing_is_not_believed_for_ever() -> 
 def test_a_target_without_any_id_is_refused() -> None:
     api, _ = world(1)
     asked = remove(1, "i-1")
-    nameless = msgspec.structs.replace(asked.targets[0], instance="x", handle="")
-    outcome = provider(api).remove(msgspec.structs.replace(asked, targets=(nameless,)))
+    nameless = msgspec.structs.replace(asked.spec.targets[0], instance="x", handle="")
+    outcome = provider(api).remove(asked.with_spec(targets=(nameless,)))
     assert isinstance(outcome, Failed)
     assert outcome.cls == "InvalidRequest"
 

@@ -242,7 +242,7 @@ def test_an_activity_that_is_not_listed_yet_is_waited_for_and_rubbish_in_the_dat
     outcome = provider(api).grow(grow(0, 1))
     hidden, api.all["asg-1"].activities = api.all["asg-1"].activities, []
     later = continued(grow(0, 1), outcome)
-    later.data["polls"] = "many"
+    later.status.data["polls"] = "many"
     waiting = provider(api).poll(later)
     assert isinstance(waiting, Pending)
     api.all["asg-1"].activities = hidden

@@ -23,6 +23,7 @@ from chalicelib.providers.cherryservers.server_list import Odd
 from chalicelib.providers.cherryservers.settings import read_settings
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.kube_protocol import KubeLists
+from tests.operations import new_operation
 
 CLUSTER, POOL = "cluster2", "pool3"
 CONFIG = """\
@@ -291,23 +292,23 @@ def operation(
     kind: Kind, pool: str, from_size: int, to_size: int, targets: tuple[Target, ...] = (), plan: str = "p"
 ) -> Operation:
     name = operation_id("ours", pool, kind, from_size, to_size, tuple(each.node for each in targets), plan)
-    return Operation(name, "ours", "cherryservers", pool, kind, plan, 0.0, from_size, to_size, targets)
+    return new_operation(name, "ours", "cherryservers", pool, kind, plan, 0.0, from_size, to_size, targets)
 
 
 def claimed(asked: Operation) -> Operation:
     """As the executor claims it for its next step."""
-    return msgspec.structs.replace(asked, attempt=asked.attempt + 1)
+    return asked.with_status(attempt=asked.status.attempt + 1)
 
 
 def continued(asked: Operation, outcome: Outcome) -> Operation:
     """The operation as the executor comes back with it."""
     assert isinstance(outcome, Pending), outcome
-    return claimed(msgspec.structs.replace(asked, data=outcome.data, step=outcome.step))
+    return claimed(asked.with_status(data=outcome.data, step=outcome.step))
 
 
 def drive(cloud: FakeCloud, asked: Operation, *specs: str, **more: Any) -> Outcome:
     """To its end, a fresh provider and a new attempt for each step; errors that may pass are waited for."""
-    verb = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target"}.get(asked.kind, "remove")
+    verb = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target"}.get(asked.spec.kind, "remove")
     current = claimed(asked)
     for _ in range(100):
         try:
@@ -319,7 +320,7 @@ def drive(cloud: FakeCloud, asked: Operation, *specs: str, **more: Any) -> Outco
             return outcome
         cloud.time += outcome.after
         current, verb = continued(current, outcome), "poll"
-    raise AssertionError(f"{asked.id} does not end")
+    raise AssertionError(f"{asked.spec.id} does not end")
 
 
 def node(name: str, provider_id: str, **labels: str) -> Node:

@@ -337,7 +337,7 @@ def test_a_pool_that_the_policy_does_not_name_is_never_touched(kind: Kind) -> No
         "stranger",
         1,
         2 if kind is Kind.GROW else 0,
-        remove(1, number).targets if kind in (Kind.REMOVE, Kind.DISCARD) else (),
+        remove(1, number).spec.targets if kind in (Kind.REMOVE, Kind.DISCARD) else (),
     )
     outcome = provider(cloud).poll(asked)
     assert getattr(outcome, "cls", "") == "InvalidRequest"

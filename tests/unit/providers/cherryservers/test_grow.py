@@ -57,7 +57,7 @@ def test_what_is_bought_bears_the_tags_and_names_of_its_operation() -> None:
     asked = grow(1, 4)
     assert isinstance(drive(cloud, asked), Done)
     assert {tuple(sorted(each.tags.items())) for each in cloud.orders} == {
-        (("k8s-cluster", CLUSTER), ("k8s-nodepool", POOL), ("outscaler-operation", asked.id))
+        (("k8s-cluster", CLUSTER), ("k8s-nodepool", POOL), ("outscaler-operation", asked.spec.id))
     }
     assert len(set(names(cloud.orders))) == 3
     assert all(name.startswith("k8s-cluster2-pool3-") for name in names(cloud.orders))

@@ -251,7 +251,7 @@ def test_lost_tags_are_written_again() -> None:
         "note": "mine",
         "k8s-cluster": CLUSTER,
         "k8s-nodepool": POOL,
-        "outscaler-operation": asked.id,
+        "outscaler-operation": asked.spec.id,
     }
     assert isinstance(drive(cloud, grow(0, 2)), Done)
     assert len(cloud.posts()) == 2
@@ -298,14 +298,14 @@ def test_a_renamed_machine_stands_for_none_that_the_vendor_has_told_us_of() -> N
 def test_rubbish_in_an_operation_is_no_crash(kind: Kind, data: dict[str, str]) -> None:
     cloud = world(2)
     for asked in (operation(kind, POOL, 2, 3), operation(kind, POOL, -1, 10**9), operation(kind, POOL, 2, 1)):
-        outcome = provider(cloud).poll(msgspec.structs.replace(asked, data=data, attempt=7))
+        outcome = provider(cloud).poll(asked.with_status(data=data, attempt=7))
         assert isinstance(outcome, Done | Pending | Failed)
     assert cloud.posts() == []
 
 
 def test_data_that_cannot_be_read_are_taken_for_sent_orders() -> None:
     cloud = world(0)
-    asked = msgspec.structs.replace(claimed(grow(0, 2)), data={"growth": "[1"})
+    asked = claimed(grow(0, 2)).with_status(data={"growth": "[1"})
     current, outcome = asked, provider(cloud).poll(asked)
     waits = []
     while isinstance(outcome, Pending):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-import msgspec
 import pytest
 
 from chalicelib.model.errors import BadInput, OutscalerError
@@ -81,7 +80,7 @@ def test_what_may_pass_is_raised(cls: type[ProviderError], kind: Kind) -> None:
     cloud = FakeCloud()
     cloud.add(2)
     cloud.trouble["servers"] = [cls("later")]
-    asked = operation(kind, POOL, 2, 3 if kind is Kind.GROW else 1, remove(2, 1000).targets)
+    asked = operation(kind, POOL, 2, 3 if kind is Kind.GROW else 1, remove(2, 1000).spec.targets)
     with pytest.raises(cls):
         provider(cloud).poll(claimed(asked))
 
@@ -122,12 +121,12 @@ class _Chaos:
             some = self.random.sample(failed or living, self.random.randint(1, len(failed or living)))
             self.named.update(some)
             whole = remove(group.target, *some, kind=Kind.DISCARD if failed else Kind.REMOVE)
-            return msgspec.structs.replace(whole, id=f"remove-{turn}")
+            return whole.with_spec(id=f"remove-{turn}")
         more = self.random.randint(1, 4)
         if group.target + more > group.max:
             return None
-        whole = msgspec.structs.replace(grow(group.target, group.target + more), id=f"grow-{turn}")
-        self.asked[whole.id] = more
+        whole = grow(group.target, group.target + more).with_spec(id=f"grow-{turn}")
+        self.asked[whole.spec.id] = more
         return whole
 
     def _fate(self) -> str | ProviderError:
@@ -157,14 +156,14 @@ class _Chaos:
                 self._ended(whole, outcome)
                 return
             if isinstance(outcome, Pending):
-                current, first = msgspec.structs.replace(current, data=outcome.data, step=outcome.step), False
+                current, first = current.with_status(data=outcome.data, step=outcome.step), False
                 self.cloud.time += outcome.after
             current = claimed(current)
-        raise AssertionError(f"{whole.id} did not come to an end")
+        raise AssertionError(f"{whole.spec.id} did not come to an end")
 
     def _step(self, current: Operation, *, first: bool) -> Outcome | None:
         found = provider(self.cloud)
-        begin = found.grow if current.kind is Kind.GROW else found.remove
+        begin = found.grow if current.spec.kind is Kind.GROW else found.remove
         try:
             return begin(current) if first else found.poll(current)
         except (Transient, Throttled, Conflict):
@@ -175,11 +174,11 @@ class _Chaos:
         return sum(each.hostname in bought for each in self.cloud.all.values())
 
     def _ended(self, whole: Operation, outcome: Done | Failed) -> None:
-        if whole.kind is Kind.GROW:
-            assert self._made(whole.id) == outcome.facts["created"]
-            assert isinstance(outcome, Failed) == (outcome.facts["created"] != self.asked[whole.id])
+        if whole.spec.kind is Kind.GROW:
+            assert self._made(whole.spec.id) == outcome.facts["created"]
+            assert isinstance(outcome, Failed) == (outcome.facts["created"] != self.asked[whole.spec.id])
         elif isinstance(outcome, Done):
-            assert set(self.cloud.all).isdisjoint(int(target.handle) for target in whole.targets)
+            assert set(self.cloud.all).isdisjoint(int(target.handle) for target in whole.spec.targets)
 
     def _check(self) -> None:
         for name, count in self.asked.items():

@@ -178,9 +178,7 @@ def test_CHERRY_D17_what_this_removal_has_deleted_holds_up_no_minimum_though_nob
     """The list is late, and the shelf has forgotten."""
     cloud = FakeCloud()
     ghost, second, _ = cloud.add(3)
-    asked = msgspec.structs.replace(
-        remove(3, ghost, second), data={"removal": msgspec.json.encode({"gone": [ghost]}).decode()}
-    )
+    asked = remove(3, ghost, second).with_status(data={"removal": msgspec.json.encode({"gone": [ghost]}).decode()})
     outcome = provider(cloud, f"2:10:{POOL}").poll(asked)
     assert isinstance(outcome, Failed)
     assert "1 would be below the minimum 2" in outcome.message

@@ -36,6 +36,7 @@ from chalicelib.providers.exoscale.models import (
 from chalicelib.providers.exoscale.provider import Exoscale
 from chalicelib.providers.exoscale.settings import read_settings
 from chalicelib.providers.kube_protocol import KubeLists
+from tests.operations import new_operation
 
 ZONE = "ch-gva-2"
 MEDIUM = "b6cd1ff5-0000-4000-8000-000000000001"
@@ -309,7 +310,7 @@ def provider(api: FakeApi, *specs: str, kube: KubeLists | None = None, **setting
 def operation(kind: Kind, group: str, from_size: int, to_size: int, *handles: str, plan: str = "p") -> Operation:
     targets = tuple(Target(f"node-{handle[-4:]}", f"exoscale://{handle}", handle) for handle in handles)
     name = operation_id("ours", group, kind, from_size, to_size, handles, plan)
-    return Operation(name, "ours", "exoscale", group, kind, plan, 0.0, from_size, to_size, targets)
+    return new_operation(name, "ours", "exoscale", group, kind, plan, 0.0, from_size, to_size, targets)
 
 
 def grow(from_size: int, to_size: int, group: str = A) -> Operation:
@@ -327,13 +328,13 @@ def remove(from_size: int, *handles: str, group: str = A, kind: Kind = Kind.REMO
 def continued(asked: Operation, outcome: Outcome) -> Operation:
     """The operation as the executor comes back with it."""
     assert isinstance(outcome, Pending), outcome
-    return msgspec.structs.replace(asked, data=outcome.data, step=outcome.step)
+    return asked.with_status(data=outcome.data, step=outcome.step)
 
 
 def to_the_end(api: FakeApi, asked: Operation, *specs: str, kube: KubeLists | None = None, steps: int = 60) -> Outcome:
     """As messages come: a fresh provider each time, and the vendor works in between."""
     verbs = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target"}
-    verb = verbs.get(asked.kind, "remove")
+    verb = verbs.get(asked.spec.kind, "remove")
     for _ in range(steps):
         try:
             outcome: Outcome = getattr(provider(api, *specs, kube=kube), verb)(asked)

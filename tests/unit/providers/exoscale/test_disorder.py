@@ -46,7 +46,7 @@ class _Walk:
 
     def drive(self, asked: Operation) -> Outcome:
         fresh = asked
-        verb = first = "grow" if asked.kind is Kind.GROW else "remove"
+        verb = first = "grow" if asked.spec.kind is Kind.GROW else "remove"
         for _ in range(150):
             outcome = self.ask(verb, asked)
             if isinstance(outcome, Done | Failed):

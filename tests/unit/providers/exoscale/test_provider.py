@@ -78,7 +78,7 @@ def test_EXO_DEFECT_12_what_is_not_fails_with_its_class_and_the_vendors_code(cls
         api.trouble["clusters"] = [cls("the vendor says no", code="V")]
         outcome = getattr(provider(api), verb)(each)
         assert isinstance(outcome, Failed)
-        if not (cls is NotFound and each.kind is Kind.REMOVE):  # then it is asked whether its machines are gone
+        if not (cls is NotFound and each.spec.kind is Kind.REMOVE):  # then it is asked whether its machines are gone
             assert (outcome.cls, outcome.code) == (cls.__name__, "V")
 
 
@@ -86,7 +86,7 @@ def test_EXO_DEFECT_3_an_operation_about_nothing_the_vendor_knows_is_no_crash() 
     api = FakeApi()
     for verb, each in asked()[1]:
         outcome = getattr(provider(api), verb)(each)
-        assert outcome.facts["removed"] == 1 if each.kind is Kind.REMOVE else outcome.cls == "NotFound"
+        assert outcome.facts["removed"] == 1 if each.spec.kind is Kind.REMOVE else outcome.cls == "NotFound"
     assert provider(api).release(remove(3, uuid(1, "i"))) is False
 
 

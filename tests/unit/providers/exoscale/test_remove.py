@@ -8,6 +8,7 @@ from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.providers.errors import Conflict, Transient
 from chalicelib.providers.exoscale.models import Work
+from tests.operations import new_operation
 from tests.unit.providers.exoscale.fake_api import (
     A,
     B,
@@ -86,7 +87,7 @@ def test_a_machine_of_no_pool_is_refused() -> None:
 @pytest.mark.parametrize("target", [Target("n", "aws:///i-1", "i-1"), Target("n", ""), Target("n", "", "../evil")])
 def test_a_target_that_is_no_machine_of_this_cloud_is_refused(target: Target) -> None:
     api = sks()
-    asked = Operation("r", "ours", "exoscale", A, Kind.REMOVE, "p", 0.0, 4, 3, (target,))
+    asked = new_operation("r", "ours", "exoscale", A, Kind.REMOVE, "p", 0.0, 4, 3, (target,))
     assert isinstance(provider(api).remove(asked), Failed)
     assert api.calls == []
 
@@ -183,7 +184,7 @@ def test_EXO_DEFECT_6_a_slow_eviction_is_one_call_per_message() -> None:
     api.calls.clear()
     for _ in range(3):
         asked = continued(asked, provider(api).poll(asked))
-    assert api.calls == [f"work {asked.data['work']}"] * 3
+    assert api.calls == [f"work {asked.status.data['work']}"] * 3
 
 
 @pytest.mark.parametrize(
@@ -195,7 +196,7 @@ def test_EXO_DEFECT_12_a_failed_eviction_says_why_and_who_is_left(reason: str, c
     name, other = api.all[A].members[:2]
     asked = remove(4, name, other)
     asked = continued(asked, provider(api).remove(asked))
-    api.works[asked.data["work"]] = Work(asked.data["work"], "failure", reason, "no")
+    api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "failure", reason, "no")
     api.all[A].members.remove(other)
     outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
@@ -207,7 +208,7 @@ def test_an_eviction_that_succeeds_and_does_nothing_is_not_believed_for_ever() -
     api = sks(4, lag=True, steps=10_000)
     asked = remove(4, api.all[A].members[0])
     asked = continued(asked, provider(api).remove(asked))
-    api.works[asked.data["work"]] = Work(asked.data["work"], "success")
+    api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "success")
     outcome = provider(api).poll(asked)
     while isinstance(outcome, Pending):
         asked = continued(asked, outcome)
@@ -290,7 +291,7 @@ def test_a_size_that_the_vendor_will_not_lower_is_told() -> None:
     api.all[A].size = 4
     asked = discard(4, f"placeholder-{A}-0", f"placeholder-{A}-1")
     asked = continued(asked, provider(api).remove(asked))
-    api.works[asked.data["work"]] = Work(asked.data["work"], "failure", "forbidden")
+    api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "failure", "forbidden")
     outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
     assert (outcome.cls, len(api.writes())) == ("Unauthorized", 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from chalicelib.model.outcome import Done, Failed, Pending
@@ -130,7 +129,7 @@ def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_
         asked = continued(asked, outcome)
         api.calls.clear()
         outcome = provider(api).poll(asked)
-        assert api.calls == [f"work {asked.data['work']}"]
+        assert api.calls == [f"work {asked.status.data['work']}"]
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (3.0, 60.0)
     assert seen(api)[A].target == 5
@@ -187,7 +186,7 @@ def test_EXO_9_an_operation_that_timed_out_is_judged_by_the_pool(made: int) -> N
         for name in api.all[A].members[2:]:
             del api.machines[name]
         del api.all[A].members[2:]
-    api.works[asked.data["work"]] = Work(asked.data["work"], "timeout")
+    api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "timeout")
     outcome = provider(api).poll(asked)
     while isinstance(outcome, Pending):
         asked = continued(asked, outcome)
@@ -199,7 +198,7 @@ def test_a_success_that_leaves_the_size_as_it_was_is_a_failure_that_lets_others_
     """A Conflict would be forgiven and planned again for ever."""
     api = sks(2, lag=True, steps=10_000)
     asked = continued(grow(2, 4), provider(api).grow(grow(2, 4)))
-    api.works[asked.data["work"]] = Work(asked.data["work"], "success")
+    api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "success")
     outcome = provider(api).poll(asked)
     while isinstance(outcome, Pending):
         asked = continued(asked, outcome)
@@ -258,7 +257,7 @@ def test_a_pool_that_is_still_at_it_after_its_operation_is_waited_for() -> None:
 )
 def test_rubbish_in_the_row_is_read_as_nothing(data: dict[str, str]) -> None:
     api = sks(2)
-    asked = msgspec.structs.replace(grow(2, 4), data=data)
+    asked = grow(2, 4).with_status(data=data)
     assert isinstance(provider(api).poll(asked), Pending | Failed)
     api.step()
     assert isinstance(to_the_end(api, grow(2, 4)), Done)
@@ -388,7 +387,7 @@ def test_EXO_12_a_lowering_that_the_vendor_does_not_carry_out_is_told() -> None:
     api = sks(2, lag=True, steps=10_000)
     api.all[A].size = 5
     asked = continued(shrink(5, 2), provider(api).shrink_target(shrink(5, 2)))
-    api.works[asked.data["work"]] = Work(asked.data["work"], "success")
+    api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "success")
     outcome = provider(api).poll(asked)
     while isinstance(outcome, Pending):
         asked = continued(asked, outcome)

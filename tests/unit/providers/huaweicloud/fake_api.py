@@ -34,6 +34,7 @@ from chalicelib.providers.huaweicloud.models import (
 from chalicelib.providers.huaweicloud.provider import HuaweiCloud
 from chalicelib.providers.huaweicloud.settings import read_settings
 from chalicelib.providers.kube_protocol import KubeLists
+from tests.operations import new_operation
 
 CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"
 POOL, OTHER = "7d48eca7-3419-11ea-bc29-0255ac1001a8", "7d48eca7-3419-11ea-bc29-0255ac1001a9"
@@ -334,7 +335,7 @@ def entry(name: str, least: int | None = None, most: int | None = None, priority
 def operation(kind: Kind, group: str, from_size: int, to_size: int, *handles: str) -> Operation:
     targets = tuple(Target("", handle, handle) for handle in handles)
     name = operation_id("ours", group, kind, from_size, to_size, handles, "p")
-    return Operation(name, "ours", "huaweicloud", group, kind, "p", 0.0, from_size, to_size, targets, pool=POOL)
+    return new_operation(name, "ours", "huaweicloud", group, kind, "p", 0.0, from_size, to_size, targets, pool=POOL)
 
 
 def growth(from_size: int, to_size: int, group: str = A) -> Operation:
@@ -352,7 +353,7 @@ def removal(from_size: int, *handles: str, group: str = A, kind: Kind = Kind.REM
 def continued(asked: Operation, outcome: Outcome) -> Operation:
     """The operation as the executor comes back with it."""
     assert isinstance(outcome, Pending), outcome
-    return msgspec.structs.replace(asked, data=outcome.data, step=outcome.step)
+    return asked.with_status(data=outcome.data, step=outcome.step)
 
 
 def announced(api: FakeApi, asked: Operation, *entries: GroupPolicy) -> Operation:
@@ -367,7 +368,7 @@ def announced(api: FakeApi, asked: Operation, *entries: GroupPolicy) -> Operatio
 def to_the_end(api: FakeApi, asked: Operation, *entries: GroupPolicy, kube: KubeLists | None = None) -> Outcome:
     """As messages come: a fresh provider each time, and the vendor works in between."""
     verbs = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target"}
-    first = verb = verbs.get(asked.kind, "remove")
+    first = verb = verbs.get(asked.spec.kind, "remove")
     for _ in range(60):
         try:
             outcome: Outcome = getattr(provider(api, *entries, kube=kube), verb)(asked)

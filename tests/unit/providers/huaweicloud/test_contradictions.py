@@ -94,7 +94,7 @@ def test_CCE_18_a_pool_that_is_ahead_of_its_groups_is_waited_for() -> None:
     asked = continued(growth(3, 4), provider(api).grow(growth(3, 4)))
     api.said = wire(5, (3, 3), (2, 2))  # the groups were right
     asked = continued(asked, provider(api).grow(asked))
-    assert (asked.data["base"], asked.data["total"], api.writes()) == ("5", "6", [])
+    assert (asked.status.data["base"], asked.status.data["total"], api.writes()) == ("5", "6", [])
 
 
 def test_CCE_19_a_lower_size_is_not_asked_for_by_numbers_that_do_not_agree() -> None:
@@ -112,5 +112,5 @@ def test_a_pool_whose_numbers_agree_again_is_grown() -> None:
     asked = continued(growth(3, 5), provider(api).grow(growth(3, 5)))
     api.said = wire(5, (3, 3), (2, 2))
     asked = continued(asked, provider(api).grow(asked))
-    assert continued(asked, provider(api).grow(asked)).data["sent"] == "yes"
+    assert continued(asked, provider(api).grow(asked)).status.data["sent"] == "yes"
     assert api.writes() == ["scale 7 default"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from chalicelib.model.outcome import Done, Failed, Pending
@@ -51,7 +50,7 @@ def test_CCE_18_the_total_of_the_pool_and_the_right_group() -> None:
 
 def test_CCE_18_what_will_be_asked_for_is_written_down_before_it_is() -> None:
     asked = announced(FakeApi(two(3, 2)), growth(2, 4, B))
-    assert (asked.data["base"], asked.data["total"]) == ("5", "7")
+    assert (asked.status.data["base"], asked.status.data["total"]) == ("5", "7")
 
 
 def test_CCE_18_after_a_time_out_what_got_through_is_not_asked_for_again() -> None:
@@ -378,6 +377,6 @@ def test_a_pool_that_is_locked_is_waited_for() -> None:
 @pytest.mark.parametrize("rubbish", ["", "-1", "x", "9" * 40, "²"])
 def test_data_that_cannot_be_read_never_becomes_a_total(rubbish: str) -> None:
     api = FakeApi(two())
-    asked = msgspec.structs.replace(growth(3, 5), data={"base": rubbish, "total": rubbish, "looks": rubbish})
+    asked = growth(3, 5).with_status(data={"base": rubbish, "total": rubbish, "looks": rubbish})
     assert isinstance(to_the_end(api, asked), Done)
     assert api.writes() == ["scale 7 default"]

@@ -136,4 +136,4 @@ def test_a_busy_cluster_is_waited_for() -> None:
     with pytest.raises(Conflict):
         provider(api).shrink_target(shrinkage(5, 3))
     assert not api.writes()
-    assert operation(shrinkage(5, 3).kind, A, 5, 3).pool == POOL
+    assert operation(shrinkage(5, 3).spec.kind, A, 5, 3).spec.pool == POOL

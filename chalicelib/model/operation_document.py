@@ -1,0 +1,111 @@
+"""The one flat object that every document holds for an operation: its spec and its status side by side.
+
+Saves in the table and saved memories were written in this form before the two were told apart, and are read by older
+releases. The order of the fields is the order in which they are encoded.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.operation import NEVER, Kind, Operation, OperationSpec, OperationStatus, State, Target
+
+
+class OperationDocument(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The fields of OperationSpec and OperationStatus. Instants are epoch seconds."""
+
+    id: str
+    cluster: str
+    provider: str
+    group: str
+    kind: Kind
+    plan: str
+    created_at: float
+    from_size: int = 0
+    to_size: int = 0
+    targets: tuple[Target, ...] = ()
+    pods: tuple[str, ...] = ()
+    state: State = State.PLANNED
+    step: str = ""
+    data: dict[str, str] = {}
+    attempt: int = 0
+    token: int = 0
+    due_at: float = NEVER
+    deadline: float = NEVER
+    claimed_by: str = ""
+    claimed_until: float = NEVER
+    sent_at: float = NEVER
+    updated_at: float = NEVER
+    pool: str = ""
+    outcome: str = ""
+    error_class: str = ""
+    error_code: str = ""
+
+
+def to_document(operation: Operation) -> OperationDocument:
+    """The flat form of an operation."""
+    spec, status = operation.spec, operation.status
+    return OperationDocument(
+        spec.id,
+        spec.cluster,
+        spec.provider,
+        spec.group,
+        spec.kind,
+        spec.plan,
+        spec.created_at,
+        spec.from_size,
+        spec.to_size,
+        spec.targets,
+        spec.pods,
+        status.state,
+        status.step,
+        status.data,
+        status.attempt,
+        spec.token,
+        status.due_at,
+        spec.deadline,
+        status.claimed_by,
+        status.claimed_until,
+        status.sent_at,
+        status.updated_at,
+        spec.pool,
+        status.outcome,
+        status.error_class,
+        status.error_code,
+    )
+
+
+def from_document(flat: OperationDocument) -> Operation:
+    """The operation that a flat form describes."""
+    return Operation(
+        OperationSpec(
+            flat.id,
+            flat.cluster,
+            flat.provider,
+            flat.group,
+            flat.kind,
+            flat.plan,
+            flat.created_at,
+            flat.from_size,
+            flat.to_size,
+            flat.targets,
+            flat.pods,
+            flat.token,
+            flat.deadline,
+            flat.pool,
+        ),
+        OperationStatus(
+            flat.state,
+            flat.step,
+            flat.data,
+            flat.attempt,
+            flat.due_at,
+            flat.claimed_by,
+            flat.claimed_until,
+            flat.sent_at,
+            flat.updated_at,
+            flat.outcome,
+            flat.error_class,
+            flat.error_code,
+        ),
+    )
