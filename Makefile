@@ -48,7 +48,7 @@ test-slow: $(STAMP) ## the long runs
 	$(BIN)/python -m pytest -m "slow" tests $(ARGS)
 
 test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm and Java 17)
-	$(BIN)/python -m infra.emulators.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store tests/unit/emulators/test_memory_table.py tests/unit/emulators/test_memory_table_many.py $(ARGS)
+	$(BIN)/python -m infra.emulators.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store $(ARGS)
 
 package: $(STAMP) ## build/sam.json, build/deployment.zip (ARGS="--architecture x86_64" for that processor)
 	$(BIN)/python -m infra.aws.package --stage $(STAGE) --out build $(ARGS)

@@ -33,6 +33,7 @@ class Store:
     clock: epoch seconds. region, endpoint: as botocore finds them (AWS_DEFAULT_REGION, AWS_ENDPOINT_URL) unless given.
     sleep, chance: how retries wait and what spreads them. client: a botocore client to be used instead of a new one.
     wrap: put between the store and that client, for injecting faults. journal_kept: seconds.
+    table: the class of both tables; tests give the in-memory one, together with its client.
 
     Methods raise StoreError (errors.py); storing a policy may also raise BadInput. paces and shelf never raise.
     """
@@ -50,11 +51,12 @@ class Store:
         client: Any = None,
         wrap: Callable[[Any], Any] = lambda client: client,
         journal_kept: float = KEPT,
+        table: type[Table] = Table,
     ) -> None:
-        self.table = Table(
+        self.table = table(
             table_name, region=region, endpoint=endpoint, sleep=sleep, chance=chance, client=client, wrap=wrap
         )
-        self.policy_table = Table(
+        self.policy_table = table(
             policy_table or policy_table_of(table_name),
             region=region,
             endpoint=endpoint,

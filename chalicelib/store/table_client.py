@@ -175,24 +175,25 @@ class Table:
         """The whole row."""
         values = row.serialize()
         cluster, item = values.pop(PARTITION_KEY)["S"], values.pop(SORT_KEY)["S"]
-        return Write(
-            "Put",
-            self._connection.get_operation_kwargs(cluster, item, key="Item", attributes=values, condition=condition),
-        )
+        return Write("Put", self.arguments(cluster, item, key="Item", attributes=values, condition=condition))
 
     def update(self, cluster: str, item: str, actions: Sequence[Action], condition: Condition | None = None) -> Write:
         """Some attributes of a row, which is made if it is not there."""
-        return Write(
-            "Update", self._connection.get_operation_kwargs(cluster, item, actions=list(actions), condition=condition)
-        )
+        return Write("Update", self.arguments(cluster, item, actions=list(actions), condition=condition))
 
     def delete(self, cluster: str, item: str, condition: Condition | None = None) -> Write:
         """Take a row away."""
-        return Write("Delete", self._connection.get_operation_kwargs(cluster, item, condition=condition))
+        return Write("Delete", self.arguments(cluster, item, condition=condition))
 
     def check(self, cluster: str, item: str, condition: Condition) -> Write:
         """Write nothing, but let the transaction fail if the condition does not hold."""
-        return Write("ConditionCheck", self._connection.get_operation_kwargs(cluster, item, condition=condition))
+        return Write("ConditionCheck", self.arguments(cluster, item, condition=condition))
+
+    def arguments(self, cluster: str, item: str, **given: Any) -> dict[str, Any]:
+        """Arguments of one write, with conditions and actions as DynamoDB's expressions. The in-memory table of
+        infra/emulators overrides this method, because it applies conditions and actions without expressions."""
+        made: dict[str, Any] = self._connection.get_operation_kwargs(cluster, item, **given)
+        return made
 
     # --- sending writes
 

@@ -19,8 +19,8 @@ from chalicelib.model.secret import PARAMETER
 from chalicelib.runtime.log import logger
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers import objects
-from infra.emulators.dynamodb.units import Metered
 from infra.emulators.local_world import LocalWorld
+from infra.emulators.request_units import Metered
 
 NODES, PODS, MINUTES = 100, 1500, 10
 _GZIP_FROM = 128 * 1024  # bytes from which an API server compresses

@@ -113,6 +113,7 @@ class Account:
             endpoint=self._services.endpoint,
             sleep=self._clock.advance,
             chance=_even,
+            table=self._services.kind,
         )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from http import HTTPStatus
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from werkzeug.exceptions import ClientDisconnected
 from werkzeug.serving import BaseWSGIServer, make_server
 from werkzeug.wsgi import get_input_stream
 
-from infra.emulators.moto_fast_path import TARGET, Answer, Rows, WireRequest
 from infra.emulators.moto_gaps import close
 
 if TYPE_CHECKING:
@@ -79,25 +77,6 @@ def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
     return locked
 
 
-def _with_rows(app: WSGIApplication) -> WSGIApplication:
-    """The app, but for DynamoDB, which needs little of it (aws_rows.py)."""
-
-    def chosen(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        if not environ.get("HTTP_X_AMZ_TARGET", "").startswith(f"{TARGET}."):
-            return app(environ, start_response)
-        return _answered(Rows.dispatch(WireRequest(environ)), start_response)
-
-    return chosen
-
-
-def _answered(made: Answer, start_response: StartResponse) -> Iterable[bytes]:
-    status, headers, body = made
-    data = body if isinstance(body, bytes) else body.encode()
-    fields = {"Content-Type": "application/x-amz-json-1.0", **headers, "Content-Length": str(len(data))}
-    start_response(f"{status} {HTTPStatus(status).phrase}", [(name, str(value)) for name, value in fields.items()])
-    return [data]
-
-
 class Server:
     """The emulation on a port of its own. Its state is moto's and is shared by all servers of one process."""
 
@@ -109,7 +88,7 @@ class Server:
     def start(self) -> str:
         """Serve from a thread; the URL."""
         close()
-        app = only_whole_requests(one_at_a_time(_with_rows(Dispatcher())))
+        app = only_whole_requests(one_at_a_time(Dispatcher()))
         self._server = make_server(self._host, self._port, app, threaded=True, request_handler=QuietHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-aws", daemon=True)
         self._thread.start()

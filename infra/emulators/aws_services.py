@@ -1,7 +1,7 @@
 """What one emulated account offers a world: a table of its own and secrets of its own, of either of two makes.
 
-FullServices    moto, in this process: every request is signed, serialized and answered by a web framework
-QuickServices   infra/emulators/dynamodb and a dict: requests are function calls
+FullServices    moto, in this process: every request is signed and serialized (aws_in_process.py)
+QuickServices   the in-memory table (memory_table.py) and a dict: requests are function calls
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ from typing import Any, Protocol
 from botocore.exceptions import ClientError
 
 from chalicelib.model.secret import PARAMETER, parameter_name
-from infra.emulators.aws import LocalAws, create_table, drop_table
-from infra.emulators.dynamodb.client import MemoryClient
-from infra.emulators.dynamodb.tables import Tables
-from infra.emulators.in_process_botocore import DirectWay
+from chalicelib.store.table_client import Table
+from infra.emulators.aws import LocalAws, drop_table
+from infra.emulators.aws_in_process import in_process
+from infra.emulators.memory_table import MemoryAccount, MemoryTable
 
 
 class Services(Protocol):
-    """dynamodb, secrets, parameters: clients. table: the world's own. endpoint: where an ordinary client would go, if
-    anywhere."""
+    """dynamodb, secrets, parameters: clients. table: the world's own. kind: the store's class for it. endpoint: where
+    an ordinary client would go, if anywhere."""
 
     dynamodb: Any
     secrets: Any
     parameters: Any
     table: str
+    kind: type[Table]
     endpoint: str | None
 
     def create(self) -> None:
@@ -41,12 +42,13 @@ class Services(Protocol):
 class FullServices:
     """aws must be running. Many worlds may share it, so table and secrets have names that nobody else has."""
 
+    kind: type[Table] = Table
+
     def __init__(self, aws: LocalAws) -> None:
-        way = DirectWay()
         self._aws, self.table, self.endpoint = aws, f"world-{uuid.uuid4().hex[:12]}", aws.endpoint or None
-        self.dynamodb = way.take(aws.client("dynamodb"))
-        self.secrets = _Prefixed(way.take(aws.client("secretsmanager")), self.table)
-        self.parameters = _PrefixedParameters(way.take(aws.client("ssm")), self.table)
+        self.dynamodb = in_process("dynamodb")
+        self.secrets = _Prefixed(in_process("secretsmanager"), self.table)
+        self.parameters = _PrefixedParameters(in_process("ssm"), self.table)
 
     def create(self) -> None:
         """See Services."""
@@ -85,22 +87,23 @@ class _PrefixedParameters:
 
 
 class QuickServices:
-    """Nothing is shared with any other. tables: the account's, e.g. for letting rows expire."""
+    """Nothing is shared with any other."""
 
+    kind: type[Table] = MemoryTable
     endpoint: str | None = None
 
     def __init__(self) -> None:
-        self.tables, self.table = Tables(), "world"
-        self.dynamodb, self.secrets = MemoryClient(self.tables), MemorySecrets()
+        self.table = "world"
+        self.dynamodb, self.secrets = MemoryAccount(), MemorySecrets()
         self.parameters = MemoryParameters()
 
     def create(self) -> None:
         """See Services."""
-        create_table(self.dynamodb, self.table)
+        self.dynamodb.create(self.table)
 
     def drop(self) -> None:
         """See Services."""
-        drop_table(self.dynamodb, self.table)
+        self.dynamodb.drop(self.table)
 
     def put_secret(self, name: str, text: str) -> None:
         """See Services."""

@@ -9,8 +9,7 @@ The functions are entered as Lambda enters them, with events of Lambda's shape. 
 to the same plans, to the letter of their ids: nothing in here reads the wall or draws a number that a plan could depend
 on. A test that must know that no object remembers anything says `forgetful=True`, and every invocation starts cold.
 
-A quick world (`quick=True`, or no `aws`) has its table in memory (infra/emulators/dynamodb) and no socket between
-client
+A quick world (`quick=True`, or no `aws`) has its table in memory (memory_table.py) and no socket between client
 and API server (kube/direct.py). All else is the same, and so are the plans.
 """
 

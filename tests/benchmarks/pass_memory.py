@@ -253,14 +253,12 @@ def passes(nodes: int, kubeconfig: str, count: int) -> Iterator[Json]:
     from chalicelib.model.group import Instance, InstanceState
     from chalicelib.reconciler.reconciler import handle
     from chalicelib.runtime.runtime import build
-    from chalicelib.store import Store
     from infra.emulators.aws_services import QuickServices
     from infra.emulators.controllers.clock import ManualClock
     from infra.emulators.fake_provider import InMemoryProvider
 
     services, clock, provider = QuickServices(), ManualClock(START), InMemoryProvider()
-    services.create()
-    store = Store(services.table, clock=clock, client=services.dynamodb, region="us-east-1")
+    store = services.dynamodb.store(services.table, clock=clock)
     store.policies.put("bench", POLICY, "digest", None)
     for group in range(GROUPS):
         pool = provider.add_pool(f"g{group}", size=0, most=nodes)

@@ -56,7 +56,7 @@ class FaultWorld(LocalWorld):
     @property
     def changes(self) -> int:
         """How often the table may have changed so far."""
-        return cast(QuickServices, self.services).tables.changes
+        return cast(QuickServices, self.services).dynamodb.changes
 
     def tell(self, text: str) -> None:
         """One line of the story."""
@@ -106,6 +106,7 @@ class FaultWorld(LocalWorld):
             sleep=self.clock.advance,
             chance=lambda: 0.5,
             region="us-east-1",
+            table=type(table),
         )
         sender = Doors(base.sender, gate, QUEUE, frozenset(), _not_sent, _not_sent)
 

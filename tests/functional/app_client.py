@@ -21,8 +21,8 @@ from chalicelib.policy.load import digest
 from chalicelib.runtime.runtime import Runtime, Secrets, build
 from chalicelib.store import Store
 from infra.emulators.aws import LocalAws
+from infra.emulators.aws_in_process import in_process
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.in_process_botocore import DirectWay
 
 EVENTS = Path(__file__).resolve().parents[1] / "events"
 HMAC = "hmac-value-for-tests"
@@ -61,16 +61,11 @@ class Premises:
         self.table = f"outscaler-{uuid.uuid4().hex[:12]}"
         aws.create_table(self.table)
         self.clock = clock or ManualClock(START)
-        way = DirectWay()  # the same emulation without a socket; test_package_*.py goes over the wire
         self.store = Store(
-            self.table,
-            clock=self.clock,
-            region="us-east-1",
-            endpoint=aws.endpoint,
-            client=way.take(aws.client("dynamodb")),
+            self.table, clock=self.clock, region="us-east-1", endpoint=aws.endpoint, client=in_process("dynamodb")
         )
-        self.secrets = way.take(aws.client("secretsmanager"))
-        self.parameters = way.take(aws.client("ssm"))
+        self.secrets = in_process("secretsmanager")  # without a socket; test_package_*.py goes over the wire
+        self.parameters = in_process("ssm")
 
     def desk(self) -> Desk:
         """A desk that nobody has used."""

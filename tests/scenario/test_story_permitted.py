@@ -85,6 +85,7 @@ def _large_save_that_was_not_carried_out(world: LocalWorld) -> None:
             region="us-east-1",
             sleep=world.clock.advance,
             chance=lambda: 0.5,
+            table=world.services.kind,
         ),
         world.clock(),
     )

@@ -15,15 +15,12 @@ from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Outcome, Pending
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Conflict, Throttled, Transient
-from chalicelib.store import Store
 from chalicelib.store.cache import Shelf
-from infra.emulators.aws import create_table
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.dynamodb.client import MemoryClient
-from infra.emulators.dynamodb.tables import Tables
 from infra.emulators.exoscale.account import Zone
 from infra.emulators.exoscale.dispatcher import Front
 from infra.emulators.exoscale.models import Times
+from infra.emulators.memory_table import MemoryAccount
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.contract.exoscale.openapi_document import checker
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
@@ -144,8 +141,5 @@ def seen(bench: ExoscaleBench, group: str) -> NodeGroup:
 
 def shelf(bench: ExoscaleBench) -> Shelf:
     """One in a table, as all functions of a deployment share it."""
-    client = MemoryClient(Tables())
-    create_table(client, "exoscale")
-    return Store(
-        "exoscale", clock=bench.clock, client=client, region="eu-west-1", sleep=lambda _: None, chance=lambda: 0.5
-    ).shelf
+    store = MemoryAccount().store("exoscale", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
+    return store.shelf

@@ -12,15 +12,12 @@ from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Outcome, Pending
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
-from chalicelib.store import Store
 from chalicelib.store.cache import Shelf
-from infra.emulators.aws import create_table
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.dynamodb.client import MemoryClient
-from infra.emulators.dynamodb.tables import Tables
 from infra.emulators.huaweicloud.account import PROJECT, Cloud
 from infra.emulators.huaweicloud.dispatcher import Front
 from infra.emulators.huaweicloud.models import Times
+from infra.emulators.memory_table import MemoryAccount
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 from tests.operations import new_operation
@@ -155,8 +152,5 @@ def scalings(bench: HuaweiBench) -> list[tuple[int, list[str]]]:
 
 def shelf(bench: HuaweiBench) -> Shelf:
     """One in a table, as all functions of a deployment share it."""
-    client = MemoryClient(Tables())
-    create_table(client, "huaweicloud")
-    return Store(
-        "huaweicloud", clock=bench.clock, client=client, region="eu-west-1", sleep=lambda _: None, chance=lambda: 0.5
-    ).shelf
+    store = MemoryAccount().store("huaweicloud", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
+    return store.shelf

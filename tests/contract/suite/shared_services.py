@@ -6,9 +6,7 @@ from collections.abc import Callable
 
 from chalicelib.store import Store
 from chalicelib.store.rate_limits import Paces
-from infra.emulators.aws import create_table
-from infra.emulators.dynamodb.client import MemoryClient
-from infra.emulators.dynamodb.tables import Tables
+from infra.emulators.memory_table import MemoryAccount
 
 
 def shared(clock: Callable[[], float]) -> Paces:
@@ -17,6 +15,4 @@ def shared(clock: Callable[[], float]) -> Paces:
 
 
 def _store(clock: Callable[[], float]) -> Store:
-    client = MemoryClient(Tables())
-    create_table(client, "suite")
-    return Store("suite", clock=clock, client=client, region="eu-west-1", sleep=lambda _: None, chance=lambda: 0.5)
+    return MemoryAccount().store("suite", clock=clock, sleep=lambda _: None, chance=lambda: 0.5)

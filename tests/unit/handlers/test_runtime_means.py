@@ -15,15 +15,13 @@ from chalicelib.providers.base import Provider
 from chalicelib.providers.services import Means
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
-from infra.emulators.aws import create_table
 from infra.emulators.aws_account import Account
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.crash_injection import Killed, Life
-from infra.emulators.dynamodb.client import MemoryClient
-from infra.emulators.dynamodb.tables import Tables
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
+from infra.emulators.memory_table import MemoryAccount
 
 WAY = KubernetesAccess(kubeconfig_secret="outscaler/c/clusterapi")
 
@@ -43,9 +41,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[Means]:
 
 
 def _store(clock: ManualClock) -> Store:
-    client = MemoryClient(Tables())
-    create_table(client, "t")
-    return Store("t", clock=clock, client=client, region="eu-west-1")
+    return MemoryAccount().store("t", clock=clock)
 
 
 def _asked(rt: Runtime) -> None:

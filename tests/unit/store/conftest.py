@@ -1,37 +1,32 @@
-"""The store's suite runs on moto and on infra/emulators/dynamodb, or on what OUTSCALER_TEST_DYNAMODB names instead
+"""The store's suite runs on moto and on the in-memory table, or on what OUTSCALER_TEST_DYNAMODB names instead
 (make test-strict: Amazon's DynamoDB Local).
 """
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from infra.emulators.aws import LocalAws, client, create_table, environment
+from infra.emulators.aws import client, environment
 from infra.emulators.aws_faults import Faults
+from infra.emulators.aws_in_process import in_process
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.dynamodb.client import MemoryClient
-from infra.emulators.dynamodb.tables import Tables
-from infra.emulators.dynamodb_local import VARIABLE
-from infra.emulators.in_process_botocore import DirectWay
-from tests.unit.store.support import START, Bench
+from infra.emulators.memory_table import MemoryAccount
+from tests.unit.store.support import KINDS, START, Bench, new_table
 
 NOWHERE = "http://127.0.0.1:9"  # the table in memory has no address
-KINDS = (os.environ[VARIABLE],) if VARIABLE in os.environ else ("moto", "memory")
 
 
 @pytest.fixture(scope="session", params=KINDS, ids=lambda kind: "strict" if "://" in kind else kind)
 def connected(request: pytest.FixtureRequest) -> Iterator[Any]:
     """One client for all stores: making one takes longer than most of these tests."""
     if request.param == "memory":
-        yield MemoryClient(Tables(), checked=True)
+        yield MemoryAccount()
     elif request.param == "moto":
-        with LocalAws() as aws:  # and no socket on the way to it, which takes longer than moto (test_local_aws.py)
-            yield DirectWay().take(client("dynamodb", aws.endpoint))
+        yield in_process("dynamodb")
     else:
         yield client("dynamodb", request.param)
 
@@ -39,9 +34,7 @@ def connected(request: pytest.FixtureRequest) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def table(connected: Any) -> str:
     """A table of the module's own: moto copies the whole table for every transaction."""
-    name = f"outscaler-{uuid.uuid4().hex}"
-    create_table(connected, name)
-    return name
+    return new_table(connected)
 
 
 @pytest.fixture

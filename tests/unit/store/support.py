@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Barrier
 from typing import Any, TypeVar
 
+import pytest
+
 from chalicelib.model.memory import Backoff, Brake, GroupMemory, LearntTemplate, Memory, NodeMemory, ScaleUpRequest
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.store import Lease, Store
+from chalicelib.store.table_client import Table
+from infra.emulators.aws import create_table
 from infra.emulators.aws_faults import Faults
 from infra.emulators.controllers.clock import ManualClock
 from tests.operations import new_operation
+from infra.emulators.dynamodb_local import VARIABLE
+from infra.emulators.memory_table import MemoryAccount, MemoryTable
 
 START = 1_795_245_654.25
 T = TypeVar("T")
+
+KINDS = (os.environ[VARIABLE],) if VARIABLE in os.environ else ("moto", "memory")
+"""What the store's suite runs on; an address is DynamoDB Local's."""
+over_the_wire = pytest.mark.parametrize("connected", [kind for kind in KINDS if kind != "memory"], indirect=True)
+"""Marks a test of something that the in-memory table does not have."""
+moto_is_lax = pytest.mark.parametrize("connected", [kind for kind in KINDS if kind != "moto"], indirect=True)
+"""Marks a test of something that moto does not check or gets wrong."""
 
 READS = {"GetItem", "BatchGetItem", "Query", "TransactGetItems", "Scan"}
 
@@ -50,6 +65,7 @@ class Bench:
             chance=lambda: 0.5,
             client=self.client,
             wrap=(faults or self.faults).wrap,
+            table=table_class(self.client),
         )
 
     def lease(self, owner: str = "reconcile-1") -> Lease:
@@ -85,6 +101,21 @@ class Bench:
         """Operations saved by a pass that changed nothing else."""
         memory = self.load()
         self.save(memory, memory, *operations)
+
+
+def new_table(client: Any) -> str:
+    """A store's tables under a new name, in moto, in memory or in DynamoDB Local."""
+    name = f"outscaler-{uuid.uuid4().hex}"
+    if isinstance(client, MemoryAccount):
+        client.create(name)
+    else:
+        create_table(client, name)
+    return name
+
+
+def table_class(client: Any) -> type[Table]:
+    """The store's class for this client."""
+    return MemoryTable if isinstance(client, MemoryAccount) else Table
 
 
 class Counter:

@@ -14,11 +14,9 @@ from chalicelib.providers.services import Pace, Pacer
 from chalicelib.store import Store
 from chalicelib.store.rate_limits import DIFFERENCE, LONGEST_HOLD
 from chalicelib.store.tables import PACES, PaceRow
-from infra.emulators.aws import create_table
 from infra.emulators.aws_faults import Faults, busy, lost_answer
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.dynamodb.client import MemoryClient
-from infra.emulators.dynamodb.tables import Tables
+from infra.emulators.memory_table import MemoryAccount
 from tests.unit.store.support import START, Bench, Counter, all_at_once
 
 
@@ -195,8 +193,7 @@ class _Callers:
 
     def __init__(self, seed: int, skew: float) -> None:
         self.random, self.now = random.Random(seed), START
-        self.client = MemoryClient(Tables())
-        create_table(self.client, "t")
+        self.account = MemoryAccount()
         self.pace = Pace("vendor", self.random.choice([0.3, 1.0, 3.0, 7.0]), self.random.choice([1, 3, 10]))
         self.granted: list[tuple[float, int]] = []
         self.depth = 0
@@ -204,7 +201,7 @@ class _Callers:
 
     def _made(self, off: float) -> Pacer:
         faults = Faults()
-        store = Store("t", clock=lambda: self.now + off, client=self.client, wrap=faults.wrap, region="eu-west-1")
+        store = self.account.store("t", clock=lambda: self.now + off, wrap=faults.wrap)
         play = faults.play
 
         def interleaved(method: str, call: object, arguments: dict[str, object]) -> object:
@@ -256,9 +253,7 @@ def test_clocks_that_differ_cost_no_more_than_the_rate_in_their_difference(seed:
 
 def test_the_clock_of_the_tests_is_virtual() -> None:
     """The budget asks the clock it was given, and no other."""
-    client = MemoryClient(Tables())
-    create_table(client, "t")
     clock = ManualClock(1_000.0)
-    store = Store("t", clock=clock, client=client, region="eu-west-1")
+    store = MemoryAccount().store("t", clock=clock)
     assert store.paces.take(Pace("k", 1.0, 1), 1) == 0.0
     assert store.paces.take(Pace("k", 1.0, 1), 1) == 1.0

@@ -9,7 +9,6 @@ import pytest
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
-from chalicelib.store import Store
 from chalicelib.store.errors import NewerSchema, StoreError, StoreUnavailable
 from chalicelib.store.schema_version import CHECKED_FOR, SCHEMA, Schemas
 from chalicelib.store.tables import SCHEMA_ITEM, SCHEMA_PARTITION, TTL_ATTRIBUTE, SchemaRow
@@ -25,15 +24,8 @@ class Place:
 
     def __init__(self) -> None:
         self.services, self.clock, self.faults = QuickServices(), ManualClock(1_795_245_660.0), Faults()
-        self.services.create()
-        self.store = Store(
-            self.services.table,
-            clock=self.clock,
-            client=self.services.dynamodb,
-            region="us-east-1",
-            sleep=self.clock.advance,
-            chance=lambda: 0.5,
-            wrap=self.faults.wrap,
+        self.store = self.services.dynamodb.store(
+            self.services.table, clock=self.clock, sleep=self.clock.advance, chance=lambda: 0.5, wrap=self.faults.wrap
         )
 
     def release(self, schema: int, name: str = "") -> Schemas:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import msgspec
@@ -12,9 +11,8 @@ from chalicelib.model.memory import GroupMemory, Memory, NodeMemory
 from chalicelib.model.operation import State
 from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.tables import MEMORY, OPEN
-from infra.emulators.aws import create_table
 from infra.emulators.aws_faults import Faults, lost_answer
-from tests.unit.store.support import READS, START, Bench, Counter, full_memory
+from tests.unit.store.support import READS, START, Bench, Counter, full_memory, new_table
 
 GROUPS = 60
 replace = msgspec.structs.replace
@@ -23,9 +21,7 @@ replace = msgspec.structs.replace
 @pytest.fixture
 def table(connected: Any) -> str:
     """One per test: moto copies the table for every item of a transaction, so it must be small."""
-    name = f"outscaler-{uuid.uuid4().hex}"
-    create_table(connected, name)
-    return name
+    return new_table(connected)
 
 
 def _large(bench: Bench, *cut: Exception | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from threading import Event
 from typing import Any
@@ -15,17 +14,14 @@ from chalicelib.model.operation import Operation, State
 from chalicelib.store import Store
 from chalicelib.store.errors import Fenced, Stale, StoreError, StoreUnavailable
 from chalicelib.store.tables import STAGED
-from infra.emulators.aws import create_table
 from infra.emulators.aws_faults import Faults, lost_answer
-from tests.unit.store.support import START, Bench, all_at_once
+from tests.unit.store.support import START, Bench, all_at_once, new_table
 
 
 @pytest.fixture
 def table(connected: Any) -> str:
     """One per test: moto copies the table for every item of a transaction, so it must be small."""
-    name = f"outscaler-{uuid.uuid4().hex}"
-    create_table(connected, name)
-    return name
+    return new_table(connected)
 
 
 replace = msgspec.structs.replace

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from chalicelib.store.tables import TTL_ATTRIBUTE, Row, definition, time_to_live
-from tests.unit.store.support import Bench
+from tests.unit.store.support import Bench, over_the_wire
 
 
+@over_the_wire
 def test_the_table_in_use_has_the_stated_shape(bench: Bench) -> None:
     real = bench.client.describe_table(TableName=bench.table)["Table"]
     stated = definition(bench.table)
@@ -14,6 +15,7 @@ def test_the_table_in_use_has_the_stated_shape(bench: Bench) -> None:
     assert real["BillingModeSummary"]["BillingMode"] == stated["BillingMode"]
 
 
+@over_the_wire
 def test_the_expiry_attribute_is_switched_on(bench: Bench) -> None:
     real = bench.client.describe_time_to_live(TableName=bench.table)["TimeToLiveDescription"]
     assert (real["AttributeName"], real["TimeToLiveStatus"]) == (TTL_ATTRIBUTE, "ENABLED")

@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from infra.emulators.dynamodb.client import MemoryClient
-from infra.emulators.dynamodb.tables import Json
-from infra.emulators.dynamodb.values import item_size
+from infra.emulators.memory_items import Json, item_size
+from infra.emulators.memory_table import MemoryAccount
 
 _READ, _WRITE = 4096, 1024  # bytes of a unit
 _SINGLE = frozenset({"put_item", "update_item", "delete_item"})
@@ -25,9 +24,9 @@ class Metered:
     """A client that counts. reads, writes: units since the last `reset`. written: units by the first word of the row's
     sort key, or by partition for the common ones."""
 
-    def __init__(self, client: MemoryClient) -> None:
+    def __init__(self, client: MemoryAccount) -> None:
         self._client = client
-        self.meta, self.tables = client.meta, client.tables
+        self.meta, self.create, self.drop = client.meta, client.create, client.drop
         self.reset()
 
     def reset(self) -> None:
@@ -36,10 +35,6 @@ class Metered:
         self.writes = 0
         self.requests: Counter[str] = Counter()
         self.written: Counter[str] = Counter()
-
-    def get_waiter(self, name: str) -> MemoryClient:
-        """See MemoryClient."""
-        return self._client.get_waiter(name)
 
     def __getattr__(self, method: str) -> Callable[..., Json]:
         call = getattr(self._client, method)
@@ -59,7 +54,7 @@ class Metered:
         return counted
 
     def _size(self, write: Json) -> int:
-        return self.tables.size_of(write["TableName"], write.get("Key") or write["Item"])
+        return self._client.size_of(write["TableName"], write.get("Key") or write["Item"])
 
     def _note(self, write: Json, size: int, times: int) -> None:
         units = times * max(1, -(-size // _WRITE))

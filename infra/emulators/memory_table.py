@@ -1,0 +1,351 @@
+"""An in-memory table at the store's own seam, for worlds of many thousand steps.
+
+`MemoryTable` is the store's `Table` with one difference: conditions and actions stay PynamoDB's objects and never
+become expressions. `MemoryAccount` takes the place of the botocore client. A request has the operation's name and its
+arguments as always, so fault injection, policy checks and unit counts in front of a client need not know which client
+it is. Retries and the names of errors are the store's own. tests/unit/store/test_table_contract.py runs the same tests
+on this table, on moto and on Amazon's DynamoDB Local.
+
+    account = MemoryAccount()
+    store = account.store("outscaler", clock=clock)
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from botocore.exceptions import ClientError
+from botocore.hooks import HierarchicalEmitter
+
+from chalicelib.store import Store
+from chalicelib.store.table_client import ITEMS_PER_READ, ITEMS_PER_TRANSACTION, Table
+from chalicelib.store.tables import PARTITION_KEY, SORT_KEY, policy_table_of
+from infra.emulators.memory_items import Item, Json, Kept, holds, invalid, kept, refusal, shown, updated
+
+LARGEST_PAGE = 1024 * 1024  # bytes that one Query or Scan reads
+LARGEST_BATCH = 16 * 1024 * 1024  # bytes of an answer of BatchGetItem
+LARGEST_TRANSACTION = 4 * 1024 * 1024  # bytes of all items that a transaction writes
+LONGEST_KEYS = (2048, 1024)  # bytes: partition key, sort key
+_FAILED = "The conditional request failed"
+_KEYS = (PARTITION_KEY, SORT_KEY)
+_LAST = chr(0x10FFFF)
+
+Key = tuple[str, str]
+Change = tuple["_Rows", Key, Kept | None, Kept | None]  # before, after
+
+_BOUNDS: Mapping[str, Callable[[Item], tuple[str, str]]] = {
+    "#cluster = :cluster": lambda _: ("", _LAST),
+    "#cluster = :cluster AND begins_with(#item, :prefix)": lambda given: (
+        given[":prefix"]["S"],
+        given[":prefix"]["S"] + _LAST,
+    ),
+    "#cluster = :cluster AND #item BETWEEN :prefix AND :below": lambda given: (
+        given[":prefix"]["S"],
+        given[":below"]["S"],
+    ),
+}
+"""The store's key conditions: the first and the last sort key. Any other one is a KeyError."""
+
+
+class MemoryTable(Table):
+    """The store's table on a MemoryAccount, which is its client."""
+
+    def arguments(self, cluster: str, item: str, **given: Any) -> Json:
+        """See Table; conditions and actions stay objects."""
+        keys = {PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}}
+        made: Json = {"TableName": self.name, given.pop("key", "Key"): keys | given.pop("attributes", {})}
+        named = {"condition": "ConditionExpression", "actions": "UpdateExpression"}
+        return made | {named[name]: value for name, value in given.items() if value is not None}
+
+
+class _Rows:
+    """Items of one table: by partition key, within a partition in the order of the sort key."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, dict[str, Kept]] = {}
+        self._order: dict[str, list[str]] = {}
+
+    def get(self, key: Key) -> Kept | None:
+        return self._items.get(key[0], {}).get(key[1])
+
+    def set(self, key: Key, item: Kept | None) -> None:
+        items, order = self._items.setdefault(key[0], {}), self._order.setdefault(key[0], [])
+        if item is not None:
+            if key[1] not in items:
+                insort(order, key[1])
+            items[key[1]] = item
+        elif items.pop(key[1], None) is not None:
+            del order[bisect_left(order, key[1])]
+
+    def between(self, partition: str, low: str, high: str) -> list[Key]:
+        order = self._order.get(partition, [])
+        return [(partition, each) for each in order[bisect_left(order, low) : bisect_right(order, high)]]
+
+    def all(self) -> list[Key]:
+        return [(partition, item) for partition in sorted(self._items) for item in self._order[partition]]
+
+
+class _Operation(NamedTuple):
+    """What listeners get as `model`."""
+
+    name: str
+
+
+class Listeners:
+    """`client.meta.events`: handlers hear of a request before it is carried out, and of its answer."""
+
+    def __init__(self) -> None:
+        self._emitter, self.any = HierarchicalEmitter(), False
+
+    def register(self, event: str, handler: Callable[..., Any]) -> None:
+        """As botocore has it, with `*` and prefixes."""
+        self._emitter.register(event, handler)
+        self.any = True
+
+    def unregister(self, event: str, handler: Callable[..., Any]) -> None:
+        """As botocore has it."""
+        self._emitter.unregister(event, handler)
+
+    def emit(self, event: str, operation: str, **facts: Any) -> None:
+        """Call all handlers of the event."""
+        self._emitter.emit(f"{event}.dynamodb.{operation}", model=_Operation(operation), **facts)
+
+
+class _Meta(NamedTuple):
+    events: Listeners
+
+
+class MemoryAccount:
+    """The tables of one account, with the client's methods for items that the store and its observers use.
+
+    Thread-safe: one request at a time. Every read is strongly consistent. Raises ClientError as a client does.
+    changes: requests so far that may have changed something.
+    """
+
+    def __init__(self) -> None:
+        self.meta = _Meta(Listeners())
+        self.changes = 0
+        self._tables: dict[str, _Rows] = {}
+        self._lock = threading.RLock()
+
+    def create(self, table: str) -> None:
+        """Both tables of a store, unless they are there."""
+        for name in (table, policy_table_of(table)):
+            self._tables.setdefault(name, _Rows())
+
+    def drop(self, table: str) -> None:
+        """Delete both."""
+        for name in (table, policy_table_of(table)):
+            del self._tables[name]
+
+    def store(self, table: str, **settings: Any) -> Store:
+        """A store on these tables, which are created if missing. settings: the other arguments of Store."""
+        self.create(table)
+        return Store(table, client=self, region="us-east-1", table=MemoryTable, **settings)
+
+    def size_of(self, table: str, values: Item) -> int:
+        """Bytes of the item with these keys, 0 if there is none. values: the keys, or a whole item."""
+        with self._lock:
+            found = self._rows(table).get(_key(values))
+            return found.size if found else 0
+
+    # --- the client's methods
+
+    def get_item(self, **request: Any) -> Json:
+        """GetItem."""
+        return self._answer("GetItem", self._get, request)
+
+    def batch_get_item(self, **request: Any) -> Json:
+        """BatchGetItem."""
+        return self._answer("BatchGetItem", self._batch_get, request)
+
+    def query(self, **request: Any) -> Json:
+        """Query, with one of the store's key conditions."""
+        return self._answer("Query", self._query, request)
+
+    def scan(self, **request: Any) -> Json:
+        """Scan."""
+        return self._answer("Scan", self._scan, request)
+
+    def put_item(self, **request: Any) -> Json:
+        """PutItem."""
+        return self._answer("PutItem", lambda given: self._write("Put", given), request, changes=True)
+
+    def update_item(self, **request: Any) -> Json:
+        """UpdateItem."""
+        return self._answer("UpdateItem", lambda given: self._write("Update", given), request, changes=True)
+
+    def delete_item(self, **request: Any) -> Json:
+        """DeleteItem."""
+        return self._answer("DeleteItem", lambda given: self._write("Delete", given), request, changes=True)
+
+    def transact_write_items(self, **request: Any) -> Json:
+        """TransactWriteItems."""
+        return self._answer("TransactWriteItems", self._transact, request, changes=True)
+
+    def _answer(
+        self,
+        operation: str,
+        carry_out: Callable[[Json], Json],
+        request: Json,
+        *,
+        changes: bool = False,
+    ) -> Json:
+        events = self.meta.events
+        if events.any:
+            events.emit("provide-client-params", operation, params=request)
+            events.emit("before-parameter-build", operation, params=request)
+        with self._lock:
+            self.changes += changes
+            answer = carry_out(request)
+        if events.any:
+            events.emit("after-call", operation, parsed=answer)
+        return answer
+
+    # --- reading
+
+    def _rows(self, table: str) -> _Rows:
+        if table not in self._tables:
+            raise refusal("ResourceNotFoundException", f"Requested resource not found: Table: {table} not found")
+        return self._tables[table]
+
+    def _get(self, request: Json) -> Json:
+        found = self._rows(request["TableName"]).get(_key(request["Key"]))
+        return {"Item": shown(found.item)} if found else {}
+
+    def _batch_get(self, request: Json) -> Json:
+        ((table, asked),) = request["RequestItems"].items()
+        rows, keys = self._rows(table), [_key(each) for each in asked["Keys"]]
+        if not 1 <= len(keys) <= ITEMS_PER_READ or len(set(keys)) < len(keys):
+            raise invalid("Too many or no keys in a BatchGetItem call, or duplicates")
+        items: list[Item] = []
+        size = 0
+        for at, key in enumerate(keys):
+            found = rows.get(key)
+            size += found.size if found else 0
+            if size > LARGEST_BATCH:
+                return {"Responses": {table: items}, "UnprocessedKeys": {table: asked | {"Keys": asked["Keys"][at:]}}}
+            items += [shown(found.item)] if found else []
+        return {"Responses": {table: items}, "UnprocessedKeys": {}}
+
+    def _query(self, request: Json) -> Json:
+        rows, given = self._rows(request["TableName"]), request["ExpressionAttributeValues"]
+        low, high = _BOUNDS[request["KeyConditionExpression"]](given)
+        if low > high:
+            raise invalid(
+                "Invalid KeyConditionExpression: The BETWEEN operator requires upper bound to be greater "
+                "than or equal to lower bound"
+            )
+        keys = rows.between(given[":cluster"]["S"], low, high)
+        return _page(rows, keys, request, forward=request.get("ScanIndexForward", True))
+
+    def _scan(self, request: Json) -> Json:
+        rows = self._rows(request["TableName"])
+        return _page(rows, rows.all(), request, forward=True)
+
+    # --- writing
+
+    def _write(self, kind: str, request: Json) -> Json:
+        change = self._change(kind, request)
+        _apply([change])
+        after = change[3]
+        return {"Attributes": shown(after.item)} if request.get("ReturnValues") == "ALL_NEW" and after else {}
+
+    def _change(self, kind: str, arguments: Json) -> Change:
+        """A write's effect, not yet applied. Raises ClientError if the condition does not hold or DynamoDB refuses."""
+        rows, given = self._rows(arguments["TableName"]), arguments.get("Key") or arguments["Item"]
+        key = _key(given)
+        before = rows.get(key)
+        condition = arguments.get("ConditionExpression")
+        if condition is not None and not holds(condition, before.item if before else {}):
+            shows = before and arguments.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
+            raise refusal(
+                "ConditionalCheckFailedException", _FAILED, **({"Item": shown(before.item)} if before and shows else {})
+            )
+        if kind == "ConditionCheck":
+            return rows, key, before, before
+        if kind == "Delete":
+            return rows, key, before, None
+        if kind == "Put":
+            return rows, key, before, kept(given)
+        base = before.item if before else {name: {"S": text} for name, text in zip(_KEYS, key, strict=True)}
+        return rows, key, before, kept(updated(base, arguments.get("UpdateExpression", ())))
+
+    def _transact(self, request: Json) -> Json:
+        parts = [part for action in request["TransactItems"] for part in action.items()]
+        keys = [(part["TableName"], *_key(part.get("Key") or part["Item"])) for _, part in parts]
+        if not 1 <= len(parts) <= ITEMS_PER_TRANSACTION or len(set(keys)) < len(keys):
+            raise invalid("Too many or no actions in a transaction, or multiple operations on one item")
+        for table, _, _ in keys:
+            self._rows(table)
+        changes: list[Change] = []
+        reasons: list[Json] = []
+        for kind, part in parts:
+            try:
+                changes.append(self._change(kind, part))
+                reasons.append({"Code": "None"})
+            except ClientError as error:
+                reasons.append(_reason(error.response))
+        if len(changes) < len(parts):
+            codes = ", ".join(reason["Code"] for reason in reasons)
+            raise refusal(
+                "TransactionCanceledException",
+                f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]",
+                CancellationReasons=reasons,
+            )
+        if sum(after.size for _, _, before, after in changes if after and after is not before) > LARGEST_TRANSACTION:
+            raise invalid("Transaction request size has exceeded the maximum allowed size of 4 MB")
+        _apply(changes)
+        return {}
+
+
+def _key(values: Item) -> Key:
+    partition, item = (values.get(name, {}).get("S", "") for name in _KEYS)
+    for text, longest in zip((partition, item), LONGEST_KEYS, strict=True):
+        if not 1 <= len(text.encode()) <= longest:
+            raise invalid("One or more parameter values were invalid: a key is missing, empty or too long")
+    return partition, item
+
+
+def _page(rows: _Rows, keys: Sequence[Key], request: Json, *, forward: bool) -> Json:
+    """Items of these keys, from ExclusiveStartKey on, up to the limit or a megabyte."""
+    ordered = iter(keys if forward else reversed(keys))
+    if start := request.get("ExclusiveStartKey"):
+        after = _key(start)
+        ordered = (key for key in ordered if (key > after if forward else key < after))
+    items, last = _taken(rows, ordered, request.get("Limit"))
+    made: Json = {"Items": [shown(item) for item in items], "Count": len(items), "ScannedCount": len(items)}
+    return made | ({"LastEvaluatedKey": {name: dict(last[name]) for name in _KEYS}} if last else {})
+
+
+def _taken(rows: _Rows, keys: Iterator[Key], limit: int | None) -> tuple[list[Item], Item | None]:
+    items: list[Item] = []
+    size = 0
+    for key in keys:
+        found = rows.get(key)
+        assert found is not None
+        size += found.size
+        if items and size > LARGEST_PAGE:
+            return items, items[-1]
+        items.append(found.item)
+        if len(items) == limit:
+            return items, items[-1]
+    return items, None
+
+
+def _reason(response: Any) -> Json:
+    """A cancelled transaction's reason for one action that was refused."""
+    message = response["Error"]["Message"]
+    if response["Error"]["Code"] != "ConditionalCheckFailedException":
+        return {"Code": "ValidationError", "Message": message}
+    item = {"Item": response["Item"]} if "Item" in response else {}
+    return {"Code": "ConditionalCheckFailed", "Message": message, **item}
+
+
+def _apply(changes: Sequence[Change]) -> None:
+    for rows, key, before, after in changes:
+        if after is not before:
+            rows.set(key, after)
