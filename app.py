@@ -28,7 +28,7 @@ from chalicelib.handlers.webhook import handler
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.runtime import runtime
 
-preload(__name__, "chalicelib.policy.load")
+preload(__name__, "chalicelib.policy.compiled")
 
 # Chalice's own set-up would raise the level of the logger of this name, which is ours, to ERROR.
 app = Chalice(app_name="outscaler", configure_logs=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import time
+from typing import TYPE_CHECKING
 
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
@@ -16,7 +17,11 @@ from chalicelib.cli.store_access import add_table_argument, open_store, table_na
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.policy.admission import Purpose
+from chalicelib.policy.compiled import compiled
 from chalicelib.policy.load import digest
+
+if TYPE_CHECKING:
+    from chalicelib.store import Store, StoredPolicy
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,13 +44,17 @@ def run(args: argparse.Namespace) -> int:
     current = store.policies.current(policy.name)
     before = current.version if current else None
     if current is not None and current.digest == digest(text):
+        if not args.dry_run:
+            _compile_again(store, current, policy, text)
         _switch_on(args, policy)
         return _say(args, policy.name, "unchanged", current.version)
     if args.dry_run:
         diff = _difference(current.text if current else "", text, policy.name, before)
         return _say(args, policy.name, "would change" if current else "would create", (before or 0) + 1, diff)
     try:
-        version = store.policies.put(policy.name, text, digest(text), before, webhook=policy.webhook.secret)
+        version = store.policies.put(
+            policy.name, text, digest(text), before, webhook=policy.webhook.secret, compiled=compiled(policy, text)
+        )
     except PolicyChanged as error:
         raise BadInput(
             policy.name,
@@ -59,6 +68,23 @@ def run(args: argparse.Namespace) -> int:
         warn(f"{policy.name}: version {version} is in force, but the journal could not be written: {error}")
     _switch_on(args, policy)
     return _say(args, policy.name, "changed" if current else "created", version)
+
+
+def _compile_again(store: Store, current: StoredPolicy, policy: Policy, text: str) -> None:
+    """Store the compiled form with the version in force, if that has none of this release.
+
+    text: what the policy was read from. Its digest leaves line ends aside, so it may differ from the text that is
+    stored, which then stays without a form.
+    """
+    form = compiled(policy, text)
+    if form is None or text != current.text or form == current.compiled:
+        return
+    from chalicelib.store.errors import StoreError
+
+    try:
+        store.policies.compile_again(current, form)
+    except StoreError as error:
+        warn(f"{policy.name}: the compiled form could not be stored, functions read the text: {error}")
 
 
 def _switch_on(args: argparse.Namespace, policy: Policy) -> None:

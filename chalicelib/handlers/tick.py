@@ -11,7 +11,7 @@ from chalicelib.runtime.runtime import runtime
 
 blueprint = Blueprint(__name__)
 
-preload(__name__, "chalicelib.reconciler.scan_scheduler", "chalicelib.policy.load")
+preload(__name__, "chalicelib.reconciler.scan_scheduler", "chalicelib.policy.compiled")
 
 
 @blueprint.schedule("rate(1 minute)", name="tick")

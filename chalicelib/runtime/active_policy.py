@@ -17,6 +17,8 @@ import msgspec
 
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.policy.compiled import NotUsable, decompiled
+from chalicelib.runtime.log import logger
 
 if TYPE_CHECKING:
     from chalicelib.runtime.runtime import Runtime
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 def in_force(stored: StoredPolicy, now: float, deployment: Deployment = STRICT) -> Policy:
     """What a stored document says at `now` (epoch seconds), with its version; raises BadInputs, also for what the
     deployment (the strictest there is, if not given) does not permit."""
-    return instant(read(stored.text, stored.name, stored.version, deployment), now)
+    return instant(read(stored.text, stored.name, stored.version, stored.compiled, deployment), now)
 
 
 def instant(policy: Policy, now: float) -> Policy:
@@ -40,18 +42,36 @@ def instant(policy: Policy, now: float) -> Policy:
 
 
 @functools.lru_cache(maxsize=256)
-def read(text: str, name: str, version: int, deployment: Deployment = STRICT) -> Policy:
+def read(text: str, name: str, version: int, compiled: bytes | None = None, deployment: Deployment = STRICT) -> Policy:
     """The policy in this text, schedules not applied, under the name and version it was stored as. Raises BadInputs.
 
+    compiled: policy/compiled.py's form of the same, which spares the import of the policy reader and of YAML. The text
+    is read where there is none that this release can use.
     Kept by the process: a version's text never changes, and every function begins by reading a policy.
     """
+    policy = _from_compiled(compiled, text, name, version, deployment) if compiled else None
+    if policy is None:
+        policy = _from_text(text, name, version, deployment)
+    return msgspec.structs.replace(policy, name=name, version=version)
+
+
+def _from_compiled(compiled: bytes, text: str, name: str, version: int, deployment: Deployment) -> Policy | None:
+    try:
+        return decompiled(compiled, text, name, deployment)
+    except NotUsable as error:
+        if not error.other:
+            logger.warning("compiled policy is not used, the text is", cluster=name, version=version, detail=str(error))
+        return None
+
+
+def _from_text(text: str, name: str, version: int, deployment: Deployment) -> Policy:
     from chalicelib.policy.admission import Admission
     from chalicelib.policy.load import load
 
     policy, _warnings = load(
         text, place=f"policy {name}, version {version}", admission=Admission(deployment, cluster=name)
     )
-    return msgspec.structs.replace(policy, name=name, version=version)
+    return policy
 
 
 def current(name: str, rt: Runtime) -> Policy | None:

@@ -171,15 +171,15 @@ def build(
             )
         )
 
-    def loaded(text: str, name: str, version: int) -> Policy:
-        return read(text, name, version, deployment)
+    def loaded(text: str, name: str, version: int, compiled: bytes | None) -> Policy:
+        return read(text, name, version, compiled, deployment)
 
     def webhooks() -> Mapping[str, StoredWebhook]:
         return store.policies.webhooks()
 
     def current(name: str) -> Document | None:
         stored = store.policies.current(name, consistent=False)
-        return Document(stored.text, stored.version) if stored else None
+        return Document(stored.text, stored.version, stored.compiled) if stored else None
 
     return Runtime(
         clock=clock,

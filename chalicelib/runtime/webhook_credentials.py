@@ -46,6 +46,7 @@ class Document(msgspec.Struct, frozen=True):
 
     text: str
     version: int
+    compiled: bytes | None = None
 
 
 class Webhook(Protocol):
@@ -113,7 +114,7 @@ class Doors:
     """The cache of this process. Threads wait for each other, so that many of them ask AWS once.
 
     webhooks: the webhook's part of every policy in force, by cluster. current: cluster -> its stored policy, None if
-    there is none. load: text, name, version -> Policy. deployment: which secrets a cluster may name.
+    there is none. load: text, name, version, compiled -> Policy. deployment: which secrets a cluster may name.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Doors:
         *,
         webhooks: Callable[[], Mapping[str, Webhook]],
         current: Callable[[str], Document | None],
-        load: Callable[[str, str, int], Policy],
+        load: Callable[[str, str, int, bytes | None], Policy],
         read_secret: Callable[[str], str],
         clock: Callable[[], float],
         deployment: Deployment = STRICT,
@@ -206,7 +207,7 @@ class Doors:
         if stored is None:
             return None
         try:
-            return self._load(stored.text, name, stored.version)
+            return self._load(stored.text, name, stored.version, stored.compiled)
         except OutscalerError as error:
             logger.error("stored policy cannot be used", cluster=name, detail=str(error))
             return None

@@ -15,18 +15,22 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.store.errors import PolicyChanged
-from chalicelib.store.table_client import Cancelled, Table
+from chalicelib.store.table_client import Cancelled, Refused, Table
 from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
+
+FITTING = 390_000  # bytes of text and compiled form; DynamoDB's limit for an item is 400 KB
 
 
 class StoredPolicy(msgspec.Struct, frozen=True):
-    """One version of a cluster's document. digest: as given by whoever stored it; stored_at: epoch seconds."""
+    """One version of a cluster's document. digest: as given by whoever stored it; stored_at: epoch seconds; compiled:
+    policy/compiled.py's bytes, which are opaque here."""
 
     name: str
     version: int
     text: str
     digest: str
     stored_at: float
+    compiled: bytes | None = None
 
 
 class StoredWebhook(msgspec.Struct, frozen=True):
@@ -44,9 +48,17 @@ class Policies:
         self._table, self._clock = table, clock
 
     def put(
-        self, name: str, text: str, digest: str, expected_version: int | None, *, webhook: str | None = None
+        self,
+        name: str,
+        text: str,
+        digest: str,
+        expected_version: int | None,
+        *,
+        webhook: str | None = None,
+        compiled: bytes | None = None,
     ) -> int:
         """Store the next version and put it in force; its number. webhook: see StoredWebhook.secret.
+        compiled: see StoredPolicy; left out where the row would not fit an item.
 
         expected_version: the one in force, None: there is none. Raises PolicyChanged, and stores nothing, if that is
         not so; BadInput for a name that no cluster can have.
@@ -60,6 +72,7 @@ class Policies:
             "text": text,
             "digest": digest,
             "stored_at": self._clock(),
+            "compiled": _fitting(text, compiled),
         }
         none_is_in_force = PolicyRow.version.does_not_exist()
         the_expected_is_in_force = PolicyRow.version == expected_version
@@ -79,6 +92,29 @@ class Policies:
             in_force = next((row for row in cancelled.refused.values() if row), None)
             raise PolicyChanged(expected_version, stored(in_force).version if in_force else None) from None
         return version
+
+    def compile_again(self, policy: StoredPolicy, compiled: bytes) -> bool:
+        """Give the version in force another compiled form; False if another version is in force now."""
+        it_is_still_in_force = (PolicyRow.version == policy.version) & (PolicyRow.digest == policy.digest)
+        try:
+            self._table.write(
+                self._table.put(
+                    PolicyRow(
+                        POLICIES,
+                        policy.name,
+                        name=policy.name,
+                        version=policy.version,
+                        text=policy.text,
+                        digest=policy.digest,
+                        stored_at=policy.stored_at,
+                        compiled=_fitting(policy.text, compiled),
+                    ),
+                    it_is_still_in_force,
+                )
+            )
+        except Refused:
+            return False
+        return True
 
     def current(self, name: str, *, consistent: bool = True) -> StoredPolicy | None:
         """The version in force. consistent=False: perhaps the one before, for half the price."""
@@ -108,6 +144,13 @@ class Policies:
         return tuple(stored(raw) for raw in self._table.query(name, POLICY, newest_first=True, limit=limit))
 
 
+def _fitting(text: str, compiled: bytes | None) -> bytes | None:
+    """The compiled form, if text and form fit an item together."""
+    if compiled is None or len(text.encode("utf-8", "surrogatepass")) + len(compiled) > FITTING:
+        return None
+    return compiled
+
+
 def _item(version: int) -> str:
     return f"{POLICY}{version:010d}"
 
@@ -116,4 +159,4 @@ def stored(row: PolicyRow | dict[str, Any]) -> StoredPolicy:
     """The policy that a row holds."""
     if isinstance(row, dict):
         row = PolicyRow.from_raw_data(row)
-    return StoredPolicy(row.name, int(row.version), row.text, row.digest, row.stored_at)
+    return StoredPolicy(row.name, int(row.version), row.text, row.digest, row.stored_at, row.compiled)

@@ -221,13 +221,14 @@ class JournalRow(Row):
 
 
 class PolicyRow(Row):
-    """One version of a policy document."""
+    """One version of a policy document. compiled: the text, read already (policy/compiled.py); older rows lack it."""
 
     name = UnicodeAttribute()
     version = NumberAttribute()
     text = UnicodeAttribute()
     digest = UnicodeAttribute()
     stored_at = InstantAttribute()
+    compiled = BinaryAttribute(null=True, legacy_encoding=False)
 
 
 class WebhookRow(Row):

@@ -1,0 +1,185 @@
+"""The compiled form of a policy: what a function reads instead of the YAML text.
+
+To parse YAML and to import the policy reader costs every cold start. `outscaler apply` has done both already, so it
+stores the Policy that it has got, encoded, with the text:
+
+    20 characters: the version of the form   32 bytes: SHA-256 of the text   zlib of the Policy as MessagePack
+
+The text stays the document. A form of another version, of another text, or with anything wrong in it is not used: the
+text is read again, which also tells what is wrong. The version changes with the release, with FORMAT, and with every
+type, field and default of the Policy, so no release uses the form of another.
+
+The decoder checks types. What depends on the deployment or on the machine (secrets, hosts, files, time zones) and the
+sanity of the numbers is checked again whenever the form is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, get_args
+
+import msgspec
+
+import chalicelib
+from chalicelib.model.policy import Policy, Window
+from chalicelib.model.policy_permissions import Deployment
+from chalicelib.model.scaling_rules import Rule, Schedule
+from chalicelib.model.vendor_hosts import mistakes
+from chalicelib.policy.secret_names import named_in, problem
+
+FORMAT = 1
+"""Increase it when the same bytes mean something else although no type has changed."""
+
+LARGEST = 4 * 2**20
+"""Bytes of the MessagePack; a larger one is neither written nor read."""
+
+_VERSION, _DIGEST = 20, 32
+_MOST = 2**63
+_SCAN_INTERVAL = (5.0, 3600.0)  # as policy/document.py has it
+_MAY_BE_NEGATIVE = frozenset({"priority", "expendable_pods_priority_cutoff", "drain_priority_config"})
+
+
+class NotUsable(Exception):
+    """The compiled form cannot be used; the text says the same. other: it is of another release or text, or the
+    deployment does not permit the policy, so that nothing is wrong with the form itself."""
+
+    def __init__(self, why: str, *, other: bool = False) -> None:
+        super().__init__(why)
+        self.other = other
+
+
+def compiled(policy: Policy, text: str) -> bytes | None:
+    """The compiled form of the policy that `text` says; None where it would be too large to be read."""
+    data = msgspec.msgpack.encode(policy)
+    if len(data) > LARGEST:
+        return None
+    return form_version().encode() + _digest(text) + zlib.compress(data, 6)
+
+
+def decompiled(form: bytes, text: str, cluster: str, deployment: Deployment) -> Policy:
+    """The policy in a compiled form, which the cluster of that name has stored with this text. Raises NotUsable."""
+    if form[:_VERSION] != form_version().encode():
+        raise NotUsable("it is of another release", other=True)
+    if form[_VERSION : _VERSION + _DIGEST] != _digest(text):
+        raise NotUsable("it is of another text")
+    policy = _decoded(form[_VERSION + _DIGEST :])
+    if why := _implausible(policy):
+        raise NotUsable(why)
+    if not _permitted(policy, cluster, deployment):
+        raise NotUsable("the deployment does not permit it", other=True)
+    return policy
+
+
+@cache
+def form_version() -> str:
+    """20 hexadecimal digits that stand for the release, the format, and the types of a Policy with their defaults."""
+    described: dict[str, list[str]] = {}
+    _describe(Policy, described)
+    told = msgspec.json.encode([FORMAT, chalicelib.__version__, described], order="deterministic")
+    return hashlib.sha256(told).hexdigest()[:_VERSION]
+
+
+def _describe(kind: Any, described: dict[str, list[str]]) -> None:
+    """Add every struct and enumeration that a type consists of."""
+    for part in get_args(kind):
+        _describe(part, described)
+    name = getattr(kind, "__name__", "")
+    if name in described or not isinstance(kind, type):
+        return
+    if issubclass(kind, msgspec.Struct):
+        fields = msgspec.structs.fields(kind)
+        described[name] = [
+            f"{one.name} {one.encode_name} {one.type} {one.default!r} {one.default_factory!r}" for one in fields
+        ]
+        for one in fields:
+            _describe(one.type, described)
+    elif hasattr(kind, "__members__"):
+        described[name] = [f"{key} {one.value!r}" for key, one in kind.__members__.items()]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _decoded(packed: bytes) -> Policy:
+    unpacker = zlib.decompressobj()
+    try:
+        data = unpacker.decompress(packed, LARGEST + 1)
+        if len(data) > LARGEST:
+            raise NotUsable("it is too large")
+        if not unpacker.eof or unpacker.unused_data:
+            raise NotUsable("it is cut off, or more follows")
+        return msgspec.msgpack.decode(data, type=Policy)
+    except (zlib.error, msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise NotUsable(f"it cannot be decoded: {str(error)[:100]}") from None
+
+
+def _implausible(policy: Policy) -> str:
+    """What no document can say, in spite of right types; empty if there is none."""
+    for name, number in _numbers(policy, ""):
+        if not math.isfinite(number) or abs(number) > _MOST or (number < 0 and name not in _MAY_BE_NEGATIVE):
+            return f"{name} is out of bounds"
+    if not _SCAN_INTERVAL[0] <= policy.scan_interval <= _SCAN_INTERVAL[1]:
+        return "scan_interval is out of bounds"
+    for group in policy.node_groups:
+        if group.provider not in policy.providers:
+            return "a node group has no provider"
+        if group.min is not None and group.max is not None and group.min > group.max:
+            return "min is above max"
+    return _no_clock(policy)
+
+
+def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
+    """(attribute, number) of every number in a value."""
+    if isinstance(value, int | float):
+        yield name, value
+    elif isinstance(value, msgspec.Struct):
+        for field in value.__struct_fields__:
+            yield from _numbers(getattr(value, field), field)
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _numbers(one, name)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _numbers(one, name)
+
+
+def _no_clock(policy: Policy) -> str:
+    """Whether a cron or a time zone is not known on this machine; empty if all are."""
+    timed: tuple[Window | Rule | Schedule, ...] = (
+        *policy.maintenance_windows,
+        *(rule for rule in policy.rules if rule.cron),
+        *policy.schedules,
+    )
+    zones = {one.time_zone for one in (*timed, *policy.rules)} | {policy.scale_up.cron_time_zone}
+    if not timed and zones <= {"UTC"}:
+        return ""
+    from chalicelib.model.errors import BadInput
+    from chalicelib.schedules.maintenance_windows import check_cron, check_zone  # as policy/clock.py has it
+
+    try:
+        for zone in zones:
+            check_zone(zone)
+        for one in timed:
+            check_cron(one.cron)
+    except BadInput as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+def _permitted(policy: Policy, cluster: str, deployment: Deployment) -> bool:
+    """Whether policy/admission.py would let this deployment's functions use it."""
+    if policy.kubernetes.kubeconfig_file:
+        return False
+    on_the_way = msgspec.structs.replace(deployment, files=True)  # files are refused here
+    for provider, settings in policy.providers.items():
+        if any(key.endswith("File") for key in settings) or any(mistakes(provider, settings, on_the_way)):
+            return False
+    kubernetes, webhook = msgspec.structs.asdict(policy.kubernetes), {"secret": policy.webhook.secret}
+    return not any(
+        problem(name, cluster, (use,), deployment) for _, name, use in named_in(kubernetes, policy.providers, webhook)
+    )
