@@ -16,7 +16,6 @@ import numpy as np
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.pod import HostPort
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.predicates.host_ports import HeldPorts
 from chalicelib.plan.predicates.volumes.requirements import Attachment
 from chalicelib.plan.simulation.bins import Bins
 from chalicelib.plan.simulation.pod_topology.constraints import Evenness, Needs
@@ -25,6 +24,7 @@ from chalicelib.plan.simulation.pod_topology.new_nodes import Cap, Fresh
 from chalicelib.plan.simulation.simulated_cluster import Floor
 from chalicelib.plan.state.node_templates import Template
 from chalicelib.plan.tables.array_types import LARGEST, Bools, Ints
+from chalicelib.plan.tables.host_ports import HeldPorts
 from chalicelib.plan.tables.node_table import least_fit
 
 _PACKED = -1  # the row of all packed pods, as long as they only take free volumes

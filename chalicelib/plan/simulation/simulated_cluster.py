@@ -18,7 +18,6 @@ from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan import predicates
 from chalicelib.plan.predicates import node_affinity, taint_toleration
-from chalicelib.plan.predicates.host_ports import PortRivals
 from chalicelib.plan.predicates.not_simulated import NotSimulated
 from chalicelib.plan.predicates.volumes import Volumes
 from chalicelib.plan.simulation.pod_topology.constraints import Evenness, Needs, Society
@@ -26,6 +25,7 @@ from chalicelib.plan.simulation.pod_topology.existing_nodes import Rows
 from chalicelib.plan.simulation.pod_topology.pod_counts import Counting
 from chalicelib.plan.simulation.volume_limits import Attached
 from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables.host_ports import PortRivals
 from chalicelib.plan.tables.node_table import NodeTable
 
 _LEAVING = Taint(TO_BE_DELETED, "NoSchedule")

@@ -14,8 +14,8 @@ import numpy as np
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
 from chalicelib.model.pod import HostPort, PodClass
 from chalicelib.model.resources import PODS
-from chalicelib.plan.predicates.host_ports import HeldPorts
 from chalicelib.plan.tables.array_types import LARGEST, MOST_PODS, OVERFULL, Bools, Ints
+from chalicelib.plan.tables.host_ports import HeldPorts
 
 _MISSING = -1
 

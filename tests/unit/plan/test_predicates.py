@@ -11,9 +11,9 @@ import pytest
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import HostPort, PodAffinityTerm, SpreadConstraint, Toleration, Volume
 from chalicelib.model.selector import NodeTerm, Requirement, Selector
-from chalicelib.plan.predicates.host_ports import HeldPorts
 from chalicelib.plan.predicates.node_affinity import matches
 from chalicelib.plan.predicates.taint_toleration import untolerated
+from chalicelib.plan.tables.host_ports import HeldPorts
 from chalicelib.reasons.text import text
 from chalicelib.snapshot import api_types
 from chalicelib.snapshot.pod_classes import pod_requests
