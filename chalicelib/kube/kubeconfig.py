@@ -18,12 +18,12 @@ from typing import Any
 import yaml
 
 from chalicelib.kube.credentials import Credential, usable_token
-from chalicelib.kube.safe_yaml import parsed
 from chalicelib.kube.tls import client_context
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.net.bounded_files import MOST_CONFIGURATION, content
 from chalicelib.net.forbidden_addresses import address_of, is_loopback, never
+from chalicelib.net.safe_yaml import parsed
 
 _SERVICE_ACCOUNT = (
     "use a service-account token as `token`: `kubectl -n kube-system create token outscaler --duration=24h` for a "

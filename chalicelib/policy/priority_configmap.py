@@ -17,7 +17,7 @@ from chalicelib.policy.diagnostics import quote
 from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
 
 CONFIG_MAP, KEY = "cluster-autoscaler-priority-expander", "priorities"
-MOST_RULES, MOST_PLACES = 1000, 50_000
+MOST_RULES, MOST_INSTRUCTIONS = 1000, 250_000
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})\Z")
 
 Rules = tuple[tuple[int, tuple[str, ...]], ...]
@@ -49,14 +49,14 @@ def parse(text: str) -> Rules:
     if not isinstance(root, Mapping):
         raise _bad(root, "is not a mapping of priorities to lists of patterns")
     rules: dict[int, tuple[str, ...]] = {}
-    places = 0
+    instructions = 0
     for key, value in root.entries:
         found: list[str] = []
         for item in _items(value):
             text, size = _pattern(item)
             found.append(text)
-            places += size
-            if places > MOST_PLACES:
+            instructions += size
+            if instructions > MOST_INSTRUCTIONS:
                 raise BadInput(KEY, "its patterns repeat too much taken together")
         rules[_priority(key)] = tuple(found)
         if sum(len(patterns) for patterns in rules.values()) > MOST_RULES:
@@ -83,7 +83,7 @@ def _items(node: Node) -> tuple[Node, ...]:
 def _pattern(node: Node) -> tuple[str, int]:
     """A pattern's text and size."""
     # Here, because its package loads all expanders: functions that only know this ConfigMap's name begin without them.
-    from chalicelib.policy.regex import pattern
+    from chalicelib.policy.go_patterns import pattern
 
     if not isinstance(node, Scalar) or node.is_null:
         raise _bad(node, "a pattern is not text")

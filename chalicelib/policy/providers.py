@@ -84,10 +84,10 @@ _DISCOVERY_TEXT = scalar(_discovery, "it like clusterapi:namespace=default,clust
 
 def _pattern(value: str) -> str:
     # When it is used: it brings the planner, which functions that only pass messages on shall not load.
-    from chalicelib.policy import regex
+    from chalicelib.policy import go_patterns
 
     try:
-        regex.pattern(value)
+        go_patterns.pattern(value)
     except BadInput as error:
         raise BadInput(
             "", f"{quote(value)} is not a regular expression ({error.problem})", "mend it, or take it out"

@@ -18,10 +18,10 @@ import yaml
 
 from chalicelib.kube.configmaps import ConfigMap
 from chalicelib.kube.errors import Conflict, Missing
-from chalicelib.kube.safe_yaml import parsed
 from chalicelib.model.plan import GroupVerdict, Health, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
+from chalicelib.net.safe_yaml import parsed
 from chalicelib.record.carry_over import Published
 
 KEY = "status"

@@ -105,16 +105,6 @@ class Leases:
             pass_footprint.read(row),
         )
 
-    def renew(self, lease: Lease, ttl: float) -> Lease:
-        """Hold it for ttl seconds from now; raises Fenced if somebody else has taken it over."""
-        until = self._clock() + ttl
-        hold_on = self._table.update(lease.cluster, LEASE, [LeaseRow.until.set(until)], _is_in_force(lease))
-        try:
-            self._table.write(hold_on)
-        except Refused:
-            raise Fenced(lease.cluster, lease.token) from None
-        return msgspec.structs.replace(lease, until=until)
-
     def release(
         self,
         lease: Lease,

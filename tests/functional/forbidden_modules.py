@@ -36,7 +36,8 @@ NEVER = frozenset(
     }
 )
 
-_SOLVER = frozenset({"highspy", "numpy.random", "chalicelib.plan.scale_up.expanders.least_cost.pricing_problem"})
+#: Both serve expanders that few policies name.
+_SOLVER = frozenset({"highspy", "re2", "numpy.random", "chalicelib.plan.scale_up.expanders.least_cost.pricing_problem"})
 _CLOUDS = frozenset(f"chalicelib.providers.{name}" for name in PROVIDERS)
 _PLANNER = frozenset(
     {

@@ -151,11 +151,6 @@ def is_busy(error: ProviderError) -> bool:
     return sense_of(error.code) is Sense.BUSY
 
 
-def is_off(error: ProviderError) -> bool:
-    """The group is not active or suspended: it cannot be scaled now."""
-    return sense_of(error.code) is Sense.OFF
-
-
 def is_no_change(error: ProviderError) -> bool:
     """The vendor sees nothing to change: read again."""
     return sense_of(error.code) is Sense.NO_CHANGE

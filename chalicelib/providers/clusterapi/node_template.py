@@ -12,7 +12,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
-from chalicelib.policy.regex import pattern
+from chalicelib.policy.go_patterns import pattern
 from chalicelib.providers.clusterapi.annotations import CAPACITY, is_label_value, is_qualified_name
 from chalicelib.providers.clusterapi.api import POOL
 from chalicelib.providers.clusterapi.capacity import merged, read_capacity, suffices

@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.quantity import parse_duration
-from chalicelib.policy.regex import pattern
+from chalicelib.policy.go_patterns import pattern
 from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP, Keys, is_domain
 from chalicelib.providers.clusterapi.discovery import EVERYTHING, Spec, cluster_names, parse_labels, parse_spec
 from chalicelib.providers.clusterapi.management_cluster import Management

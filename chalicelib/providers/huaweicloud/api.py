@@ -17,7 +17,7 @@ from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.ids import checked
 from chalicelib.providers.huaweicloud.models import Addon, CceNode, Flavor, Job, NodePool
 from chalicelib.providers.huaweicloud.signing import Credential
-from chalicelib.providers.huaweicloud.write_requests import delete_call, scale_call, update_call
+from chalicelib.providers.huaweicloud.write_requests import delete_call, scale_call
 from chalicelib.providers.rest_client import Rest
 from chalicelib.providers.services import Shelf
 
@@ -131,10 +131,6 @@ class Api:
         """Delete a node and lower its pool's total by one; the job's id, or "". An answer of 200 is a success whatever
         it says (B8). Raises NotFound where it is gone."""
         return decoding.job_id_of(self._cce.send(delete_call(self._base(), self._headers(), id)))
-
-    def update_pool(self, id: str, name: str, autoscaling: Mapping[str, object]) -> None:  # noqa: A002
-        """Change a pool's autoscaling settings and nothing else (changes.update_call)."""
-        self._cce.send(update_call(self._base(), self._headers(), id, name, autoscaling))
 
     # -- the wire
 

@@ -1,13 +1,10 @@
-"""The three changes that are asked of CCE, and the only place of the package that writes one (huaweicloud-cce.md B4).
+"""The two changes that are asked of CCE, and the only module of the package that writes one (huaweicloud-cce.md B4).
 
-Each has a way to lose every node of a pool: a scale request without its total, a change of settings without the guard,
-a deletion that lowers no total or more than one. None of the three can be written here, and nothing else can write one
-elsewhere (tests hold both).
+Each has a way to lose every node of a pool: a scale request without its total, and a deletion that lowers no total or
+more than one. Neither can be written here, and no other module can write one (tests hold both).
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import msgspec
 
@@ -16,17 +13,6 @@ from chalicelib.providers.http import Call
 from chalicelib.providers.huaweicloud.ids import checked
 
 MOST = 100_000  # nodes; a total beyond it is a mistake
-_SETTINGS = frozenset(
-    {
-        "enable",
-        "minNodeCount",
-        "maxNodeCount",
-        "scaleDownCooldownTime",
-        "priority",
-        "scaleDownUnneededTime",
-        "scaleDownUtilizationThreshold",
-    }
-)
 _LONGEST_NAME = 128
 
 
@@ -60,18 +46,3 @@ def delete_call(root: str, headers: dict[str, str], node: str) -> Call:
     """Delete this node and lower its pool's total by one. Without a query: with `nodepoolScaleDown=NoScaleDown` the
     total would stay, and CCE would buy another. Sent once. Raises InvalidRequest."""
     return Call("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)
-
-
-def update_call(root: str, headers: dict[str, str], pool: str, name: str, autoscaling: Mapping[str, object]) -> Call:
-    """Change a pool's autoscaling settings, under its name, and nothing else. ignoreInitialNodeCount keeps the total as
-    it is (without it, it would become 0); scale groups are never sent, because the list replaces them all. Sent once.
-    Raises InvalidRequest."""
-    unknown = sorted(autoscaling.keys() - _SETTINGS)
-    if unknown or not autoscaling:
-        raise InvalidRequest(
-            f"autoscaling settings of a pool: {', '.join(unknown) or 'none'} cannot be set", code="Settings"
-        )
-    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise InvalidRequest(f"{name[:80]!r} is not the name of a node pool", code="Name")
-    body = {"metadata": {"name": name}, "spec": {"ignoreInitialNodeCount": True, "autoscaling": dict(autoscaling)}}
-    return Call("PUT", f"{root}/nodepools/{checked(pool, 'node pool')}", headers, {}, msgspec.json.encode(body))

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from chalicelib.kube.kubeconfig import from_kubeconfig
-from chalicelib.kube.safe_yaml import parsed
 from chalicelib.model.errors import BadInput
+from chalicelib.net.safe_yaml import parsed
 from chalicelib.policy.yaml_document import read
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.regex import pattern
+from chalicelib.policy.go_patterns import pattern
 
 _ATOMS = st.sampled_from(
     ["a", "b", "-", ".", "[ab]", "[^a]", "[a-c1]", r"\d", r"\w", r"\W", r"\.", "^", "$", r"\b", ""]
@@ -60,6 +60,10 @@ def test_where_both_have_the_same_syntax_it_finds_what_python_finds(text: str, n
         ("a.b", "axb", "a\nb"),
         ("(?m)^b$", "a\nb", "ab"),
         ("ü", "Zürich", "Zurich"),
+        (r"\pL-\p{Greek}", "é-λ", "1-l"),
+        ("(?i)λ", "Λ", "l"),
+        (r"\\C", r"a\C", "aC"),
+        (r"\Q\C\E", r"\C", "C"),
     ],
 )
 def test_gos_own_syntax(text: str, found: str, not_found: str | None) -> None:
@@ -102,14 +106,16 @@ def test_gos_own_syntax(text: str, found: str, not_found: str | None) -> None:
         r"\x4",
         r"\x{110000}",
         r"\8",
-        r"\pL",
         r"\C",
+        r"a\\\C",
         "(?",
         "(?P<>a)",
         "(?-)",
         "x" * 1001,
         "((a{100}){100}){100}",
-        "(" * 60 + ")" * 60,
+        "(?:(?:(?:){1000}){1000}){1000}b",
+        "(.{999}){1,2}",
+        "a\ud800",
     ],
     ids=lambda text: text[:12],
 )
@@ -126,8 +132,20 @@ def test_what_go_refuses_or_is_not_available_is_refused(text: str) -> None:
         "^(a|a)*$",
         "(a*)*b",
         "(?:a?){50}a{50}c",
-        "(?:(?:(?:){1000}){1000}){1000}b",
     ],
 )
 def test_a_pattern_that_would_explode_is_answered_at_once(text: str) -> None:
     assert not pattern(text).found_in("a" * 2000 + "!"), "a backtracking engine would not come to an end"
+
+
+def test_a_refused_pattern_writes_nothing_and_its_problem_stays_short(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BadInput) as refused:
+        pattern("(" * 1000)
+    assert len(refused.value.problem) <= 120
+    with pytest.raises(BadInput, match="too large"):
+        pattern(r"\pL{500}")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_half_of_a_surrogate_pair_in_a_text_is_searched_over() -> None:
+    assert pattern("b$").found_in("a\ud800b")

@@ -44,17 +44,14 @@ def test_tokens_grow_through_releases_and_take_overs(bench: Bench) -> None:
     assert tokens == [1, 2, 3, 4]
 
 
-def test_a_zombie_neither_renews_nor_releases_nor_saves(bench: Bench) -> None:
+def test_a_zombie_neither_releases_nor_saves(bench: Bench) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
-    newer = bench.lease("newer")
-    with pytest.raises(Fenced):
-        bench.store.leases.renew(zombie, 60)
+    bench.lease("newer")
     assert not bench.store.leases.release(zombie)
     with pytest.raises(Fenced):
         bench.store.memory.save(bench.cluster, Memory(), Memory(last_scale_up=1), (), zombie)
     assert bench.load() == Memory()
-    assert bench.store.leases.renew(newer, 90).until == bench.clock() + 90
 
 
 def test_a_zombie_with_nothing_to_save_is_told_so_too(bench: Bench) -> None:
@@ -70,7 +67,6 @@ def test_who_was_late_but_was_not_overtaken_may_go_on(bench: Bench) -> None:
     bench.clock.advance(300)
     bench.store.memory.save(bench.cluster, Memory(), Memory(groups={"g": GroupMemory(target=1)}), (), lease)
     assert bench.load().groups == {"g": GroupMemory(target=1)}
-    assert bench.store.leases.renew(lease, 60).token == lease.token
 
 
 def test_after_giving_it_back_nothing_can_be_saved_under_it(bench: Bench) -> None:
@@ -106,7 +102,6 @@ def test_what_a_pass_leaves_comes_to_the_next_with_the_lease_and_costs_nothing(b
         lease = bench.fresh().leases.acquire(bench.cluster, "b", 60.0)
     assert (lease.decision, lease.left, counter.items_written) == ("d1", b"\x00left", 2)
     assert not READS & {name for name, _ in counter.requests}
-    assert bench.store.leases.renew(lease, 60).left == b"\x00left"
     bench.store.leases.release(lease)
     assert bench.lease("c").decision == "d1", "who leaves nothing leaves what there is"
 

@@ -15,11 +15,12 @@ from chalicelib.model.reason import Code, Reason
 from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.plan.scale_up.expanders.context import Kept, Situation
 from chalicelib.plan.scale_up.option import Option
-from chalicelib.policy.regex import pattern
+from chalicelib.policy.go_patterns import pattern
 
 Rules = tuple[tuple[int, tuple[str, ...]], ...]
-MOST_LOOKED = 2_000_000
-"""Places of patterns looked at for all groups of a pass: seconds, where ordinary patterns take milliseconds."""
+MOST_STEPS = 1_000_000_000
+"""Instructions of all patterns times bytes of all names of a pass: two seconds at worst, where ordinary patterns take
+milliseconds."""
 _LOWEST = -1  # upstream's search begins here: what lies below never wins
 
 
@@ -74,28 +75,14 @@ def _priorities(rules: Rules, groups: tuple[tuple[str, tuple[str, ...]], ...]) -
 
     Raises BadInput for a pattern that is none; policy/priorities.py lets no such rules through.
     """
-    for text in {text for _, texts in rules for text in texts}:
-        pattern(text).forget()  # the answer must not depend on what an earlier pass has remembered
-    left, found = MOST_LOOKED, {}
+    patterns = [(priority, [pattern(text) for text in texts]) for priority, texts in sorted(rules, reverse=True)]
+    instructions = sum(each.size for _, several in patterns for each in several)
+    if instructions * sum(len(name.encode(errors="replace")) for _, names in groups for name in names) > MOST_STEPS:
+        return None
+    found = {}
     for group, names in groups:
-        for priority, texts in sorted(rules, reverse=True):
-            hit, looked = _any(texts, names)
-            left -= looked
-            if left < 0:
-                return None
-            if hit:
+        for priority, several in patterns:
+            if any(each.found_in(name) for each in several for name in names):
                 found[group] = priority
                 break
     return found
-
-
-def _any(texts: Sequence[str], names: Sequence[str]) -> tuple[bool, int]:
-    """Whether any of the patterns is found in any of the names, and how many places were looked at."""
-    total = 0
-    for text in texts:
-        for name in names:
-            hit, looked = pattern(text).searched(name)
-            total += looked
-            if hit or total > MOST_LOOKED:
-                return hit, total
-    return False, total

@@ -15,8 +15,8 @@ from chalicelib.providers.alicloud.error_mapping import (
     is_busy,
     is_gone,
     is_no_change,
-    is_off,
     retry_after,
+    sense_of,
 )
 from chalicelib.providers.alicloud.settings import KNOWN
 from chalicelib.providers.errors import ProviderError, Unknown
@@ -136,7 +136,7 @@ def test_ALI_DEFECT_8_a_running_activity_can_be_told_from_a_failure() -> None:
     assert is_busy(error("ScalingActivityInProgress"))
     assert not is_busy(error("IncorrectCapacity.NoChange"))
     assert is_no_change(error("IncorrectCapacity.NoChange"))
-    assert is_off(error("IncorrectScalingGroupStatus"))
+    assert sense_of("IncorrectScalingGroupStatus") is Sense.OFF
 
 
 def test_only_a_code_says_that_something_is_gone() -> None:

@@ -176,7 +176,7 @@ class FakeApi(Api):
                     self.add(pool.id, group.name)
 
     def writes(self) -> list[str]:
-        return [call for call in self.calls if call.split()[0] in {"scale", "delete_node", "update_pool"}]
+        return [call for call in self.calls if call.split()[0] in {"scale", "delete_node"}]
 
     def nodes_now(self) -> list[Node]:
         """Every machine of the cluster as a node."""
@@ -228,9 +228,6 @@ class FakeApi(Api):
         self.works[job] = Job(job, "Running")
         self._answer("delete_node")
         return job
-
-    def update_pool(self, id: str, name: str, autoscaling: Mapping[str, object]) -> None:  # noqa: A002
-        raise AssertionError("no pass and no change needs this")
 
     def job(self, id: str) -> Job:  # noqa: A002
         self._call("job")

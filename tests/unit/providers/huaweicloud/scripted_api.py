@@ -142,11 +142,6 @@ CALLS: dict[str, tuple[str, Callable[[Api], object], object]] = {
     "flavors": (f"GET /v1/{PROJECT}/cloudservers/flavors", lambda api: api.flavors(AZ), {"flavors": [C7]}),
     "scale": (f"POST {BASE}/nodepools/{POOL}/operation/scale", lambda api: api.scale(POOL, 3, "default"), b""),
     "delete": (f"DELETE {BASE}/nodes/{NODE}", lambda api: api.delete_node(NODE), CCE_NODE),
-    "update": (
-        f"PUT {BASE}/nodepools/{POOL}",
-        lambda api: api.update_pool(POOL, "pool-a", {"enable": True}),
-        NODE_POOL,
-    ),
 }
 READS = [name for name, (line, _, _) in CALLS.items() if line.startswith("GET")]
 CHANGES = [name for name in CALLS if name not in READS]

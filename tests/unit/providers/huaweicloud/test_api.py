@@ -389,14 +389,7 @@ def test_a_list_that_is_not_found_is_a_wrong_address_and_a_thing_that_is_not_fou
 def test_only_ids_get_into_an_address(wrong: str) -> None:
     with HttpScript([]) as server:
         api = api_for(server.url)
-        for ask in (
-            api.pool,
-            api.node,
-            api.job,
-            api.delete_node,
-            lambda id_: api.scale(id_, 1, "default"),
-            lambda id_: api.update_pool(id_, "n", {"enable": True}),
-        ):
+        for ask in (api.pool, api.node, api.job, api.delete_node, lambda id_: api.scale(id_, 1, "default")):
             with pytest.raises(InvalidRequest):
                 ask(wrong)
         assert server.requests == []
