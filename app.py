@@ -21,7 +21,7 @@ if os.environ.get("AWS_CHALICE_CLI_MODE"):
     sys.dont_write_bytecode = True
 
 from chalicelib.handlers import act, prometheus, read_api, reconcile, tick
-from chalicelib.handlers.http_response import Answer, answered
+from chalicelib.handlers.http_response import HttpResponse, respond
 from chalicelib.handlers.lambda_entry import preload
 from chalicelib.handlers.prometheus import CONTENT_TYPE, PAGE
 from chalicelib.handlers.webhook import handler
@@ -50,14 +50,14 @@ def _asked() -> str:
     return f"{request.method} {request.path.replace('{name}', (request.uri_params or {}).get('name', ''))}"
 
 
-def _respond(work: Callable[[], Answer]) -> Response:
-    answer = answered(work, getattr(app.lambda_context, "aws_request_id", ""), _asked())
+def _respond(work: Callable[[], HttpResponse]) -> Response:
+    answer = respond(work, getattr(app.lambda_context, "aws_request_id", ""), _asked())
     return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
 
 
-def _respond_with_page(work: Callable[[], Answer]) -> Response:
+def _respond_with_page(work: Callable[[], HttpResponse]) -> Response:
     """The one answer that is no JSON; an error is, as everywhere."""
-    answer = answered(work, getattr(app.lambda_context, "aws_request_id", ""), _asked())
+    answer = respond(work, getattr(app.lambda_context, "aws_request_id", ""), _asked())
     if answer.status != 200:
         return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
     return Response(body=answer.body[PAGE], status_code=200, headers={"Content-Type": CONTENT_TYPE})

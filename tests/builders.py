@@ -10,13 +10,13 @@ import msgspec
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node, Taint
-from chalicelib.model.plan import Plan, PodVerdict
+from chalicelib.model.plan import Plan, UnschedulablePods
 from chalicelib.model.pod import Owner, Pod, PodAffinityTerm, PodClass, SpreadConstraint, Toleration
 from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.selector import Requirement, Selector
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Snapshot
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.reasons.text import text
 
 NOW = 1_800_000_000.0
@@ -249,7 +249,9 @@ class ClusterBuilder:
     ) -> tuple[Plan, Memory]:
         """The plan and the next memory."""
         policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options))
-        return decide(self.snapshot(), policy, memory or Memory(), now, seed, assume_unneeded_for=unneeded, clock=clock)
+        return plan_cluster(
+            self.snapshot(), policy, memory or Memory(), now, seed, assume_unneeded_for=unneeded, clock=clock
+        )
 
 
 def cluster() -> ClusterBuilder:
@@ -274,7 +276,7 @@ def expected(plan: Plan) -> dict[str, str]:
     }
 
 
-def verdict(plan: Plan, pod: str = "") -> PodVerdict:
+def verdict(plan: Plan, pod: str = "") -> UnschedulablePods:
     """What is said of a pod that gets nothing (of the first, if none is named)."""
     return next(each for each in plan.unschedulable if not pod or pod in each.pods)
 

@@ -10,10 +10,10 @@ import pytest
 
 from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.model.memory import GroupMemory
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreUnavailable
-from infra.emulators.aws_faults import Faults, lost_answer
+from infra.emulators.aws_faults import AwsFaults, lost_answer
 from tests.operations import new_operation
 
 
@@ -29,7 +29,7 @@ def operations_of_every_provider(
             cluster=cluster,
             provider=name,
             group=f"no-group-of-{name}",
-            kind=Kind.GROW,
+            kind=OperationKind.GROW,
             plan="plan-1",
             created_at=now,
             from_size=0,
@@ -42,9 +42,9 @@ def operations_of_every_provider(
     store.leases.release(lease)
 
 
-def unfinished_save(faulty: Callable[[Faults], Store], now: float) -> None:
+def unfinished_save(faulty: Callable[[AwsFaults], Store], now: float) -> None:
     """A large save whose transaction was lost on the way: whoever reads next finishes it. faulty: a Store on faults."""
-    faults = Faults()
+    faults = AwsFaults()
     store = faulty(faults)
     lease = store.leases.acquire("shop", f"a-pass-{now}", 1.0)
     before = store.memory.load("shop")

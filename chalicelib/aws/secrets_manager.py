@@ -36,7 +36,7 @@ _MENDABLE = {
 _ENCRYPTED = "SecureString"
 
 
-class SecretReader:
+class SecretsManagerReader:
     """Secrets Manager by name, and SSM's parameters by names that begin with `ssm:/`. Each is fetched once for the life
     of the object; fresh() fetches it again.
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.timestamps import format_time
-from chalicelib.plan.scale_down.circuit_breaker import last_hour
+from chalicelib.plan.scale_down.circuit_breaker import removals_last_hour
 
 
 def brake_data(memory: Memory, now: float) -> dict[str, Any]:
     """Stable keys; instants as RFC 3339, null where there is none."""
-    brake, taken = memory.brake, last_hour(memory.brake, now)
+    brake, taken = memory.brake, removals_last_hour(memory.brake, now)
     released = memory.released_until > now
     return {
         "on": bool(brake.pulled) and not released,

@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.cli import plan_output
 from chalicelib.cli.output import warn
 from chalicelib.cli.placements import some
-from chalicelib.cli.plan_inputs import Case, Decided
+from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.cli.tables import Block, Table
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options, Policy
@@ -24,9 +24,9 @@ from chalicelib.model.timestamps import format_time
 class Pair(msgspec.Struct, frozen=True):
     """Two policies, the plan of each, and the options in which they may differ."""
 
-    case: Case
+    case: PlanInputs
     policies: tuple[Policy, Policy]
-    decided: tuple[Decided, Decided]
+    decided: tuple[PlannedCase, PlannedCase]
     options: tuple[str, ...]
 
     @property
@@ -161,12 +161,12 @@ def _change(group: dict[str, Any], at: int) -> str:
     return ", ".join(parts) or "-"
 
 
-def cost(case: Case, policy: Policy, plan: Plan) -> Cost:
+def cost(case: PlanInputs, policy: Policy, plan: Plan) -> Cost:
     """What a plan's changes cost per hour, by the policy's prices or, where those are silent, the providers'."""
     from chalicelib.plan.scale_up.expanders.node_prices import node_price
-    from chalicelib.plan.state.cluster_state import observe
+    from chalicelib.plan.state.cluster_state import build_cluster_state
 
-    world = observe(case.snapshot, policy, case.memory, case.now)
+    world = build_cluster_state(case.snapshot, policy, case.memory, case.now)
     nodes = {node.name: node for node in case.snapshot.nodes}
     unknown: list[str] = []
     sums = {"added": 0.0, "saved": 0.0}

@@ -9,10 +9,10 @@ import argparse
 from collections.abc import Callable
 
 from chalicelib.cli import explain_group, explain_node, explain_pod, explain_view, plan_inputs
-from chalicelib.cli.explain_view import Answer, Scene
+from chalicelib.cli.explain_view import ExplainContext, Explanation
 from chalicelib.cli.output import emit
 
-_KINDS: dict[str, Callable[[Scene, str], Answer]] = {
+_KINDS: dict[str, Callable[[ExplainContext, str], Explanation]] = {
     "pod": explain_pod.answer,
     "node": explain_node.answer,
     "group": explain_group.answer,
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the answer; raises BadInput, also for a name that is not known."""
     case = plan_inputs.read(args)
-    scene = Scene(case, plan_inputs.decided(case))
+    scene = ExplainContext(case, plan_inputs.decided(case))
     answer = _KINDS[args.kind](scene, args.name)
     emit(args.output, explain_view.as_document(answer, scene), lambda: explain_view.as_blocks(answer, scene))
     return 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.cli import rule_output
-from chalicelib.cli.explain_view import Answer, Scene, coded, sentences, weakening
+from chalicelib.cli.explain_view import ExplainContext, Explanation, coded, sentences, weakening
 from chalicelib.cli.name_lookup import named
 from chalicelib.cli.placements import on_new, rows_of_group, some
 from chalicelib.cli.tables import Table
@@ -18,9 +18,9 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
 
 
-def answer(scene: Scene, name: str) -> Answer:
+def answer(scene: ExplainContext, name: str) -> Explanation:
     """What becomes of a node group, by its id or an alias. Raises BadInput for an unknown name, or one of several."""
-    from chalicelib.plan.what_if import owns
+    from chalicelib.plan.what_if import owned_by
 
     snapshot, plan = scene.case.snapshot, scene.plan
     name = _id(name, snapshot)
@@ -28,7 +28,7 @@ def answer(scene: Scene, name: str) -> Answer:
     grown = next((each for each in plan.scale_ups if each.group == name), None)
     gone = [removal for removal in plan.removals if removal.group == name]
     group = next((each for each in snapshot.groups if each.id == name), None)
-    nodes = [node.name for node in snapshot.nodes if group is not None and owns(group, node)]
+    nodes = [node.name for node in snapshot.nodes if group is not None and owned_by(group, node)]
     promised = on_new(plan, name)
     refused = [(each.pods, each.reasons[name]) for each in plan.unschedulable if name in each.reasons]
     says = [_growth(verdict, grown)]
@@ -75,7 +75,7 @@ def answer(scene: Scene, name: str) -> Answer:
             {"pods": list(pods), "reasons": [coded(reason) for reason in reasons]} for pods, reasons in refused
         ],
     }
-    return Answer(
+    return Explanation(
         "group",
         name,
         tuple(says),
@@ -180,7 +180,7 @@ def _facts(verdict: GroupVerdict, known: GroupMemory, now: float) -> tuple[tuple
     return tuple((name, value) for name, value in facts if value)
 
 
-def _fate(scene: Scene, node: str) -> str:
+def _fate(scene: ExplainContext, node: str) -> str:
     plan = scene.plan
     if any(removal.node == node for removal in plan.removals):
         return "removed now"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.cli.breaker_view import brake_data, brake_line
-from chalicelib.cli.explain_view import Answer, Scene, amounts, coded, weakening
+from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, coded, weakening
 from chalicelib.cli.name_lookup import named
 from chalicelib.cli.node_advice import due, remedy
 from chalicelib.cli.placements import on_node, some
@@ -17,16 +17,16 @@ from chalicelib.model.operation import OPERATION_ANNOTATION, Operation
 from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
 
-_BRAKES = (Code.DISRUPTION_BRAKE.value, Code.DISRUPTION_LIMIT.value)
+_BRAKES = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
 
 
-def answer(scene: Scene, name: str) -> Answer:
+def answer(scene: ExplainContext, name: str) -> Explanation:
     """What becomes of a node, one that is on its way included. Raises BadInput for an unknown name."""
-    from chalicelib.plan.what_if import owns
+    from chalicelib.plan.what_if import owned_by
 
     snapshot, plan = scene.case.snapshot, scene.plan
     coming = {promise.node: promise.node for promise in plan.promises if promise.node}
@@ -35,14 +35,14 @@ def answer(scene: Scene, name: str) -> Answer:
     expected = on_node(plan, name)
     node = nodes.get(name)
     if node is None:
-        return Answer(
+        return Explanation(
             "node",
             name,
             (f"Node {name} is on its way; {len(expected)} pending pods are expected on it.",),
             {"verdict": "upcoming", "expected": expected},
             tables=(_expected(expected),),
         )
-    group = next((each for each in snapshot.groups if owns(each, node)), None)
+    group = next((each for each in snapshot.groups if owned_by(each, node)), None)
     pods = [pod for pod in snapshot.pods if pod.node == name]
     says, data = _fate(scene, node)
     if expected:
@@ -58,7 +58,7 @@ def answer(scene: Scene, name: str) -> Answer:
         "pods": [pod.key for pod in pods],
         "expected": expected,
     }
-    return Answer(
+    return Explanation(
         "node",
         name,
         says,
@@ -69,7 +69,7 @@ def answer(scene: Scene, name: str) -> Answer:
     )
 
 
-def _fate(scene: Scene, node: Node) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _fate(scene: ExplainContext, node: Node) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Whether it goes, could go, or stays."""
     plan, name = scene.plan, node.name
     removal = next((each for each in plan.removals if each.node == name), None)
@@ -137,14 +137,14 @@ def _is_ready(node: Node) -> bool:
     return ready is not None and ready.status == "True"
 
 
-def _filled(scene: Scene, node: Node, group: NodeGroup | None) -> dict[str, Any]:
+def _filled(scene: ExplainContext, node: Node, group: NodeGroup | None) -> dict[str, Any]:
     """How much of it is asked for, beside the threshold that counts for it (scale-down.md §4)."""
     from chalicelib.plan.scale_down.utilization import Usage
-    from chalicelib.plan.state.cluster_state import observe
+    from chalicelib.plan.state.cluster_state import build_cluster_state
 
     case, own, options = scene.case, group.options if group else GroupOptions(), scene.case.policy.options
     ignore = own.ignore_daemonsets_utilization
-    usage = Usage(observe(case.snapshot, case.policy, case.memory, case.now))
+    usage = Usage(build_cluster_state(case.snapshot, case.policy, case.memory, case.now))
     used = usage.of(node, ignore_daemonsets=options.ignore_daemonsets_utilization if ignore is None else ignore)
     if used is None:
         return {}
@@ -162,7 +162,7 @@ def _filled(scene: Scene, node: Node, group: NodeGroup | None) -> dict[str, Any]
     }
 
 
-def _facts(scene: Scene, node: Node, data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _facts(scene: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     known, now = scene.decided.memory.nodes.get(node.name), scene.case.now
     since = known.unneeded_since if known is not None else 0.0
     used, operation = data.get("utilization"), data.get("operation")
@@ -187,7 +187,7 @@ def _facts(scene: Scene, node: Node, data: dict[str, Any]) -> tuple[tuple[str, s
     return tuple((name, value) for name, value in facts if value)
 
 
-def _pods(scene: Scene, pods: list[Pod], to: dict[str, str]) -> Table:
+def _pods(scene: ExplainContext, pods: list[Pod], to: dict[str, str]) -> Table:
     """Its pods; where they would go, if it is to be removed."""
     snapshot = scene.case.snapshot
     rows = tuple(
@@ -202,7 +202,7 @@ def _pods(scene: Scene, pods: list[Pod], to: dict[str, str]) -> Table:
     )
 
 
-def _owner(scene: Scene, pod: Pod) -> str:
+def _owner(scene: ExplainContext, pod: Pod) -> str:
     owner = scene.case.snapshot.cls(pod).owner
     return f"{owner.kind}/{owner.name}" if owner is not None else "none"
 

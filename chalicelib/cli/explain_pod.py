@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.explain_view import Answer, Scene, amounts, coded, sentences, weakening
+from chalicelib.cli.explain_view import ExplainContext, Explanation, amounts, coded, sentences, weakening
 from chalicelib.cli.name_lookup import namespaced
 from chalicelib.cli.placements import by_pod, competing, sureness
 from chalicelib.cli.tables import Table
-from chalicelib.model.plan import Plan, PodVerdict, Removal
+from chalicelib.model.plan import Plan, Removal, UnschedulablePods
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.reasons.text import sentence, text
 
@@ -23,14 +23,14 @@ class _Part(msgspec.Struct, frozen=True):
     tables: tuple[Table, ...] = ()
 
 
-def answer(scene: Scene, name: str) -> Answer:
+def answer(scene: ExplainContext, name: str) -> Explanation:
     """What becomes of a pod; name: `namespace/name`, or a name that only one namespace has. Raises BadInput."""
     snapshot, plan = scene.case.snapshot, scene.plan
     known = {pod.key: pod for pod in snapshot.pods}
     if name not in known:
         wreck = next((gap for gap in plan.gaps if gap.kind == "Pod" and gap.name == name), None)
         if wreck is not None:
-            return Answer(
+            return Explanation(
                 "pod",
                 name,
                 (f"Pod {name} could not be read: {wreck.detail}.",),
@@ -48,7 +48,7 @@ def answer(scene: Scene, name: str) -> Answer:
     if len(parts) > 1:
         data["again"] = parts[1].data["verdict"]  # what becomes of it once its node is gone
     data = {"verdict": data.pop("verdict"), **data, "pod": _about(pod, cls)}
-    return Answer(
+    return Explanation(
         "pod",
         pod.key,
         tuple(part.says for part in parts),
@@ -62,7 +62,7 @@ def answer(scene: Scene, name: str) -> Answer:
 # -- a pod with a node -------------------------------------------------------------------------------------------------
 
 
-def _runs(scene: Scene, pod: Pod, cls: PodClass) -> _Part | None:
+def _runs(scene: ExplainContext, pod: Pod, cls: PodClass) -> _Part | None:
     """Where it runs, and what becomes of its node."""
     if not pod.node:
         return None
@@ -98,7 +98,7 @@ def _goes(removal: Removal, pod: Pod, cls: PodClass) -> tuple[str, str]:
 # -- a pod that wants one ----------------------------------------------------------------------------------------------
 
 
-def _becomes(scene: Scene, pod: Pod) -> _Part | None:
+def _becomes(scene: ExplainContext, pod: Pod) -> _Part | None:
     """What the growing half of the plan says of it: the first of these that knows it."""
     plan = scene.plan
     subject = f"Pod {pod.key}" if not pod.node else "It will want another node, and"
@@ -114,7 +114,7 @@ def _becomes(scene: Scene, pod: Pod) -> _Part | None:
     return _promised(scene, pod, subject)
 
 
-def _promised(scene: Scene, pod: Pod, subject: str) -> _Part | None:
+def _promised(scene: ExplainContext, pod: Pod, subject: str) -> _Part | None:
     plan = scene.plan
     promise = by_pod(plan).get(pod.key)
     grown = next((each for each in plan.scale_ups if pod.key in each.pods), None)
@@ -165,7 +165,7 @@ def _could_have_been(plan: Plan, chosen: str) -> Table:
     return Table(("group", "could have been, or why not"), rows, title="Other groups")
 
 
-def _nowhere(plan: Plan, left: PodVerdict, subject: str) -> _Part:
+def _nowhere(plan: Plan, left: UnschedulablePods, subject: str) -> _Part:
     by_reason: dict[str, list[str]] = {}
     for group, reasons in left.reasons.items():
         by_reason.setdefault(sentences(reasons), []).append(group)
@@ -215,7 +215,7 @@ def _about(pod: Pod, cls: PodClass) -> dict[str, Any]:
     }
 
 
-def _facts(scene: Scene, pod: Pod, cls: PodClass) -> tuple[tuple[str, str], ...]:
+def _facts(scene: ExplainContext, pod: Pod, cls: PodClass) -> tuple[tuple[str, str], ...]:
     group = _group_of(scene, pod.node)
     said = "" if pod.node else pod.scheduled_message
     facts = (
@@ -228,10 +228,10 @@ def _facts(scene: Scene, pod: Pod, cls: PodClass) -> tuple[tuple[str, str], ...]
     return tuple((name, value) for name, value in facts if value)
 
 
-def _group_of(scene: Scene, node: str) -> str:
-    from chalicelib.plan.what_if import owns
+def _group_of(scene: ExplainContext, node: str) -> str:
+    from chalicelib.plan.what_if import owned_by
 
     found = next((each for each in scene.case.snapshot.nodes if each.name == node), None)
     if found is None:
         return ""
-    return next((group.id for group in scene.case.snapshot.groups if owns(group, found)), "")
+    return next((group.id for group in scene.case.snapshot.groups if owned_by(group, found)), "")

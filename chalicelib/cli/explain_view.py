@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.plan_inputs import Case, Decided
+from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.cli.plan_output import assumptions
 from chalicelib.cli.tables import Block, Table
 from chalicelib.model.plan import Plan
 from chalicelib.model.quantity import format_amount
 from chalicelib.model.reason import Reason
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
 
@@ -21,11 +21,11 @@ from chalicelib.reasons.text import sentence
 _REMOVALS_ONLY, _GROWTH_ONLY = ("BlockedByPod",), ("scale-up:", "expander")
 
 
-class Scene(msgspec.Struct, frozen=True):
+class ExplainContext(msgspec.Struct, frozen=True):
     """A cluster, and the plan for it."""
 
-    case: Case
-    decided: Decided
+    case: PlanInputs
+    decided: PlannedCase
 
     @property
     def plan(self) -> Plan:
@@ -33,7 +33,7 @@ class Scene(msgspec.Struct, frozen=True):
         return self.decided.plan
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Explanation(msgspec.Struct, frozen=True):
     """One answer. says: sentences; facts: (what, value); tables: whatever belongs to it; data: the JSON without its
     head."""
 
@@ -43,10 +43,10 @@ class Answer(msgspec.Struct, frozen=True):
     data: dict[str, Any]
     facts: tuple[tuple[str, str], ...] = ()
     tables: tuple[Table, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MissingData, ...] = ()
 
 
-def as_document(answer: Answer, scene: Scene) -> dict[str, Any]:
+def as_document(answer: Explanation, scene: ExplainContext) -> dict[str, Any]:
     """kind, name, cluster, at, assumed, says; then the answer's own; then notes of the plan and gaps that weaken it."""
     plan = scene.plan
     return {
@@ -62,7 +62,7 @@ def as_document(answer: Answer, scene: Scene) -> dict[str, Any]:
     }
 
 
-def as_blocks(answer: Answer, scene: Scene) -> list[Block]:
+def as_blocks(answer: Explanation, scene: ExplainContext) -> list[Block]:
     """What is assumed, the sentences, the facts, the tables, notes and gaps."""
     said: list[Block] = [assumptions(scene.case.assumed)] if scene.case.assumed else []
     rows = tuple((gap.name or gap.kind, gap.detail, ", ".join(gap.weakens) or "-") for gap in answer.gaps)
@@ -92,7 +92,7 @@ def sentences(reasons: Iterable[Reason]) -> str:
     return "; ".join(sentence(reason) for reason in reasons)
 
 
-def weakening(plan: Plan, *, removal: bool, name: str = "", node: str = "") -> tuple[Gap, ...]:
+def weakening(plan: Plan, *, removal: bool, name: str = "", node: str = "") -> tuple[MissingData, ...]:
     """The gaps that make an answer less sure: of kinds that matter to it, and of the pod itself or of pods on the node.
 
     removal: the answer is about removing nodes, to which drain rules matter and rules of growing do not; else the other
@@ -100,7 +100,7 @@ def weakening(plan: Plan, *, removal: bool, name: str = "", node: str = "") -> t
     """
     beside = _GROWTH_ONLY if removal else _REMOVALS_ONLY
 
-    def matters(gap: Gap) -> bool:
+    def matters(gap: MissingData) -> bool:
         if gap.weakens:
             return not all(each.startswith(beside) for each in gap.weakens)
         return gap.kind != "Pod" or not gap.name or gap.name == name or (bool(node) and gap.node == node)

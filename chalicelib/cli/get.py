@@ -21,13 +21,13 @@ from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.load import load
 from chalicelib.record.cluster_health import health, results
-from chalicelib.schedules.apply import at_instant
+from chalicelib.schedules.apply import apply_schedules
 
 if TYPE_CHECKING:
     from chalicelib.model.memory import GroupMemory
     from chalicelib.model.operation import Operation
     from chalicelib.store import Store, StoredPolicy
-    from chalicelib.store.scan_state import Pace
+    from chalicelib.store.scan_state import ScanState
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,10 +113,10 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
     )
 
 
-def _health(stored: StoredPolicy, pace: Pace, now: float) -> str:
+def _health(stored: StoredPolicy, pace: ScanState, now: float) -> str:
     """As GET /clusters has it; the policy's schedules count."""
     try:
-        policy = at_instant(load(stored.text, place=f"policy {stored.name}")[0], now)
+        policy = apply_schedules(load(stored.text, place=f"policy {stored.name}")[0], now)
     except BadInput:
         return health(None, pace, now, planned=False)
     return health(policy.scan_interval, pace, now, planned=permitted(policy).plan)

@@ -15,10 +15,10 @@ import sys
 from chalicelib.cli.output import warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.terminal_text import one_line
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Policy
 from chalicelib.policy.cron_values import ZONE
-from chalicelib.policy.diagnostics import Report
+from chalicelib.policy.diagnostics import Diagnostics
 from chalicelib.policy.importers.build_policy import PROVIDER, Wanted, assemble
 from chalicelib.policy.importers.input_files import MAX_BYTES, sort_out
 from chalicelib.policy.serialize import dump
@@ -83,7 +83,7 @@ def _texts(files: list[str]) -> dict[str, str]:
 
 
 def _zone(name: str) -> str:
-    report = Report("--time-zone")
+    report = Diagnostics("--time-zone")
     ZONE.read(Scalar(name, plain=False, line=1, column=1), (), report)
     report.check()
     return name
@@ -93,7 +93,7 @@ def _read_again(document: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(what validate would refuse, what it would warn of), each by its path and with the flag that helps."""
     try:
         _, warnings = load_document(document, "document")
-    except BadInputs as error:
+    except InputErrors as error:
         return tuple(_with_flag(problem) for problem in error.problems), ()
     return (), tuple(warning.partition(": ")[2] for warning in warnings)
 

@@ -22,7 +22,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.net.bounded_files import text
 
 if TYPE_CHECKING:
-    from chalicelib.kube.client import Cluster
+    from chalicelib.kube.client import KubeClient
 
 _CLUSTER_API = "clusterapi"
 
@@ -33,20 +33,20 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     from chalicelib.policy.horizontal_node_autoscaler import obeyed
     from chalicelib.policy.read_credentials import observing
     from chalicelib.providers.registry import providers as for_policy
-    from chalicelib.providers.services import Means
+    from chalicelib.providers.services import ProviderServices
     from chalicelib.snapshot import saved_cluster
-    from chalicelib.snapshot.live_cluster import take
-    from chalicelib.snapshot.node_groups import observe
+    from chalicelib.snapshot.live_cluster import read_live_cluster
+    from chalicelib.snapshot.node_groups import read_node_groups
 
     read_secret = secret_files(args.secret)
 
-    def connected(access: KubernetesAccess) -> Cluster:
+    def connected(access: KubernetesAccess) -> KubeClient:
         return connect(access, read_secret, clock=time.time, files=True)
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
     if args.node_groups is not None:
-        return take(
+        return read_live_cluster(
             policy.name,
             kube,
             lambda nodes: (saved_cluster.groups(args.node_groups, nodes), ()),
@@ -58,11 +58,13 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
         raise BadInput(
             "--kubeconfig", "says nothing about node groups", "add --node-groups FILE, or --policy FILE with providers"
         )
-    providers = for_policy(observing(policy), kube, read_secret, time.time, Means(connect=connected, deployment=here()))
-    return take(
+    providers = for_policy(
+        observing(policy), kube, read_secret, time.time, ProviderServices(connect=connected, deployment=here())
+    )
+    return read_live_cluster(
         policy.name,
         kube,
-        lambda nodes: observe(providers, nodes),
+        lambda nodes: read_node_groups(providers, nodes),
         now,
         namespace=policy.options.namespace,
         rules=obeyed(policy),

@@ -25,7 +25,7 @@ import msgspec
 from chalicelib import __version__
 from chalicelib.cli import library_errors
 from chalicelib.cli.terminal_text import one_line
-from chalicelib.model.errors import BadInput, BadInputs, OutscalerError
+from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 
 OUTPUTS = ("table", "json", "yaml")
 OK, FINDING, BAD_INPUT, OUR_BUG, INTERRUPTED, READER_GONE = 0, 1, 2, 70, 130, 141
@@ -83,7 +83,7 @@ def _run(argv: list[str]) -> int:
     return code
 
 
-class _Parser(argparse.ArgumentParser):
+class _CommandParser(argparse.ArgumentParser):
     """Mistakes on the command line are bad input like any other: one line, exit 2."""
 
     def error(self, message: str) -> NoReturn:
@@ -91,7 +91,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser(command: Command, module: ModuleType) -> argparse.ArgumentParser:
-    parser = _Parser(prog=f"outscaler {command.name}", description=f"{command.help.capitalize()}.", allow_abbrev=False)
+    parser = _CommandParser(
+        prog=f"outscaler {command.name}", description=f"{command.help.capitalize()}.", allow_abbrev=False
+    )
     module.add_arguments(parser)
     parser.add_argument(
         "-o", "--output", choices=OUTPUTS, default="table", help="how to print the answer (default: table)"
@@ -145,7 +147,7 @@ def _reader_gone(error: BaseException) -> tuple[int, list[str]]:
 
 
 def _all_mistakes(error: BaseException) -> tuple[int, list[str]]:
-    problems = error.problems if isinstance(error, BadInputs) else (error,)
+    problems = error.problems if isinstance(error, InputErrors) else (error,)
     return BAD_INPUT, [one_line(str(problem)) for problem in problems]
 
 

@@ -14,7 +14,7 @@ from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document
 from chalicelib.cli.store_access import add_table_argument, open_store
 from chalicelib.cli.tables import Table
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         if one["conflict"]
     )
     if conflicts:
-        raise BadInputs(conflicts)
+        raise InputErrors(conflicts)
     return 0
 
 

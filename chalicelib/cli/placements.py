@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from chalicelib.model.plan import Contest, Plan, PodVerdict, Promise
+from chalicelib.model.plan import Contest, Plan, PodPlacement, UnschedulablePods
 
 _NAMED, _ROWS, _NODES = 3, 4, 10
 
 
-def as_data(promise: Promise) -> dict[str, Any]:
+def as_data(promise: PodPlacement) -> dict[str, Any]:
     """{"pods": […], "node": …} for a node that exists or is on its way, else {"pods": […], "group": …, "number": …};
     and how sure it is."""
     place = {"node": promise.node} if promise.node else {"group": promise.group, "number": promise.number}
     return {"pods": list(promise.pods), **place, **sureness(promise)}
 
 
-def sureness(entry: Promise | PodVerdict) -> dict[str, Any]:
+def sureness(entry: PodPlacement | UnschedulablePods) -> dict[str, Any]:
     """{"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} of pods that compete for places."""
     contest = entry.one_place_among
-    answer: dict[str, Any] = {"promised": isinstance(entry, Promise) and entry.promised}
+    answer: dict[str, Any] = {"promised": isinstance(entry, PodPlacement) and entry.promised}
     if contest is not None and contest.places:
         answer["onePlaceAmong"] = {"places": contest.places, "among": list(contest.among)}
     return answer
@@ -29,7 +29,7 @@ def sureness(entry: Promise | PodVerdict) -> dict[str, Any]:
 
 def contests(plan: Plan) -> list[Contest]:
     """What is promised to several pods together, by the first of them."""
-    entries: list[Promise | PodVerdict] = [*plan.promises, *plan.unschedulable]
+    entries: list[PodPlacement | UnschedulablePods] = [*plan.promises, *plan.unschedulable]
     found = {each.one_place_among.among: each.one_place_among for each in entries if each.one_place_among is not None}
     return [found[among] for among in sorted(found)]
 
@@ -51,7 +51,7 @@ def competing(contest: Contest | None) -> str:
     )
 
 
-def by_pod(plan: Plan) -> Mapping[str, Promise]:
+def by_pod(plan: Plan) -> Mapping[str, PodPlacement]:
     """The promise of each pod that has one."""
     return {pod: promise for promise in plan.promises for pod in promise.pods}
 

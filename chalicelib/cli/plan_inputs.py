@@ -27,7 +27,7 @@ from chalicelib.net.bounded_files import content
 _LONGEST_TIME = 1_000  # bytes of captured-at
 
 
-class Case(msgspec.Struct, frozen=True):
+class PlanInputs(msgspec.Struct, frozen=True):
     """All that a plan is made of. assumed: one sentence per assumption; read: seconds it took to read."""
 
     snapshot: Snapshot
@@ -40,7 +40,7 @@ class Case(msgspec.Struct, frozen=True):
     read: float
 
 
-class Decided(msgspec.Struct, frozen=True):
+class PlannedCase(msgspec.Struct, frozen=True):
     """A plan, the memory after it, and the seconds both took."""
 
     plan: Plan
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     whatif.add_arguments(parser)
 
 
-def read(args: argparse.Namespace) -> Case:
+def read(args: argparse.Namespace) -> PlanInputs:
     """Read everything; raises BadInput."""
     of_a_live_cluster = (
         ("--context", args.context),
@@ -106,18 +106,18 @@ def read(args: argparse.Namespace) -> Case:
     took = time.perf_counter() - started
     _warn_of_rules(snapshot)
     snapshot, memory, assumed = whatif.assume(args, snapshot, memory, now, policy.options)
-    return Case(snapshot, policy, memory, now, args.seed, unneeded_for, assumed, took)
+    return PlanInputs(snapshot, policy, memory, now, args.seed, unneeded_for, assumed, took)
 
 
-def decided(case: Case, policy: Policy | None = None) -> Decided:
+def decided(case: PlanInputs, policy: Policy | None = None) -> PlannedCase:
     """The plan for a case, or for the same case under another policy."""
-    from chalicelib.plan.planner import decide
+    from chalicelib.plan.planner import plan_cluster
 
     started = time.perf_counter()
-    plan, memory = decide(
+    plan, memory = plan_cluster(
         case.snapshot, policy or case.policy, case.memory, case.now, case.seed, assume_unneeded_for=case.unneeded_for
     )
-    return Decided(plan, memory, {"decode": case.read, "plan": time.perf_counter() - started})
+    return PlannedCase(plan, memory, {"decode": case.read, "plan": time.perf_counter() - started})
 
 
 def _policy(args: argparse.Namespace, now: float) -> Policy:
@@ -126,7 +126,7 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
     from chalicelib.policy.admission import Admission, Purpose
     from chalicelib.policy.load import load
     from chalicelib.policy.option_overrides import with_options
-    from chalicelib.schedules.apply import at_instant
+    from chalicelib.schedules.apply import apply_schedules
 
     policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
     if args.policy is not None:
@@ -135,7 +135,7 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
         )
         for warning in warnings:
             warn(warning)
-        policy = at_instant(policy, now)
+        policy = apply_schedules(policy, now)
         if not permitted(policy).plan:
             warn(f"{args.policy.name}: mode is {permitted(policy).word}: nothing would be done; planned all the same")
     return with_options(policy, args.option, warn=warn)

@@ -15,8 +15,8 @@ import msgspec
 from chalicelib.cli import placements, rule_output
 from chalicelib.cli.placements import some
 from chalicelib.cli.tables import Block, Table
-from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, PodVerdict
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, UnschedulablePods
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence, text
 
@@ -69,7 +69,7 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
     }
 
 
-def _unschedulable(verdict: PodVerdict) -> dict[str, Any]:
+def _unschedulable(verdict: UnschedulablePods) -> dict[str, Any]:
     return {
         "pods": list(verdict.pods),
         "reasons": {group: [text(reason) for reason in reasons] for group, reasons in verdict.reasons.items()},
@@ -231,7 +231,7 @@ def _stay(plan: Plan) -> list[tuple[str, ...]]:
 
 def _cause(reason: Reason) -> tuple[str, ...]:
     """What a person acts on where a pod holds a node: the drain rule, and the budget that allows nothing."""
-    if reason.code is not Code.BLOCKED_BY_POD:
+    if reason.code is not ReasonCode.BLOCKED_BY_POD:
         return ()
     return str(reason.params.get("rule", "")), str(reason.params.get("budget", ""))
 
@@ -239,7 +239,7 @@ def _cause(reason: Reason) -> tuple[str, ...]:
 def _of_all(stay: list[NodeVerdict]) -> str:
     """Of several nodes, the words that hold for each; where a pod holds them, the first one's with its cause."""
     first = stay[0].reason
-    if len(stay) > 1 and first.code is Code.BLOCKED_BY_POD:
+    if len(stay) > 1 and first.code is ReasonCode.BLOCKED_BY_POD:
         return f"{sentence(first)}, and others alike"
     return text(first) if len(stay) > 1 else sentence(first)
 

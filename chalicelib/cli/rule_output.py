@@ -12,7 +12,7 @@ from chalicelib.cli.tables import Table
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import HeadroomVerdict, Plan, RuleVerdict, ScaleUp
 from chalicelib.model.policy import Policy
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Rule
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
@@ -48,7 +48,7 @@ def rule_data(verdict: RuleVerdict, following: Mapping[str, str] | None = None) 
 def next_time(verdict: RuleVerdict) -> str:
     """When a quiet cron rule is due next, as RFC 3339; empty where the plan does not say."""
     reason = verdict.reason
-    if reason is None or reason.code is not Code.RULE_NOT_DUE or "until" not in reason.params:
+    if reason is None or reason.code is not ReasonCode.RULE_NOT_DUE or "until" not in reason.params:
         return ""
     return format_time(float(reason.params["until"]))
 
@@ -60,9 +60,9 @@ def key_of(verdict: RuleVerdict) -> str:
 
 def following(verdicts: Iterable[RuleVerdict], policy: Policy, memory: Memory, now: float) -> dict[str, str]:
     """When the cron rules among these come next after now (epoch seconds), by rule; memory: the one after the plan."""
-    from chalicelib.schedules.cron import Clock
+    from chalicelib.schedules.cron import LocalClock
 
-    wanted, clock, found = {key_of(verdict) for verdict in verdicts}, Clock(now), {}
+    wanted, clock, found = {key_of(verdict) for verdict in verdicts}, LocalClock(now), {}
     zone = policy.scale_up.cron_time_zone
     timed = [(rule, rule.time_zone) for rule in policy.rules]
     timed += [(rule, zone) for each in memory.rule_objects.values() if not each.disabled for rule in each.rules]

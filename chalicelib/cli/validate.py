@@ -15,7 +15,7 @@ from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.tables import Table
 from chalicelib.cli.terminal_text import one_line
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ def _verdict(file: str) -> Verdict:
         policy, warnings = load_document(read_document(file), place)
     except OSError as error:
         return Verdict(place, problems=(BadInput(place, error.strerror or str(error)),))
-    except BadInputs as error:
+    except InputErrors as error:
         return Verdict(place, problems=error.problems)
     except BadInput as error:
         return Verdict(place, problems=(error,))

@@ -23,7 +23,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.net.bounded_files import content
 
 if TYPE_CHECKING:
-    from chalicelib.plan.what_if import Bounds, Loss, Wanted
+    from chalicelib.plan.what_if import AddedPods, GroupBounds, RemovedNode
 
 _MOST = 500_000
 _MOST_BYTES = 2**28
@@ -96,7 +96,7 @@ def _of_added(names: Sequence[str]) -> str:
     return f"pending as well: {len(names)} pods, {names[0]} to {names[-1]}"
 
 
-def _of_loss(loss: Loss) -> str:
+def _of_loss(loss: RemovedNode) -> str:
     text = f"node {loss.node} is gone" + (f", and {loss.group} is smaller by one" if loss.group else "")
     text += f"; {len(loss.again)} of its pods want a node again"
     return f"{text}, {len(loss.lost)} will not come back: {', '.join(loss.lost[:3])}" if loss.lost else text
@@ -105,9 +105,9 @@ def _of_loss(loss: Loss) -> str:
 # -- --group ---------------------------------------------------------------------------------------------------------
 
 
-def _bounds(text: str) -> tuple[str, Bounds]:
+def _bounds(text: str) -> tuple[str, GroupBounds]:
     """`ID:max=50,min=2`; an id may have colons itself. Raises BadInput."""
-    from chalicelib.plan.what_if import Bounds
+    from chalicelib.plan.what_if import GroupBounds
 
     name, colon, settings = text.rpartition(":")
     values: dict[str, int] = {}
@@ -118,13 +118,13 @@ def _bounds(text: str) -> tuple[str, Bounds]:
         values[key] = int(value)
     if not name or not values:
         raise BadInput("--group", f"{text!r} says nothing", "write ID:max=50, and min= or size= behind commas")
-    return name, Bounds(**values)
+    return name, GroupBounds(**values)
 
 
 # -- --add-pods ------------------------------------------------------------------------------------------------------
 
 
-def _wanted(text: str, snapshot: Snapshot) -> tuple[Wanted, ...]:
+def _wanted(text: str, snapshot: Snapshot) -> tuple[AddedPods, ...]:
     """What one --add-pods asks for."""
     if Path(text).is_file():
         return _of_file(Path(text), snapshot)
@@ -146,14 +146,14 @@ def _wanted(text: str, snapshot: Snapshot) -> tuple[Wanted, ...]:
     return (_like(template, count, snapshot),)
 
 
-def _of_file(path: Path, snapshot: Snapshot) -> tuple[Wanted, ...]:
-    from chalicelib.snapshot.manifest_pods import flat, wanted
+def _of_file(path: Path, snapshot: Snapshot) -> tuple[AddedPods, ...]:
+    from chalicelib.snapshot.manifest_pods import flatten_manifests, pods_to_add
 
     try:
-        objects = [each for document in _documents(path) for each in flat(document)]
+        objects = [each for document in _documents(path) for each in flatten_manifests(document)]
     except RecursionError:
         raise BadInput(f"--add-pods {path}", "is nested too deeply", "give the pods that matter alone") from None
-    found, skipped = wanted(objects, path.name, snapshot.classes)
+    found, skipped = pods_to_add(objects, path.name, snapshot.classes)
     if not found:
         raise BadInput(
             f"--add-pods {path}",
@@ -200,9 +200,9 @@ def _yaml(data: bytes, place: str) -> list[Any]:
         raise BadInput(where, f"is neither JSON nor YAML ({what[:200]})", "correct it there") from None
 
 
-def _like(name: str, count: int, snapshot: Snapshot) -> Wanted:
+def _like(name: str, count: int, snapshot: Snapshot) -> AddedPods:
     """N more of a pod of the cluster, or of a workload's newest pod. They have its claims, too."""
-    from chalicelib.plan.what_if import Wanted, afresh
+    from chalicelib.plan.what_if import AddedPods, as_new
 
     known = {**_of_workloads(snapshot), **{pod.key: pod for pod in snapshot.pods}}
     pod = namespaced(name, known, "--add-pods", "file, pod or workload with pods")
@@ -213,7 +213,7 @@ def _like(name: str, count: int, snapshot: Snapshot) -> Wanted:
     if claims:
         warn(f"--add-pods {name}: its copies share its claims: {', '.join(claims)}")
     node = next((node for node in snapshot.nodes if node.name == pod.node), None)
-    return Wanted(pod.namespace, name.rpartition("/")[2], afresh(cls, node), count)
+    return AddedPods(pod.namespace, name.rpartition("/")[2], as_new(cls, node), count)
 
 
 def _of_workloads(snapshot: Snapshot) -> dict[str, Pod]:

@@ -18,14 +18,14 @@ from chalicelib.store.errors import NewerSchema
 _LONGEST_ROUTE = 300
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     """status: the HTTP status. body: what is sent as JSON."""
 
     status: int
     body: dict[str, Any]
 
 
-class Refused(OutscalerError):
+class HttpError(OutscalerError):
     """A request that gets an error status; line is what the caller reads."""
 
     def __init__(self, status: int, line: str) -> None:
@@ -38,20 +38,20 @@ def refuse_newer_schema(rt: Runtime) -> None:
     try:
         rt.store.schema.check()
     except NewerSchema as newer:
-        raise Refused(503, str(newer)) from newer
+        raise HttpError(503, str(newer)) from newer
 
 
-def error(status: int, line: str) -> Answer:
+def error(status: int, line: str) -> HttpResponse:
     """`{"error": "one line"}` with a status."""
-    return Answer(status, {"error": " ".join(line.split())})
+    return HttpResponse(status, {"error": " ".join(line.split())})
 
 
-def answered(work: Callable[[], Answer], request_id: str, asked: str = "") -> Answer:
+def respond(work: Callable[[], HttpResponse], request_id: str, asked: str = "") -> HttpResponse:
     """Run a route's work and make an answer of whatever comes out of it; raises nothing. asked: method and path, for
     the log: the path names the cluster."""
     try:
         return work()
-    except Refused as refused:
+    except HttpError as refused:
         return error(refused.status, refused.line)
     except BadInput as bad:
         return error(400, str(bad))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers.http_response import Answer, refuse_newer_schema
+from chalicelib.handlers.http_response import HttpResponse, refuse_newer_schema
 from chalicelib.model.errors import BadInput
 from chalicelib.record import carry_over
 from chalicelib.record.metrics import CLUSTER, HISTOGRAM, METRICS, PREFIX, Metric, parts
@@ -25,7 +25,7 @@ _SUFFIXES = ("_bucket", "_sum", "_count")
 Labels = tuple[tuple[str, str], ...]
 
 
-def metrics(rt: Runtime) -> Answer:
+def metrics(rt: Runtime) -> HttpResponse:
     """GET /metrics: 200, with the page as PAGE of the body; empty where no cluster has been looked at."""
     refuse_newer_schema(rt)
     known = rt.store.policies.all_current()
@@ -33,12 +33,12 @@ def metrics(rt: Runtime) -> Answer:
     passed, ledgers = rt.store.schedule.passed_by(names), rt.store.journal.ledgers(names)
     values: dict[str, dict[str, float]] = {}
     for stored in known:
-        seen = carry_over.read(passed[stored.name].left) if stored.name in passed else carry_over.Left()
+        seen = carry_over.read(passed[stored.name].left) if stored.name in passed else carry_over.CarryOver()
         counts = dict(seen.counts)
         for series, count in (ledgers[stored.name].counts if stored.name in ledgers else {}).items():
             counts[series] = counts.get(series, 0.0) + count
         values[stored.name] = counts | (seen.gauges if _is_looked_at(stored, rt) else {})
-    return Answer(200, {PAGE: page(values)})
+    return HttpResponse(200, {PAGE: page(values)})
 
 
 def page(values: Mapping[str, Mapping[str, float]]) -> str:

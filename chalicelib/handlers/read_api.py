@@ -13,7 +13,7 @@ import msgspec
 
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers.http_response import Answer, Refused, refuse_newer_schema
+from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
 from chalicelib.handlers.redaction import without_secrets
 from chalicelib.handlers.views import brake, cooldowns, exact, group, operation, policy_summary, timers
 from chalicelib.model.errors import BadInput
@@ -32,12 +32,12 @@ LIMIT, MAX_LIMIT, MAX_FULL = 20, 100, 5
 _NUMBER = re.compile(r"[0-9]{1,4}\Z")
 
 
-def healthz() -> Answer:
+def healthz() -> HttpResponse:
     """GET /healthz: this function runs. It looks at nothing, because anybody may ask."""
-    return Answer(200, {"status": "ok"})
+    return HttpResponse(200, {"status": "ok"})
 
 
-def clusters(rt: Runtime) -> Answer:
+def clusters(rt: Runtime) -> HttpResponse:
     """GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, openOperations}]},
     by name. Where policies lie in a place that is not used also "problems": a line each."""
     refuse_newer_schema(rt)
@@ -45,16 +45,16 @@ def clusters(rt: Runtime) -> Answer:
     left = rt.store.moving.not_moved(known)
     problems = {"problems": [f"{not_used(left)}; run outscaler migrate"]} if left else {}
     rows = [without_secrets(_line(stored, rt), stored.text) for stored in known]
-    return Answer(200, {"clusters": rows, **problems})
+    return HttpResponse(200, {"clusters": rows, **problems})
 
 
-def cluster(name: str, rt: Runtime) -> Answer:
+def cluster(name: str, rt: Runtime) -> HttpResponse:
     """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns, the brake, nodes with timers."""
     refuse_newer_schema(rt)
     stored = _stored(name, rt)
     memory = rt.store.memory.look(name)
     policy, problem = _readable(stored, rt)
-    return Answer(
+    return HttpResponse(
         200,
         without_secrets(
             {
@@ -71,7 +71,7 @@ def cluster(name: str, rt: Runtime) -> Answer:
     )
 
 
-def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> Answer:
+def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> HttpResponse:
     """GET /clusters/{name}/decisions?limit=&before=&full=: {"decisions": [{at, kind, plan, …}]}, newest first.
 
     limit: 1 to 100, 20 if not given. before: RFC 3339, for the next page. full=true: with the whole plan, limit 5.
@@ -85,13 +85,15 @@ def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> Answer:
     before = _before(parameters)
     stored = _stored(name, rt)
     entries = rt.store.journal.recent(name, limit, before=before)
-    return Answer(200, without_secrets({"decisions": [_decision(entry, full=full) for entry in entries]}, stored.text))
+    return HttpResponse(
+        200, without_secrets({"decisions": [_decision(entry, full=full) for entry in entries]}, stored.text)
+    )
 
 
 def _stored(name: str, rt: Runtime) -> StoredPolicy:
     stored = rt.store.policies.current(name) if cluster_name_ok(name) else None
     if stored is None:
-        raise Refused(404, f"clusters/{name[:64]}: not known; GET /clusters lists those that are")
+        raise HttpError(404, f"clusters/{name[:64]}: not known; GET /clusters lists those that are")
     return stored
 
 

@@ -102,9 +102,9 @@ def brake(memory: Memory, now: float) -> dict[str, Any]:
     """The brake of removals (spec.maxDisruption): since when it is on and for how many nodes; until when a person has
     let it go; what removals have taken in the last hour."""
     # When it is used: it brings numpy, which the webhook shall not pay for.
-    from chalicelib.plan.scale_down.circuit_breaker import last_hour
+    from chalicelib.plan.scale_down.circuit_breaker import removals_last_hour
 
-    taken = last_hour(memory.brake, now)
+    taken = removals_last_hour(memory.brake, now)
     released = memory.released_until if memory.released_until > now else 0.0
     return {
         "on": bool(memory.brake.pulled) and not released,

@@ -22,9 +22,9 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import structs
 
-from chalicelib.kube.credentials import Credential, Login, identity_of
-from chalicelib.kube.errors import ClusterError, Expired, Forbidden, TooMany, Unauthorized, Unavailable, clean
-from chalicelib.kube.transport import LONGEST_BODY, TOTAL, Call, Dial, Line, exchange, open_line
+from chalicelib.kube.credentials import CredentialProvider, KubeCredential, identity_of
+from chalicelib.kube.errors import ClusterError, Expired, Forbidden, TooManyRequests, Unauthorized, Unavailable, clean
+from chalicelib.kube.transport import LONGEST_BODY, TOTAL, Dial, KubeConnection, KubeRequest, exchange, open_connection
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.net.json_repair import decode_repaired, repaired
@@ -61,7 +61,7 @@ class Page(msgspec.Struct, frozen=True):
     first: bool
 
 
-class Patience(msgspec.Struct, frozen=True):
+class ReadBounds(msgspec.Struct, frozen=True):
     """exchange: seconds for one attempt. call: seconds in which attempts at one call are begun, and for the first.
     lists: seconds from the first page of the first list to the last page of the last one. body: bytes of one answer.
     pages, volume: of one list, the latter in bytes."""
@@ -74,9 +74,9 @@ class Patience(msgspec.Struct, frozen=True):
     volume: int = 8 * 2**30
 
 
-AT_A_TERMINAL = Patience(exchange=300.0, call=600.0, lists=3600.0)
+AT_A_TERMINAL = ReadBounds(exchange=300.0, call=600.0, lists=3600.0)
 # A pass has 120 s, and what it decides is still to be saved. 150,000 pods come in 300 pages.
-HOSTED = Patience(exchange=TOTAL, call=45.0, lists=75.0)
+HOSTED = ReadBounds(exchange=TOTAL, call=45.0, lists=75.0)
 
 
 class _ListMeta(msgspec.Struct, gc=False):
@@ -96,7 +96,7 @@ def path_segment(name: str) -> str:
     return quote(name, safe="")
 
 
-class Cluster:
+class KubeClient:
     """A cluster's API. Safe to share between threads. Every method raises ClusterError (errors.py) and nothing else.
 
     sleep and jitter (uniform in [0, 1)) are given from outside, so that a test needs neither time nor luck. dial: what
@@ -106,12 +106,12 @@ class Cluster:
 
     def __init__(
         self,
-        login: Login,
+        login: CredentialProvider,
         *,
         sleep: Callable[[float], None],
         jitter: Callable[[], float],
-        dial: Dial = open_line,
-        patience: Patience | None = None,
+        dial: Dial = open_connection,
+        patience: ReadBounds | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._login, self._sleep, self._jitter, self._dial = login, sleep, jitter, dial
@@ -138,7 +138,7 @@ class Cluster:
         without."""
         payload = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         total = math.inf if timeout == _TIMEOUT else sum(timeout)
-        call = Call(method.upper(), path, dict(query or {}), payload, content_type, timeout, total)
+        call = KubeRequest(method.upper(), path, dict(query or {}), payload, content_type, timeout, total)
         return self._persist(call, bytes, attempts)
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
@@ -148,7 +148,7 @@ class Cluster:
             _, kept = _decoded(body, msgspec.Raw)  # skips through without making objects
             return kept
 
-        return self._persist(Call("GET", path, dict(query or {}), None, "", _TIMEOUT), whole)
+        return self._persist(KubeRequest("GET", path, dict(query or {}), None, "", _TIMEOUT), whole)
 
     def read(self, path: str, kind: type[T], *, query: Mapping[str, str] | None = None) -> T:
         """One object, decoded into a msgspec.Struct that names the fields wanted."""
@@ -156,7 +156,7 @@ class Cluster:
         def decode(body: bytes) -> T:
             return _decoded(body, kind)[0]
 
-        return self._persist(Call("GET", path, dict(query or {}), None, "", _TIMEOUT), decode)
+        return self._persist(KubeRequest("GET", path, dict(query or {}), None, "", _TIMEOUT), decode)
 
     def list_pages(self, path: str, *, query: Mapping[str, str] | None = None, limit: int = 500) -> Iterator[Page]:
         """A List, `limit` items at a time. A continue token that expires in between (410) starts it over: first=True.
@@ -212,10 +212,10 @@ class Cluster:
             head, kept = _decoded(body, _ListHead)
             return kept, head.metadata.next_page
 
-        return self._persist(Call("GET", path, query, None, "", _TIMEOUT, gzip=True), read_head, within=left)
+        return self._persist(KubeRequest("GET", path, query, None, "", _TIMEOUT, gzip=True), read_head, within=left)
 
     def _persist(
-        self, call: Call, read: Callable[[bytes], T], attempts: int = _ATTEMPTS, *, within: float = math.inf
+        self, call: KubeRequest, read: Callable[[bytes], T], attempts: int = _ATTEMPTS, *, within: float = math.inf
     ) -> T:
         """One call, reads repeated as the module says. read turns the body into the result or raises DecodeError.
         within: seconds for all of it, where they are fewer than the patience allows."""
@@ -224,8 +224,8 @@ class Cluster:
             total = min(call.total, self._patience.exchange, until - self._monotonic())
             try:
                 body = self._named(structs.replace(call, total=total, longest=self._patience.body))
-            except (Unavailable, TooMany) as error:
-                problem: Unavailable | TooMany = error
+            except (Unavailable, TooManyRequests) as error:
+                problem: Unavailable | TooManyRequests = error
             else:
                 try:
                     return read(body)
@@ -243,7 +243,7 @@ class Cluster:
                 raise problem
         raise AssertionError("the last attempt returns or raises")
 
-    def _named(self, call: Call) -> bytes:
+    def _named(self, call: KubeRequest) -> bytes:
         """One call; its error says what was asked, and with which credential."""
         try:
             return self._authorised(call)
@@ -257,7 +257,7 @@ class Cluster:
             error.asked += f" with {credential.user_place}" if credential.user_place else ""
             raise
 
-    def _authorised(self, call: Call) -> bytes:
+    def _authorised(self, call: KubeRequest) -> bytes:
         """One call; on 401 with the credential read again once, on 403 if it has changed."""
         line, credential = self._ready()
         try:
@@ -274,7 +274,7 @@ class Cluster:
         line, credential = self._ready()
         return exchange(line, credential, call, self._monotonic)
 
-    def _ready(self) -> tuple[Line, Credential]:
+    def _ready(self) -> tuple[KubeConnection, KubeCredential]:
         """The line and a credential with a fresh token. One that a person must mend is Unauthorized."""
         with self._lock:
             try:
@@ -284,7 +284,7 @@ class Cluster:
             except OutscalerError as error:
                 raise Unauthorized(clean(str(error)), status=401) from None
 
-    def _is_replaced(self, refused: Credential) -> bool:
+    def _is_replaced(self, refused: KubeCredential) -> bool:
         """Whether there is another credential by now than the one that lacks a right. Looked up once; several threads
         may have been refused at the same time."""
         with self._lock:
@@ -300,7 +300,7 @@ class Cluster:
                 return False
             return current != refused
 
-    def _renew(self, refused: Credential) -> str:
+    def _renew(self, refused: KubeCredential) -> str:
         """Read the credential again unless another thread has; the problem in one line if that fails."""
         with self._lock:
             try:

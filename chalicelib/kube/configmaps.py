@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from chalicelib.kube.client import Cluster, path_segment
+from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import Unavailable
 
 _MERGE = "application/merge-patch+json"
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+class _ConfigMapMeta(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
     resource_version: str = ""
 
@@ -24,7 +24,7 @@ class _Meta(msgspec.Struct, frozen=True, rename="camel"):
 class ConfigMap(msgspec.Struct, frozen=True):
     """As far as it is used. data: None where it has none."""
 
-    metadata: _Meta
+    metadata: _ConfigMapMeta
     data: dict[str, str] | None = None
 
     @property
@@ -37,13 +37,13 @@ class ConfigMap(msgspec.Struct, frozen=True):
         return (self.data or {}).get(key, "")
 
 
-def get(cluster: Cluster, namespace: str, name: str) -> ConfigMap:
+def get(cluster: KubeClient, namespace: str, name: str) -> ConfigMap:
     """As it is now. Raises Missing where there is none of that name, and other ClusterErrors."""
     return cluster.read(_path(namespace, name), ConfigMap)
 
 
 def patch(
-    cluster: Cluster,
+    cluster: KubeClient,
     namespace: str,
     name: str,
     found: ConfigMap,

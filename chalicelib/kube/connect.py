@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from chalicelib.aws import secrets_manager
-from chalicelib.kube.client import AT_A_TERMINAL, HOSTED, Cluster
-from chalicelib.kube.credentials import Credential, EksLogin, KubeconfigLogin, Login
+from chalicelib.kube.client import AT_A_TERMINAL, HOSTED, KubeClient
+from chalicelib.kube.credentials import CredentialProvider, EksLogin, KubeconfigLogin, KubeCredential
 from chalicelib.kube.kubeconfig import from_kubeconfig
-from chalicelib.kube.transport import Dial, open_line
+from chalicelib.kube.transport import Dial, open_connection
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret, place_of
@@ -43,10 +43,10 @@ def connect(
     clock: Callable[[], float],
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
-    dial: Dial = open_line,
+    dial: Dial = open_connection,
     hosted: bool = False,
     files: bool = False,
-) -> Cluster:
+) -> KubeClient:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
     read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache.
@@ -58,12 +58,12 @@ def connect(
     if access.kubeconfig_file and not files:
         raise BadInput(f"{_PLACE}.kubeconfigFile", FILE_PROBLEM, FILE_REMEDY)
     login = _login(access, read_secret, clock, hosted=hosted)
-    return Cluster(login, sleep=sleep, jitter=jitter, dial=dial, patience=HOSTED if hosted else AT_A_TERMINAL)
+    return KubeClient(login, sleep=sleep, jitter=jitter, dial=dial, patience=HOSTED if hosted else AT_A_TERMINAL)
 
 
 def _login(
     access: KubernetesAccess, read_secret: Callable[[str], str], clock: Callable[[], float], *, hosted: bool
-) -> Login:
+) -> CredentialProvider:
     given = [name for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster") if getattr(access, name)]
     # Upstream's rule: what is named, else in-cluster (clusterapi.md §1.1).
     secret = access.kubeconfig_secret or access.in_cluster_kubeconfig_secret
@@ -83,7 +83,7 @@ def _login(
 
 def _from_secret(
     name: str, access: KubernetesAccess, read_secret: Callable[[str], str], *, fresh: bool, hosted: bool
-) -> Credential:
+) -> KubeCredential:
     text = read_secret.fresh(name) if fresh and isinstance(read_secret, FreshReader) else read_secret(name)
     return from_kubeconfig(
         text,
@@ -94,7 +94,7 @@ def _from_secret(
     )
 
 
-def _from_file(access: KubernetesAccess, *, hosted: bool) -> Credential:
+def _from_file(access: KubernetesAccess, *, hosted: bool) -> KubeCredential:
     path = Path(access.kubeconfig_file).expanduser()
     place = f"kubeconfig file {access.kubeconfig_file}"
     try:
@@ -113,13 +113,13 @@ def _from_file(access: KubernetesAccess, *, hosted: bool) -> Credential:
     )
 
 
-def _eks(access: KubernetesAccess, clock: Callable[[], float], *, hosted: bool) -> Login:
+def _eks(access: KubernetesAccess, clock: Callable[[], float], *, hosted: bool) -> CredentialProvider:
     name, region = access.eks_cluster, access.region
 
-    def describe() -> Credential:
+    def describe() -> KubeCredential:
         server, ca = secrets_manager.eks_endpoint(name, region)
         place = f"EKS cluster {name}"
-        return Credential(server=server, ca=ca, cluster_place=place, user_place=place, hosted=hosted)
+        return KubeCredential(server=server, ca=ca, cluster_place=place, user_place=place, hosted=hosted)
 
     def sign() -> Secret:
         return secrets_manager.eks_token(name, region)

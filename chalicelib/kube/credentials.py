@@ -25,7 +25,7 @@ EKS_TOKEN_LIFETIME = 600.0
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----")
 
 
-class Credential(msgspec.Struct, frozen=True):
+class KubeCredential(msgspec.Struct, frozen=True):
     """An API server's address and what proves us to it. All file references are resolved, except the token file's.
 
     server: base URL without a trailing slash. ca, certificate: PEM, empty for "the public ones" and "none".
@@ -50,7 +50,7 @@ class Credential(msgspec.Struct, frozen=True):
     user_place: str = ""
 
 
-def identity_of(credential: Credential) -> str:
+def identity_of(credential: KubeCredential) -> str:
     """The digest of the CA's certificates, whatever stands between and around them; of the URL where there is no CA."""
     blocks = _CERTIFICATE.findall(credential.ca)
     certificates = sorted(b"".join(block.split()) for block in blocks)
@@ -58,10 +58,10 @@ def identity_of(credential: Credential) -> str:
     return hashlib.sha256(what).hexdigest()
 
 
-class Login(Protocol):
+class CredentialProvider(Protocol):
     """Where a credential comes from. Used by several threads at once."""
 
-    def current(self) -> Credential:
+    def current(self) -> KubeCredential:
         """The credential in force, with a token that is fresh; cheap."""
 
     def renew(self) -> None:
@@ -82,7 +82,7 @@ def usable_token(text: str, place: str) -> Secret:
 class KubeconfigLogin:
     """A kubeconfig out of a secret or a file. load(fresh) parses it; fresh asks for more than a cached copy."""
 
-    def __init__(self, load: Callable[[bool], Credential]) -> None:
+    def __init__(self, load: Callable[[bool], KubeCredential]) -> None:
         self._load = load
         self._lock = threading.Lock()
         self._credential = load(False)  # noqa: FBT003 - a callable type cannot name its parameter
@@ -90,7 +90,7 @@ class KubeconfigLogin:
         if self._credential.token_file:
             self._follow_token_file()
 
-    def current(self) -> Credential:
+    def current(self) -> KubeCredential:
         """The credential; its token file is read again when it has changed (kubelet replaces projected tokens)."""
         with self._lock:
             if self._credential.token_file:
@@ -126,14 +126,14 @@ class EksLogin:
     """An EKS cluster by name. describe: its address and CA; sign: a new token, good for 15 minutes."""
 
     def __init__(
-        self, describe: Callable[[], Credential], sign: Callable[[], Secret], clock: Callable[[], float]
+        self, describe: Callable[[], KubeCredential], sign: Callable[[], Secret], clock: Callable[[], float]
     ) -> None:
         self._describe, self._sign, self._clock = describe, sign, clock
         self._lock = threading.Lock()
         self._credential = describe()
         self._signed_at: float | None = None
 
-    def current(self) -> Credential:
+    def current(self) -> KubeCredential:
         """The credential with a token of at most ten minutes."""
         with self._lock:
             now = self._clock()

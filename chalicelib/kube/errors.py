@@ -52,7 +52,7 @@ class Details(msgspec.Struct, frozen=True, rename="camel"):
     retry_after_seconds: int = 0
 
 
-class _Status(msgspec.Struct, frozen=True):
+class _ErrorStatus(msgspec.Struct, frozen=True):
     """metav1.Status, as far as it is used."""
 
     kind: str = ""
@@ -93,7 +93,7 @@ class Forbidden(ClusterError):
     """403: this user may not do that."""
 
 
-class Missing(ClusterError):
+class NotFound(ClusterError):
     """404: the object or the resource does not exist."""
 
 
@@ -109,7 +109,7 @@ class Invalid(ClusterError):
     """400, 405, 415, 422 and their like: asking again will not help."""
 
 
-class TooMany(ClusterError):
+class TooManyRequests(ClusterError):
     """429: ask again after retry_after seconds, 0.0 where the server named none."""
 
 
@@ -133,10 +133,10 @@ class Unavailable(ClusterError):
 _BY_STATUS: Mapping[int, type[ClusterError]] = {
     401: Unauthorized,
     403: Forbidden,
-    404: Missing,
+    404: NotFound,
     409: Conflict,
     410: Expired,
-    429: TooMany,
+    429: TooManyRequests,
     408: Unavailable,
 }
 
@@ -188,13 +188,13 @@ def _bounded(details: Details, secrets: tuple[Secret, ...]) -> Details:
     return Details(**named, causes=causes, retry_after_seconds=max(0, details.retry_after_seconds))
 
 
-def _parse(body: bytes) -> _Status:
+def _parse(body: bytes) -> _ErrorStatus:
     """The Status, or an empty one for any other body."""
     try:
-        status = msgspec.json.decode(body, type=_Status)
+        status = msgspec.json.decode(body, type=_ErrorStatus)
     except msgspec.MsgspecError:
-        return _Status()
-    return status if status.kind == "Status" else _Status()
+        return _ErrorStatus()
+    return status if status.kind == "Status" else _ErrorStatus()
 
 
 def _seconds(text: str) -> float:

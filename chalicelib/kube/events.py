@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from chalicelib.kube.client import Cluster, path_segment
+from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import Conflict
 from chalicelib.model.timestamps import format_time
 
@@ -25,7 +25,7 @@ _SAID_BITS = 20
 
 
 def post_event(
-    cluster: Cluster,
+    cluster: KubeClient,
     *,
     namespace: str,
     involved: Mapping[str, str],

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from chalicelib.kube.credentials import Credential, usable_token
+from chalicelib.kube.credentials import KubeCredential, usable_token
 from chalicelib.kube.tls import client_context
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.secret import Secret
@@ -62,7 +62,7 @@ def from_kubeconfig(
     allow_insecure_tls: bool = False,
     base_dir: Path | None = None,
     hosted: bool = False,
-) -> Credential:
+) -> KubeCredential:
     """The credential of one context: the named one, else current-context.
 
     place: where the text is from, for errors (`kubeconfig secret NAME`). base_dir: what relative paths refer to; None
@@ -89,7 +89,7 @@ def from_kubeconfig(
     token = _text(user, "token", user_at, required=False)
     if user_name and not (token or token_file or certificate):
         raise BadInput(user_at, "has no credential", _SERVICE_ACCOUNT)
-    credential = Credential(
+    credential = KubeCredential(
         server=server,
         ca=ca,
         server_name=_server_name(cluster, cluster_at),

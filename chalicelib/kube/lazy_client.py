@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 
 
-class Lazily:
+class LazyKubeClient:
     """connect: called once, when `connected` is first asked for."""
 
-    def __init__(self, connect: Callable[[], Cluster]) -> None:
+    def __init__(self, connect: Callable[[], KubeClient]) -> None:
         self._connect = connect
-        self._cluster: Cluster | None = None
+        self._cluster: KubeClient | None = None
 
     @property
-    def connected(self) -> Cluster:
+    def connected(self) -> KubeClient:
         """The connection, made now if there was none. Raises what connecting raises."""
         if self._cluster is None:
             self._cluster = self._connect()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from chalicelib.kube.client import Cluster, path_segment
+from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import Conflict
 from chalicelib.model.node import Taint
 from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION
@@ -25,19 +25,19 @@ _MERGE = "application/merge-patch+json"
 _Taints = list[dict[str, object]]
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+class _NodeObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str
     annotations: dict[str, str] | None = None
 
 
-class _Spec(msgspec.Struct, frozen=True):
+class _NodeObjectSpec(msgspec.Struct, frozen=True):
     taints: _Taints | None = None
     unschedulable: bool = False
 
 
-class _Node(msgspec.Struct, frozen=True):
-    metadata: _Meta
-    spec: _Spec = _Spec()
+class _NodeObject(msgspec.Struct, frozen=True):
+    metadata: _NodeObjectMeta
+    spec: _NodeObjectSpec = _NodeObjectSpec()
 
     @property
     def notes(self) -> dict[str, str]:
@@ -59,13 +59,13 @@ class _Change(msgspec.Struct, frozen=True):
 _NOTHING = _Change()
 
 
-def get_node(cluster: Cluster, name: str) -> bytes:
+def get_node(cluster: KubeClient, name: str) -> bytes:
     """The Node object as it is now. Raises Missing where there is none of that name."""
     return cluster.get(_path(name))
 
 
 def add_taint(
-    cluster: Cluster, name: str, taint: Taint, *, cordon: bool, operation: str = "", unless: str = ""
+    cluster: KubeClient, name: str, taint: Taint, *, cordon: bool, operation: str = "", unless: str = ""
 ) -> bool:
     """Taint a node, and cordon it in the same write if asked; whether anything was written.
 
@@ -75,7 +75,7 @@ def add_taint(
     taint of this key is left alone. Raises Missing; Conflict if others keep changing the node.
     """
 
-    def change(node: _Node) -> _Change:
+    def change(node: _NodeObject) -> _Change:
         if unless and node.has(unless):
             return _NOTHING
         spec: dict[str, object] = {}
@@ -100,7 +100,7 @@ def add_taint(
     return _modify(cluster, name, change)
 
 
-def remove_taint(cluster: Cluster, name: str, key: str, *, uncordon: bool, operation: str = "") -> bool:
+def remove_taint(cluster: KubeClient, name: str, key: str, *, uncordon: bool, operation: str = "") -> bool:
     """Remove every taint of that key, and the note with it; whether anything was written. Raises Missing, Conflict.
 
     operation: only what this one did; a node that another operation has noted is left alone. Empty: whoever did it.
@@ -108,7 +108,7 @@ def remove_taint(cluster: Cluster, name: str, key: str, *, uncordon: bool, opera
     at all (upstream's own mark, or one whose note was taken off); a cordon without either is somebody else's.
     """
 
-    def change(node: _Node) -> _Change:
+    def change(node: _NodeObject) -> _Change:
         owner = node.notes.get(OPERATION_ANNOTATION, "")
         if operation and owner not in ("", operation):
             return _NOTHING
@@ -125,11 +125,11 @@ def remove_taint(cluster: Cluster, name: str, key: str, *, uncordon: bool, opera
     return _modify(cluster, name, change)
 
 
-def remove_soft_taint(cluster: Cluster, name: str, key: str, *, unless: str) -> bool:
+def remove_soft_taint(cluster: KubeClient, name: str, key: str, *, unless: str) -> bool:
     """Remove every taint of that key and nothing else; whether there was one. unless: a node with a taint of this key
     is left alone. Raises Missing, Conflict."""
 
-    def change(node: _Node) -> _Change:
+    def change(node: _NodeObject) -> _Change:
         if node.has(unless) or not node.has(key):
             return _NOTHING
         return _Change({"taints": [taint for taint in node.spec.taints or () if taint.get("key") != key] or None})
@@ -137,10 +137,10 @@ def remove_soft_taint(cluster: Cluster, name: str, key: str, *, unless: str) -> 
     return _modify(cluster, name, change)
 
 
-def _modify(cluster: Cluster, name: str, change: Callable[[_Node], _Change]) -> bool:
+def _modify(cluster: KubeClient, name: str, change: Callable[[_NodeObject], _Change]) -> bool:
     """Read, change, write on condition; whether anything was written."""
     for attempt in range(1, _TRIES + 1):
-        node = cluster.read(_path(name), _Node)
+        node = cluster.read(_path(name), _NodeObject)
         changes = change(node)
         if not (changes.spec or changes.annotations):
             return False

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.kube.client import Cluster, path_segment
-from chalicelib.kube.errors import ClusterError, Conflict, Missing, TooMany, Unavailable, clean
+from chalicelib.kube.client import KubeClient, path_segment
+from chalicelib.kube.errors import ClusterError, Conflict, NotFound, TooManyRequests, Unavailable, clean
 
 # What the server says where it can never tell whether the pod may go (it has no machine-readable reason for it).
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
@@ -29,14 +29,14 @@ class Blocked(msgspec.Struct, frozen=True, tag=True):
     retry_after: float = 0.0
 
 
-class Gone(msgspec.Struct, frozen=True, tag=True):
+class PodGone(msgspec.Struct, frozen=True, tag=True):
     """There is no such pod any more; one of that name may be its successor (another uid), which is left alone."""
 
 
-EvictResult = Accepted | Blocked | Gone
+EvictResult = Accepted | Blocked | PodGone
 
 
-def evict(cluster: Cluster, namespace: str, name: str, uid: str, grace_seconds: int | None = None) -> EvictResult:
+def evict(cluster: KubeClient, namespace: str, name: str, uid: str, grace_seconds: int | None = None) -> EvictResult:
     """Evict exactly this pod. grace_seconds: None for the pod's own.
 
     Raises Forbidden and the like; Unavailable if the answer was lost, when asking again is safe: a pod on its way out
@@ -56,9 +56,9 @@ def evict(cluster: Cluster, namespace: str, name: str, uid: str, grace_seconds: 
     path = f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}/eviction"
     try:
         cluster.request("POST", path, body=body)
-    except Missing:
-        return Gone()
-    except (TooMany, Conflict, Unavailable) as refusal:
+    except NotFound:
+        return PodGone()
+    except (TooManyRequests, Conflict, Unavailable) as refusal:
         return _refused(refusal)
     return Accepted()
 
@@ -67,9 +67,9 @@ def _refused(refusal: ClusterError) -> EvictResult:
     """What a 409, 429 or 5xx means for the pod; raises it again where it means nothing."""
     if isinstance(refusal, Conflict):
         if any(words in refusal.message.lower() for words in _OTHER_UID):
-            return Gone()
+            return PodGone()
         return Blocked(refusal.message)  # the pod or its budget changed under the server's hands
-    if isinstance(refusal, TooMany):
+    if isinstance(refusal, TooManyRequests):
         budgets = [cause.message for cause in refusal.details.causes if cause.reason == "DisruptionBudget"]
         return Blocked(clean("; ".join(budgets)) or refusal.message, refusal.retry_after)
     if _SEVERAL_BUDGETS in refusal.message:
@@ -77,12 +77,12 @@ def _refused(refusal: ClusterError) -> EvictResult:
     raise refusal
 
 
-def get_pod(cluster: Cluster, namespace: str, name: str) -> bytes:
+def get_pod(cluster: KubeClient, namespace: str, name: str) -> bytes:
     """The Pod as it is now. Raises Missing."""
     return cluster.get(f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}")
 
 
-def pods_on_node(cluster: Cluster, node: str) -> bytes:
+def pods_on_node(cluster: KubeClient, node: str) -> bytes:
     """The PodList of one node without finished pods, read from the store: what a drain decides on must not be stale."""
     return cluster.get("/api/v1/pods", query={"fieldSelector": f"spec.nodeName={_field_value(node)},{_UNFINISHED}"})
 

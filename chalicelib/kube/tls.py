@@ -15,11 +15,11 @@ from collections.abc import Mapping
 
 import requests
 
-from chalicelib.kube.credentials import Credential
+from chalicelib.kube.credentials import KubeCredential
 from chalicelib.model.errors import BadInput
 
 
-def client_context(credential: Credential) -> ssl.SSLContext:
+def client_context(credential: KubeCredential) -> ssl.SSLContext:
     """The SSLContext for this credential. Raises BadInput naming the field whose PEM is unusable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody yet, and the machine's own bundle never
     # Python 3.13 turns this on by default; CAs made by kubeadm and EKS lack the extensions it asks for.
@@ -36,7 +36,7 @@ def client_context(credential: Credential) -> ssl.SSLContext:
     return context
 
 
-def _trust(context: ssl.SSLContext, credential: Credential) -> None:
+def _trust(context: ssl.SSLContext, credential: KubeCredential) -> None:
     try:
         context.load_verify_locations(cadata=credential.ca.decode("ascii"))
     except (ssl.SSLError, UnicodeDecodeError):
@@ -44,7 +44,7 @@ def _trust(context: ssl.SSLContext, credential: Credential) -> None:
         raise BadInput(place, "is not a PEM certificate", "write the base64 of the cluster's CA in PEM") from None
 
 
-def _present(context: ssl.SSLContext, credential: Credential) -> None:
+def _present(context: ssl.SSLContext, credential: KubeCredential) -> None:
     """Load the client certificate. OpenSSL reads files only, so there is one for a moment, private to this user."""
     descriptor, path = tempfile.mkstemp(prefix="outscaler-", suffix=".pem")  # created with mode 0600
     try:
@@ -61,7 +61,7 @@ def _present(context: ssl.SSLContext, credential: Credential) -> None:
             os.unlink(path)
 
 
-def proxies_of(credential: Credential) -> Mapping[str, str]:
+def proxies_of(credential: KubeCredential) -> Mapping[str, str]:
     """The proxy to reach the server by: the kubeconfig's own; else, but not in a function, as kubectl does, what
     HTTPS_PROXY, HTTP_PROXY and NO_PROXY say.
 

@@ -16,12 +16,12 @@ import msgspec
 import requests
 from requests.structures import CaseInsensitiveDict
 
-from chalicelib.kube.credentials import Credential
+from chalicelib.kube.credentials import KubeCredential
 from chalicelib.kube.errors import ClusterError, Unavailable, from_answer
 from chalicelib.kube.tls import client_context, proxies_of
 from chalicelib.model.secret import Secret
 from chalicelib.net.forbidden_addresses import is_loopback, never
-from chalicelib.net.http_exchange import PLAIN, Bounds, NoReply, Request
+from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request
 from chalicelib.net.http_exchange import exchange as bounded
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 
@@ -31,7 +31,7 @@ LONGEST_BODY = 192 * 2**20
 TOTAL = 30.0  # seconds of one exchange of a function
 
 
-class Call(msgspec.Struct, frozen=True):
+class KubeRequest(msgspec.Struct, frozen=True):
     """One request. path: under the server's URL, with a leading slash; timeout: (connect, read) in seconds per wait;
     total: seconds for the whole exchange; longest: bytes of the answer's body, unpacked; gzip: it may be compressed."""
 
@@ -49,18 +49,18 @@ class Call(msgspec.Struct, frozen=True):
         return f"Call({self.method} {self.path})"  # a body may hold a bootstrap token
 
 
-class Line(msgspec.Struct, frozen=True):
+class KubeConnection(msgspec.Struct, frozen=True):
     """A session made for one credential, apart from its token."""
 
     session: requests.Session
     server: str
 
 
-Dial = Callable[[Credential], Line]
+Dial = Callable[[KubeCredential], KubeConnection]
 """What opens a line."""
 
 
-def open_line(credential: Credential) -> Line:
+def open_connection(credential: KubeCredential) -> KubeConnection:
     """A session for this server, CA and client certificate; connects at the first exchange. Raises BadInput."""
     session = BoundedSession()
     session.proxies.update(proxies_of(credential))
@@ -75,7 +75,7 @@ def open_line(credential: Credential) -> Line:
             allowed=_elsewhere if credential.hosted else _possible,
         ),
     )
-    return Line(session, credential.server)
+    return KubeConnection(session, credential.server)
 
 
 def _possible(address: str) -> bool:
@@ -86,7 +86,9 @@ def _elsewhere(address: str) -> bool:
     return not never(address) and not is_loopback(address)
 
 
-def exchange(line: Line, credential: Credential, call: Call, monotonic: Callable[[], float] = time.monotonic) -> bytes:
+def exchange(
+    line: KubeConnection, credential: KubeCredential, call: KubeRequest, monotonic: Callable[[], float] = time.monotonic
+) -> bytes:
     """Send once, follow nothing. Returns the body of a 2xx; raises ClusterError.
 
     monotonic: seconds of a clock that never goes back, for call.total.
@@ -98,7 +100,7 @@ def exchange(line: Line, credential: Credential, call: Call, monotonic: Callable
         bearer = "" if credential.token_header else "Bearer "
         headers[credential.token_header or "Authorization"] = f"{bearer}{credential.token.reveal()}"
     connect, read = call.timeout
-    bounds = Bounds(connect, read, call.total, call.longest)
+    bounds = ExchangeBounds(connect, read, call.total, call.longest)
     problem: ClusterError | None = None
     try:
         answer = bounded(
@@ -122,13 +124,13 @@ def exchange(line: Line, credential: Credential, call: Call, monotonic: Callable
     return answer.body
 
 
-def _secrets(credential: Credential) -> tuple[Secret, ...]:
+def _secrets(credential: KubeCredential) -> tuple[Secret, ...]:
     """What a server or a proxy has been sent and may repeat."""
     password = urlsplit(credential.proxy.reveal()).password or ""
     return credential.token, Secret(unquote(password))
 
 
-def _no_answer(error: NoReply, call: Call, credential: Credential, bounds: Bounds) -> Unavailable:
+def _no_answer(error: NoReply, call: KubeRequest, credential: KubeCredential, bounds: ExchangeBounds) -> Unavailable:
     """What went wrong below HTTP, and with whom, in words that cannot quote a header."""
     what, host = f"{call.method} {call.path}", urlsplit(credential.server).netloc
     if error.certificate:

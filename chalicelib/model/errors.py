@@ -37,7 +37,7 @@ class BadInput(OutscalerError):
         return f"{text}; {self.remedy}" if self.remedy else text
 
 
-class BadInputs(BadInput):
+class InputErrors(BadInput):
     """Several mistakes in one document, all of them at once (architecture §7)."""
 
     def __init__(self, problems: tuple[BadInput, ...]) -> None:

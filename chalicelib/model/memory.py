@@ -76,7 +76,7 @@ class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     learnt_at: float
 
 
-class Brake(msgspec.Struct, frozen=True, omit_defaults=True):
+class BreakerState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What removals have taken lately. taken: (instant, nodes, pods) of the plans of the last hour. pulled: since when
     nothing is removed because a plan wanted more than policy allows at once; 0.0: it is not. wanted: how many nodes."""
 
@@ -111,7 +111,7 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     last_scale_down: float = 0.0
     last_scale_down_failure: float = 0.0
     first_seen: float = 0.0
-    brake: Brake = Brake()
+    brake: BreakerState = BreakerState()
     rules: dict[str, RuleMemory] = {}  # `<rule key>@<pool>`
     rule_objects: dict[str, RuleObject] = {}  # the last good version of each HorizontalNodeAutoscaler, by its key
     released_until: float = 0.0  # a person's word (`outscaler release`); no pass writes it

@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Kind(StrEnum):
+class OperationKind(StrEnum):
     """What an operation does."""
 
     GROW = "grow"  # from_size -> to_size
@@ -23,7 +23,7 @@ class Kind(StrEnum):
     DISCARD = "discard"  # the named instances, which never became nodes: no drain
 
 
-class State(StrEnum):
+class OperationState(StrEnum):
     """Where an operation stands."""
 
     PLANNED = "planned"
@@ -45,10 +45,10 @@ UID = "own.uid"
 NEVER = 0.0
 """The default of instants. msgspec omits a default by its identity, so the flat document shares this object."""
 
-OPEN_STATES = frozenset({State.PLANNED, State.RUNNING, State.WAITING})
+OPEN_STATES = frozenset({OperationState.PLANNED, OperationState.RUNNING, OperationState.WAITING})
 
 
-class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+class RemovalTarget(msgspec.Struct, frozen=True, omit_defaults=True):
     """A node (or an instance that never became one) that an operation removes. uid: of the Node object, where a
     provider is to know it; plans keep it in the operation's data."""
 
@@ -66,12 +66,12 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     cluster: str
     provider: str
     group: str
-    kind: Kind
+    kind: OperationKind
     plan: str
     created_at: float
     from_size: int = 0
     to_size: int = 0
-    targets: tuple[Target, ...] = ()
+    targets: tuple[RemovalTarget, ...] = ()
     pods: tuple[str, ...] = ()  # the pods it was planned for, for events and the journal (first 50)
     token: int = 0  # fencing token of the reconcile that planned it
     deadline: float = NEVER  # give up and roll back after
@@ -81,7 +81,7 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 class OperationStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far an operation has come. Every executor changes it. Instants are epoch seconds."""
 
-    state: State = State.PLANNED
+    state: OperationState = OperationState.PLANNED
     step: str = ""
     data: dict[str, str] = {}
     attempt: int = 0
@@ -106,7 +106,7 @@ class Operation(msgspec.Struct, frozen=True):
         """Planned, running or waiting: it counts as upcoming or leaving capacity."""
         return self.status.state in OPEN_STATES
 
-    def uid_of(self, target: Target) -> str:
+    def uid_of(self, target: RemovalTarget) -> str:
         """The uid that a target's Node object had when it was planned; "" where it is not known."""
         return target.uid or (self.status.data.get(UID, "") if len(self.spec.targets) == 1 else "")
 
@@ -120,7 +120,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 def operation_id(
-    cluster: str, group: str, kind: Kind, from_size: int, to_size: int, nodes: tuple[str, ...], plan: str
+    cluster: str, group: str, kind: OperationKind, from_size: int, to_size: int, nodes: tuple[str, ...], plan: str
 ) -> str:
     """Same intent, same id: 20 hexadecimal digits over what it does and the plan that wanted it."""
     text = msgspec.json.encode([cluster, group, kind, from_size, to_size, sorted(nodes), plan])

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.operation import NEVER, Kind, Operation, OperationSpec, OperationStatus, State, Target
+from chalicelib.model.operation import (
+    NEVER,
+    Operation,
+    OperationKind,
+    OperationSpec,
+    OperationState,
+    OperationStatus,
+    RemovalTarget,
+)
 
 
 class OperationDocument(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -18,14 +26,14 @@ class OperationDocument(msgspec.Struct, frozen=True, omit_defaults=True):
     cluster: str
     provider: str
     group: str
-    kind: Kind
+    kind: OperationKind
     plan: str
     created_at: float
     from_size: int = 0
     to_size: int = 0
-    targets: tuple[Target, ...] = ()
+    targets: tuple[RemovalTarget, ...] = ()
     pods: tuple[str, ...] = ()
-    state: State = State.PLANNED
+    state: OperationState = OperationState.PLANNED
     step: str = ""
     data: dict[str, str] = {}
     attempt: int = 0

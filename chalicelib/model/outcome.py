@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 
-class Done(msgspec.Struct, frozen=True, tag=True):
+class Succeeded(msgspec.Struct, frozen=True, tag=True):
     """The whole operation is finished. facts: what was achieved, for the journal (sizes, instance and request ids)."""
 
     facts: dict[str, str | int] = {}
 
 
-class Pending(msgspec.Struct, frozen=True, tag=True):
+class InProgress(msgspec.Struct, frozen=True, tag=True):
     """Not finished: call again after so many seconds. data replaces the operation's stored data; step: what is next."""
 
     after: float
@@ -33,4 +33,4 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     facts: dict[str, str | int] = {}
 
 
-Outcome = Done | Pending | Failed
+Outcome = Succeeded | InProgress | Failed

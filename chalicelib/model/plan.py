@@ -10,7 +10,7 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.reason import Reason
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 
 
 class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}):
@@ -34,7 +34,7 @@ class Contest(msgspec.Struct, frozen=True):
     among: tuple[str, ...]
 
 
-class Promise(msgspec.Struct, frozen=True, omit_defaults=True):
+class PodPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
     """Pods and where they are expected: on `node` (one that exists, or is on its way), or on the number-th new node
     (from 1) of `group` in this plan. promised: whether each of these pods gets a place in every order of the
     scheduler that was tried; if not, one_place_among says with which others it competes, and for how many places."""
@@ -47,7 +47,7 @@ class Promise(msgspec.Struct, frozen=True, omit_defaults=True):
     one_place_among: Contest | None = None
 
 
-class PodVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+class UnschedulablePods(msgspec.Struct, frozen=True, omit_defaults=True):
     """Pods of one class that get nothing, with the reasons per group. nodes: how many nodes exist; against: of these,
     how many each filter of the scheduler turns away, as it counts them itself. one_place_among: the pods of the plan
     whose places these may get instead, if there are any."""
@@ -59,7 +59,7 @@ class PodVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     one_place_among: Contest | None = None
 
 
-class Ignored(msgspec.Struct, frozen=True, omit_defaults=True):
+class IgnoredPods(msgspec.Struct, frozen=True, omit_defaults=True):
     """Pods that are not looked at, and why."""
 
     pods: tuple[str, ...]
@@ -110,7 +110,7 @@ class Repair(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size
     instances: tuple[str, ...] = ()
 
 
-class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+class TaintUpdate(msgspec.Struct, frozen=True, omit_defaults=True):
     """A taint of ours to be put on or taken off a node outside of any operation. action: soften (put the soft taint
     on) | unsoften | cleanup (a hard taint whose operation is over). cordoned: uncordon too."""
 
@@ -178,13 +178,13 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     cluster: str
     at: float
     scale_ups: tuple[ScaleUp, ...] = ()
-    unschedulable: tuple[PodVerdict, ...] = ()
+    unschedulable: tuple[UnschedulablePods, ...] = ()
     fits_existing: tuple[str, ...] = ()
-    promises: tuple[Promise, ...] = ()  # a place for every pod of scale_ups and fits_existing
-    ignored: tuple[Ignored, ...] = ()
+    promises: tuple[PodPlacement, ...] = ()  # a place for every pod of scale_ups and fits_existing
+    ignored: tuple[IgnoredPods, ...] = ()
     removals: tuple[Removal, ...] = ()
     repairs: tuple[Repair, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TaintUpdate, ...] = ()
     paused: Reason | None = None  # what holds all removals back in this pass
     unneeded: tuple[str, ...] = ()
     unremovable: tuple[NodeVerdict, ...] = ()
@@ -193,5 +193,5 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     rules: tuple[RuleVerdict, ...] = ()
     headroom: tuple[HeadroomVerdict, ...] = ()
     health: Health = Health()
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MissingData, ...] = ()
     notes: tuple[Reason, ...] = ()  # what held the whole pass back: cooldowns, limits, time budget

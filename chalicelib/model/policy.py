@@ -119,7 +119,7 @@ class GroupPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int = 0
 
 
-class Prices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class NodePrices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What machines cost per hour, in any one currency. A node costs what its instance type costs, else cpu (per core)
     + memory (per GiB) + gpu (per GPU) of its capacity; `node` is added per node either way. None: not said."""
 
@@ -190,7 +190,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     node_groups: tuple[GroupPolicy, ...] = ()
     options: Options = Options()
     webhook: Webhook = Webhook()
-    prices: Prices | None = None
+    prices: NodePrices | None = None
     max_disruption: MaxDisruption = MaxDisruption()
     maintenance_windows: tuple[Window, ...] = ()
     rules: tuple[Rule, ...] = ()

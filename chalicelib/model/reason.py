@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Code(StrEnum):
+class ReasonCode(StrEnum):
     """Every answer the planner gives to "why not?"."""
 
     # --- why a pod does not fit a node (scale-up.md §5), params in brackets
@@ -149,15 +149,15 @@ class Code(StrEnum):
 class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
     """A code with the numbers that make it checkable: amounts in the resource's own unit, instants in epoch seconds."""
 
-    code: Code
+    code: ReasonCode
     params: dict[str, str | int | float] = {}
 
     @property
-    def key(self) -> tuple[Code, tuple[tuple[str, str | int | float], ...]]:
+    def key(self) -> tuple[ReasonCode, tuple[tuple[str, str | int | float], ...]]:
         """Equal for equal reasons; a reason itself holds a dict and cannot be one."""
         return self.code, tuple(sorted(self.params.items()))
 
     @staticmethod
-    def of(code: Code, **params: str | int | float) -> Reason:
+    def of(code: ReasonCode, **params: str | int | float) -> Reason:
         """Build one; parameter names are listed beside each code."""
         return Reason(code, params)

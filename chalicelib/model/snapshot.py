@@ -15,7 +15,7 @@ from chalicelib.model.selector import Selector
 from chalicelib.model.storage import Storage
 
 
-class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
+class MissingData(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that could not be read. weakens: the verdicts that are less sure for it.
 
     kind: a resource kind (`PodDisruptionBudget`), a provider (`provider/clusterapi`) or one object's kind.
@@ -93,7 +93,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     storage: Storage = Storage()
     rule_objects: tuple[RuleObject, ...] | None = None  # None: they were not read in this pass
     priorities: PriorityConfig | None = None  # None: the cluster has no such ConfigMap
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MissingData, ...] = ()
 
     def cls(self, pod: Pod) -> PodClass:
         """The class of a pod."""

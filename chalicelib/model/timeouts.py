@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.policy import Options
 
 CONFIRM_TIME = 300.0
@@ -31,7 +31,7 @@ def provision_time(group: NodeGroup, options: Options) -> float:
     return options.max_node_provision_time if own is None else own
 
 
-def granted(operation: Operation, options: Options) -> float:
+def provision_deadline(operation: Operation, options: Options) -> float:
     """The same for an operation that was planned with it; the group itself is not at hand when an operation ends."""
     try:
         own = float(operation.status.data.get(PROVISION, ""))
@@ -40,16 +40,16 @@ def granted(operation: Operation, options: Options) -> float:
     return own if math.isfinite(own) and own >= 0.0 else options.max_node_provision_time
 
 
-def retry(failures: int, options: Options) -> float:
+def retry_delay(failures: int, options: Options) -> float:
     """Seconds until a repair that failed `failures` times in a row is tried again: as long as a failed scale-up of the
     same group would wait (state.md §7), doubling from the first to the longest."""
     longest = options.max_node_group_backoff_duration
     return min(longest, options.initial_node_group_backoff_duration * 2.0 ** min(max(failures, 1) - 1, 16))
 
 
-def length(kind: Kind, options: Options) -> float:
+def operation_timeout(kind: OperationKind, options: Options) -> float:
     """Seconds from planning to giving up."""
-    if kind is Kind.REMOVE:
+    if kind is OperationKind.REMOVE:
         return (
             options.node_delete_delay_after_taint
             + options.max_pod_eviction_time
@@ -59,4 +59,4 @@ def length(kind: Kind, options: Options) -> float:
             + CONFIRM_TIME
             + SLACK
         )
-    return options.max_node_provision_time if kind is Kind.GROW else QUICK
+    return options.max_node_provision_time if kind is OperationKind.GROW else QUICK

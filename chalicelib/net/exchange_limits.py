@@ -20,7 +20,7 @@ class Breach(Enum):
     ADDRESS = "address"
 
 
-class Bound:
+class ExchangeLimit:
     """seconds: for the whole exchange, from the construction on. head: bytes received until the body begins, interim
     answers and a proxy's answer included. monotonic: seconds of a clock that never goes back.
 
@@ -62,14 +62,14 @@ class Bound:
         self.breach = Breach.ADDRESS
 
 
-_CURRENT: ContextVar[Bound | None] = ContextVar("bound", default=None)
+_CURRENT: ContextVar[ExchangeLimit | None] = ContextVar("bound", default=None)
 
 current = _CURRENT.get
 """() -> the bound of this thread's exchange; None outside of one."""
 
 
 @contextmanager
-def within(bound: Bound) -> Iterator[None]:
+def within(bound: ExchangeLimit) -> Iterator[None]:
     """All sockets of this package that this thread uses inside keep the bound."""
     token = _CURRENT.set(bound)
     try:

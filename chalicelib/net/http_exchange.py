@@ -18,7 +18,7 @@ import requests
 from requests import exceptions
 from urllib3 import exceptions as below
 
-from chalicelib.net.exchange_limits import Bound, Breach, within
+from chalicelib.net.exchange_limits import Breach, ExchangeLimit, within
 
 _CHUNK = 2**18
 _HEAD = 2**20  # bytes until the body begins; http.client stops at 100 headers
@@ -28,7 +28,7 @@ _GZIP, _GZIP_STREAM = "gzip", zlib.MAX_WBITS | 16
 _MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,60}")
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class ExchangeBounds(msgspec.Struct, frozen=True):
     """connect, read: seconds per wait on the socket. total: seconds for the whole exchange, up to the last byte of the
     body. bytes: of the body of a success."""
 
@@ -122,13 +122,13 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def exchange(
-    session: requests.Session, request: Request, bounds: Bounds, monotonic: Callable[[], float] = time.monotonic
+    session: requests.Session, request: Request, bounds: ExchangeBounds, monotonic: Callable[[], float] = time.monotonic
 ) -> Reply:
     """Send once. Raises NoReply, with nothing of the request in it or in its context.
 
     monotonic: seconds of a clock that never goes back, for bounds.total.
     """
-    bound, answered = Bound(bounds.total, _HEAD, monotonic), False
+    bound, answered = ExchangeLimit(bounds.total, _HEAD, monotonic), False
     try:
         with within(bound):
             response = _sent(session, request, bounds)
@@ -141,7 +141,7 @@ def exchange(
     raise problem
 
 
-def _sent(session: requests.Session, request: Request, bounds: Bounds) -> requests.Response:
+def _sent(session: requests.Session, request: Request, bounds: ExchangeBounds) -> requests.Response:
     return session.request(
         request.method,
         request.url,
@@ -154,7 +154,7 @@ def _sent(session: requests.Session, request: Request, bounds: Bounds) -> reques
     )
 
 
-def _reply(response: requests.Response, bounds: Bounds, bound: Bound, *, unpack: bool) -> Reply:
+def _reply(response: requests.Response, bounds: ExchangeBounds, bound: ExchangeLimit, *, unpack: bool) -> Reply:
     """Read the body. The connection is kept for the next exchange only where all of it was read."""
     try:
         status = response.status_code
@@ -186,7 +186,7 @@ def _reply(response: requests.Response, bounds: Bounds, bound: Bound, *, unpack:
 _UNREAD = {"": "", "Encoding": "compressed", "Size": f"more than {LONGEST_ERROR} bytes"}
 
 
-def _body(response: requests.Response, longest: int, bound: Bound, *, packed: bool) -> bytes | None:
+def _body(response: requests.Response, longest: int, bound: ExchangeLimit, *, packed: bool) -> bytes | None:
     """The whole body, unpacked; None for one that is longer. Raises NoReply for one that cannot be unpacked."""
     announced = response.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > longest:
@@ -224,7 +224,7 @@ def _unpacked(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
         raise NoReply("Damaged")
 
 
-def _no_reply(error: Exception, bound: Bound, *, answered: bool) -> NoReply:
+def _no_reply(error: Exception, bound: ExchangeLimit, *, answered: bool) -> NoReply:
     """Why there is no answer, without the exception, which holds the request."""
     if bound.breach is not None:
         return NoReply(_BREACHES[bound.breach])

@@ -16,23 +16,23 @@ from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.operation import Operation
 from chalicelib.model.policy import Policy
 from chalicelib.operations.kube_node_api import KubeNodes
-from chalicelib.operations.step_context import Recheck, World
+from chalicelib.operations.step_context import Recheck, StepContext
 from chalicelib.providers import errors as vendor
 from chalicelib.providers.base import Provider
 from chalicelib.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from chalicelib.kube.client import Cluster
+    from chalicelib.kube.client import KubeClient
 
 
-class Way:
+class OperationClients:
     """Both ways for one operation and one policy, kept for the length of one invocation."""
 
     def __init__(self, operation: Operation, policy: Policy, rt: Runtime) -> None:
         self._policy, self._rt, self._provider = policy, rt, operation.spec.provider
-        self._cluster: Cluster | None = None
+        self._cluster: KubeClient | None = None
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> KubeClient:
         """The cluster's API; raises ClusterError, whatever it was that stood in the way."""
         if self._cluster is None:
             try:
@@ -62,9 +62,9 @@ class Way:
                 return provider
         raise vendor.InvalidRequest(f"provider {self._provider} is not in the policy any more")
 
-    def world(self) -> World:
+    def world(self) -> StepContext:
         """What a step gets."""
-        return World(
+        return StepContext(
             provider=self.provider,
             cluster=KubeNodes(self.cluster),
             options=self._policy.options,
@@ -74,6 +74,6 @@ class Way:
 
     def _recheck(self, node: str) -> Recheck:
         # Here and not at the start: it loads the planner's rules and numpy, which only the steps of a drain need.
-        from chalicelib.operations.drain_recheck import Rules
+        from chalicelib.operations.drain_recheck import DrainRecheck
 
-        return Rules(self.cluster(), self._policy.options, self._rt.clock())(node)
+        return DrainRecheck(self.cluster(), self._policy.options, self._rt.clock())(node)

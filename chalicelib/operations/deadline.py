@@ -6,13 +6,13 @@ so that the deadline only ever cuts off what is stuck.
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import length
+from chalicelib.model.timeouts import operation_timeout
 from chalicelib.operations.steps.eviction_order import more_time
 
 
 def deadline_of(operation: Operation, options: Options) -> float:
     """The instant after which nothing new is begun (epoch seconds)."""
-    planned = operation.spec.deadline or operation.spec.created_at + length(operation.spec.kind, options)
-    return planned + more_time(options) if operation.spec.kind is Kind.REMOVE else planned
+    planned = operation.spec.deadline or operation.spec.created_at + operation_timeout(operation.spec.kind, options)
+    return planned + more_time(options) if operation.spec.kind is OperationKind.REMOVE else planned

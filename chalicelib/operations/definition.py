@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Outcome
-from chalicelib.operations.step_context import World
+from chalicelib.operations.step_context import StepContext
 
-Step = Callable[[Operation, World, float], Outcome]
+Step = Callable[[Operation, StepContext, float], Outcome]
 GiveUp = Callable[[Operation, Failed], Outcome]
 
 
@@ -20,7 +20,7 @@ def at_once(operation: Operation, failure: Failed) -> Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class OperationDefinition:
     """steps: name and function, the first is where a new operation begins. give_up turns a failure into the outcome
     that leaves no trace behind. bounded: steps that end by themselves and are let run past the deadline. beyond: steps
     at which the vendor has the order already, so that calling it off would only hide what happens."""

@@ -9,8 +9,8 @@ One question is added: a pod that several budgets select. The eviction API refus
 
 from __future__ import annotations
 
-from chalicelib.kube.client import Cluster, path_segment
-from chalicelib.kube.errors import Forbidden, Missing, Unavailable
+from chalicelib.kube.client import KubeClient, path_segment
+from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
 from chalicelib.kube.pods import pods_on_node
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pod import Owner
@@ -19,10 +19,10 @@ from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.operations.step_context import Recheck
 from chalicelib.plan.scale_down.drain_rules import assess
-from chalicelib.plan.scale_down.drain_rules.verdict import Action, Context
-from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
+from chalicelib.plan.scale_down.drain_rules.verdict import Action, DrainContext
+from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
 from chalicelib.plan.state.pending_pods import is_expendable
-from chalicelib.snapshot.snapshot_builder import Folder
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 CONTROLLERS = {
@@ -35,10 +35,10 @@ CONTROLLERS = {
 _NOTHING = b'{"items":[]}'
 
 
-class Rules:
+class DrainRecheck:
     """Callable: node name -> Recheck. Raises ClusterError where the pods themselves cannot be read."""
 
-    def __init__(self, cluster: Cluster, options: Options, now: float) -> None:
+    def __init__(self, cluster: KubeClient, options: Options, now: float) -> None:
         self._cluster, self._options, self._now = cluster, options, now
 
     def __call__(self, node: str) -> Recheck:
@@ -47,10 +47,10 @@ class Rules:
         if snapshot.gaps:
             gap = snapshot.gaps[0]
             return Recheck(gap.name, f"it could not be read ({gap.detail})")
-        context = Context(
+        context = DrainContext(
             now=self._now,
             options=self._options,
-            budgets=BudgetLedger(snapshot.budgets, snapshot.classes),
+            budgets=PdbTracker(snapshot.budgets, snapshot.classes),
             controllers={(c.kind, c.namespace, c.name): c for c in snapshot.controllers},
             controller_kinds=frozenset(snapshot.controller_kinds),
         )
@@ -68,7 +68,7 @@ class Rules:
         return Recheck()
 
     def _look(self, node: str) -> Snapshot:
-        folder = Folder()
+        folder = SnapshotBuilder()
         try:
             folder.feed(pods_on_node(self._cluster, node), "/api/v1/pods", "Pod")
             self._budgets(folder)
@@ -78,23 +78,23 @@ class Rules:
             raise Unavailable(str(error)) from error
         return folder.snapshot("", self._now)
 
-    def _budgets(self, folder: Folder) -> None:
+    def _budgets(self, folder: SnapshotBuilder) -> None:
         try:
             for page in self._cluster.list_pages(BUDGETS):
                 if page.first:
                     folder.forget("PodDisruptionBudget")
                 folder.feed(page.body, BUDGETS, "PodDisruptionBudget")
-        except (Forbidden, Missing):
+        except (Forbidden, NotFound):
             folder.forget("PodDisruptionBudget")
 
-    def _controller(self, folder: Folder, namespace: str, owner: Owner) -> None:
+    def _controller(self, folder: SnapshotBuilder, namespace: str, owner: Owner) -> None:
         """One controller. One that is not there is known not to be there; one that may not be read is not known."""
         path = CONTROLLERS[owner.kind].format(path_segment(namespace), path_segment(owner.name))
         try:
             body = self._cluster.get(path)
         except Forbidden:
             return
-        except Missing:
+        except NotFound:
             body = _NOTHING
         folder.feed(body, path, owner.kind)
 

@@ -13,7 +13,7 @@ import zlib
 
 from chalicelib.kube import errors as kube
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed, Pending
+from chalicelib.model.outcome import Failed, InProgress
 from chalicelib.providers import errors as vendor
 
 MAX_TRIES = 8
@@ -29,14 +29,14 @@ AGAIN: tuple[type[ActingError], ...] = (
     vendor.Throttled,
     vendor.Transient,
     vendor.Conflict,
-    kube.TooMany,
+    kube.TooManyRequests,
     kube.Unavailable,
     kube.Conflict,
     kube.Expired,
 )
 
 
-def settle(error: ActingError, operation: Operation, step: str) -> Pending | Failed:
+def outcome_of_error(error: ActingError, operation: Operation, step: str) -> InProgress | Failed:
     """The same step again, later; or Failed, for a permanent error or after MAX_TRIES temporary ones."""
     before = operation.status.data.get(TRIES, "")
     tries = int(before) if before.isascii() and before.isdecimal() and len(before) < 9 else 0
@@ -45,11 +45,11 @@ def settle(error: ActingError, operation: Operation, step: str) -> Pending | Fai
     asked = float(getattr(error, "retry_after", 0.0) or 0.0)
     if isinstance(error, AGAIN) and tries <= MAX_TRIES:
         data = {**operation.status.data, TRIES: str(tries)}
-        return Pending(wait(tries, asked, operation.spec.id), step, data, note=f"{class_of(error)}: {error}")
-    return Failed(class_of(error), str(error), code=str(getattr(error, "code", "") or ""), retry_after=asked)
+        return InProgress(wait(tries, asked, operation.spec.id), step, data, note=f"{error_class_of(error)}: {error}")
+    return Failed(error_class_of(error), str(error), code=str(getattr(error, "code", "") or ""), retry_after=asked)
 
 
-def class_of(error: ActingError) -> str:
+def error_class_of(error: ActingError) -> str:
     """The name that memory and the journal keep. A cluster's class is marked: it says nothing about the vendor."""
     name = type(error).__name__
     return f"Cluster{name}" if isinstance(error, kube.ClusterError) and not name.startswith("Cluster") else name
@@ -63,7 +63,7 @@ def wait(tries: int, asked: float, seed: str) -> float:
     return float(round(pause * (1 + spread / 4), 1))
 
 
-def unhurt(operation: Operation) -> Operation:
+def reset_error_count(operation: Operation) -> Operation:
     """The operation with its count of errors in a row taken off: what a step that came through continues with."""
     if TRIES not in operation.status.data:
         return operation

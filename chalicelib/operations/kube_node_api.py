@@ -10,8 +10,8 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.kube import nodes, pods
-from chalicelib.kube.errors import Missing, Unavailable
-from chalicelib.kube.lazy_client import Lazily
+from chalicelib.kube.errors import NotFound, Unavailable
+from chalicelib.kube.lazy_client import LazyKubeClient
 from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import parse_time
@@ -30,7 +30,7 @@ class _Owner(msgspec.Struct, frozen=True):
     controller: bool | None = False
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+class _ObjectMeta(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -52,8 +52,8 @@ class _NodeSpec(msgspec.Struct, frozen=True):
     taints: list[_Taint] | None = None
 
 
-class _Node(msgspec.Struct, frozen=True):
-    metadata: _Meta
+class _ReadNode(msgspec.Struct, frozen=True):
+    metadata: _ObjectMeta
     spec: _NodeSpec = _NodeSpec()
 
 
@@ -69,7 +69,7 @@ class _PodStatus(msgspec.Struct, frozen=True):
 
 
 class _Pod(msgspec.Struct, frozen=True):
-    metadata: _Meta
+    metadata: _ObjectMeta
     spec: _PodSpec = _PodSpec()
     status: _PodStatus = _PodStatus()
 
@@ -78,14 +78,14 @@ class _Pods(msgspec.Struct, frozen=True):
     items: list[_Pod] | None = None
 
 
-class KubeNodes(Lazily):
+class KubeNodes(LazyKubeClient):
     """NodeApi over one cluster. connect: called once, when the first verb is used."""
 
     def node(self, name: str) -> NodeState | None:
         """See NodeApi."""
         try:
-            return _node_state(_decode(nodes.get_node(self.connected, name), _Node))
-        except Missing:
+            return _node_state(_decode(nodes.get_node(self.connected, name), _ReadNode))
+        except NotFound:
             return None
 
     def taint(self, name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
@@ -96,7 +96,7 @@ class KubeNodes(Lazily):
         """See NodeApi."""
         try:
             nodes.remove_taint(self.connected, name, key, uncordon=uncordon, operation=operation)
-        except Missing:
+        except NotFound:
             return
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
@@ -117,7 +117,7 @@ class KubeNodes(Lazily):
         result = pods.evict(self.connected, pod.namespace, pod.name, pod.uid, int(grace))
         if isinstance(result, pods.Blocked):
             return Eviction(accepted=False, why_not=result.message, retry_after=result.retry_after)
-        return Eviction(accepted=True, gone=isinstance(result, pods.Gone))
+        return Eviction(accepted=True, gone=isinstance(result, pods.PodGone))
 
 
 def _decode(body: bytes, shape: type[T]) -> T:
@@ -127,7 +127,7 @@ def _decode(body: bytes, shape: type[T]) -> T:
         raise Unavailable(f"the answer is not what the Kubernetes API gives: {error}") from None
 
 
-def _node_state(node: _Node) -> NodeState:
+def _node_state(node: _ReadNode) -> NodeState:
     meta, spec = node.metadata, node.spec
     annotations = meta.annotations or {}
     return NodeState(

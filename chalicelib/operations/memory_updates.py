@@ -20,10 +20,10 @@ from collections.abc import Callable
 import msgspec
 
 from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import granted, retry
+from chalicelib.model.timeouts import provision_deadline, retry_delay
 from chalicelib.operations.registry import NOT_STARTED
 from chalicelib.plan.state import backoff
 
@@ -32,37 +32,39 @@ ABANDONED = "Abandoned"
 """The class of an operation that we called off ourselves."""
 OURS = frozenset({ABANDONED, NOT_STARTED})
 """Ends that say nothing about the group or the node: the cause is on this side."""
-BLAMELESS = OURS | {"Conflict"}
+NOT_A_PROVIDER_FAILURE = OURS | {"Conflict"}
 """Failures after which the group may be tried again at once: the world was not as planned."""
 
 GroupPatch = Callable[[GroupMemory], GroupMemory]
 MemoryPatch = Callable[[Memory], Memory]
-Lesson = tuple[GroupPatch | None, MemoryPatch | None]
+MemoryUpdate = tuple[GroupPatch | None, MemoryPatch | None]
 
 
-def learn(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+def memory_updates(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     """The patches to be written with the operation's end, by kind and outcome. They may be applied more than once, to
     whatever is in memory by then."""
     teach = _LESSONS.get((operation.spec.kind, type(outcome)))
     return teach(operation, outcome, options, now) if teach else (None, None)
 
 
-def _grown(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+def _grown(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     del outcome
 
     def group(memory: GroupMemory) -> GroupMemory:
         before = memory.request.increase if memory.request else 0
         request = ScaleUpRequest(
-            before + operation.spec.to_size - operation.spec.from_size, now, now + granted(operation, options)
+            before + operation.spec.to_size - operation.spec.from_size,
+            now,
+            now + provision_deadline(operation, options),
         )
         return msgspec.structs.replace(memory, request=request, last_add=now, target=operation.spec.to_size)
 
     return group, lambda memory: msgspec.structs.replace(memory, last_scale_up=max(memory.last_scale_up, now))
 
 
-def _not_grown(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+def _not_grown(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     del operation
-    if not isinstance(outcome, Failed) or outcome.cls in BLAMELESS:
+    if not isinstance(outcome, Failed) or outcome.cls in NOT_A_PROVIDER_FAILURE:
         return None, None
 
     def group(memory: GroupMemory) -> GroupMemory:
@@ -73,7 +75,7 @@ def _not_grown(operation: Operation, outcome: Done | Failed, options: Options, n
     return group, None
 
 
-def _removed(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+def _removed(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     del options
     count = int(outcome.facts.get("removed", len(operation.spec.targets)))
 
@@ -83,7 +85,7 @@ def _removed(operation: Operation, outcome: Done | Failed, options: Options, now
     return group, lambda memory: msgspec.structs.replace(memory, last_scale_down=max(memory.last_scale_down, now))
 
 
-def _not_removed(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+def _not_removed(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     """The node waits the longer the more often its removal failed, so that it is not the first in every pass and holds
     up all others (demands.md 19)."""
     if not isinstance(outcome, Failed) or outcome.cls in OURS:
@@ -94,7 +96,7 @@ def _not_removed(operation: Operation, outcome: Done | Failed, options: Options,
         failed = dict(memory.failed_removals)
         for target in operation.spec.targets:
             times = failed[target.node].times + 1 if target.node in failed else 1
-            failed[target.node] = FailedRemoval(now + retry(times, options), times, why)
+            failed[target.node] = FailedRemoval(now + retry_delay(times, options), times, why)
         return msgspec.structs.replace(memory, last_failure=now, failed_removals=failed)
 
     return (
@@ -105,14 +107,14 @@ def _not_removed(operation: Operation, outcome: Done | Failed, options: Options,
     )
 
 
-def _shrunk(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+def _shrunk(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     del outcome, options, now
     return lambda memory: msgspec.structs.replace(
         memory, request=None, target=operation.spec.to_size, repair_failures=0, repair_after=0.0
     ), None
 
 
-def _discarded(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+def _discarded(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     del outcome, options, now
     count = len(operation.spec.targets)
     return lambda memory: msgspec.structs.replace(
@@ -120,7 +122,7 @@ def _discarded(operation: Operation, outcome: Done | Failed, options: Options, n
     ), None
 
 
-def _not_repaired(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+def _not_repaired(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     del operation
     if not isinstance(outcome, Failed) or outcome.cls in OURS:
         return None, None
@@ -129,19 +131,22 @@ def _not_repaired(operation: Operation, outcome: Done | Failed, options: Options
     def group(memory: GroupMemory) -> GroupMemory:
         failures = memory.repair_failures + 1
         return msgspec.structs.replace(
-            memory, repair_failures=failures, repair_after=now + max(retry(failures, options), asked)
+            memory, repair_failures=failures, repair_after=now + max(retry_delay(failures, options), asked)
         )
 
     return group, None
 
 
-_LESSONS: dict[tuple[Kind, type[Done] | type[Failed]], Callable[[Operation, Done | Failed, Options, float], Lesson]] = {
-    (Kind.GROW, Done): _grown,
-    (Kind.GROW, Failed): _not_grown,
-    (Kind.REMOVE, Done): _removed,
-    (Kind.REMOVE, Failed): _not_removed,
-    (Kind.SHRINK, Done): _shrunk,
-    (Kind.SHRINK, Failed): _not_repaired,
-    (Kind.DISCARD, Done): _discarded,
-    (Kind.DISCARD, Failed): _not_repaired,
+_LESSONS: dict[
+    tuple[OperationKind, type[Succeeded] | type[Failed]],
+    Callable[[Operation, Succeeded | Failed, Options, float], MemoryUpdate],
+] = {
+    (OperationKind.GROW, Succeeded): _grown,
+    (OperationKind.GROW, Failed): _not_grown,
+    (OperationKind.REMOVE, Succeeded): _removed,
+    (OperationKind.REMOVE, Failed): _not_removed,
+    (OperationKind.SHRINK, Succeeded): _shrunk,
+    (OperationKind.SHRINK, Failed): _not_repaired,
+    (OperationKind.DISCARD, Succeeded): _discarded,
+    (OperationKind.DISCARD, Failed): _not_repaired,
 }

@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from chalicelib.model.operation import Kind, Operation, State
-from chalicelib.model.outcome import Pending
+from chalicelib.model.operation import Operation, OperationKind, OperationState
+from chalicelib.model.outcome import InProgress
 from chalicelib.model.policy import Options
 from chalicelib.operations.deadline import deadline_of
 from chalicelib.operations.prior_effects import having_waited
@@ -37,25 +37,25 @@ from chalicelib.runtime.runtime import Runtime
 AFTER = 10.0
 SOON = 3.0
 """Seconds until the next look, for a growth to be recorded, and for a pool's turn."""
-_LOWERS: Mapping[Kind, frozenset[str]] = MappingProxyType(
+_LOWERS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
     {
-        Kind.REMOVE: frozenset({"delete", "poll"}),
-        Kind.DISCARD: frozenset({"", "delete", "poll"}),
-        Kind.SHRINK: frozenset({"", "lower", "poll"}),
+        OperationKind.REMOVE: frozenset({"delete", "poll"}),
+        OperationKind.DISCARD: frozenset({"", "delete", "poll"}),
+        OperationKind.SHRINK: frozenset({"", "lower", "poll"}),
     }
 )
 """The steps of an operation (execute) that may lower a size; "" is the first."""
-_SETS: Mapping[Kind, frozenset[str]] = MappingProxyType(
+_SETS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
     {
-        Kind.GROW: frozenset({"", "request"}),
-        Kind.DISCARD: frozenset({"", "delete"}),
-        Kind.SHRINK: frozenset({"", "lower"}),
+        OperationKind.GROW: frozenset({"", "request"}),
+        OperationKind.DISCARD: frozenset({"", "delete"}),
+        OperationKind.SHRINK: frozenset({"", "lower"}),
     }
 )
 """The steps of an operation that may tell the vendor a pool's total."""
 
 
-def waits(operation: Operation, options: Options, rt: Runtime) -> Pending | None:
+def blocked_by_other_operation(operation: Operation, options: Options, rt: Runtime) -> InProgress | None:
     """Come back later, where another operation goes first; None where the step may be done, and past its deadline,
     where it is given up. Raises StoreError."""
     if not (_lowers(operation) or _sets(operation)) or rt.clock() >= deadline_of(operation, options):
@@ -66,12 +66,16 @@ def waits(operation: Operation, options: Options, rt: Runtime) -> Pending | None
             continue
         if _sets(operation) and _sets(other) and operation.spec.pool == other.spec.pool:
             if _age(other) < _age(operation):
-                return Pending(SOON, operation.status.step, data, f"until {other.spec.id} has changed their pool")
+                return InProgress(SOON, operation.status.step, data, f"until {other.spec.id} has changed their pool")
             continue
         if _sets(operation) and _deletes(other, rt.clock()) and operation.spec.pool == other.spec.pool:
-            return Pending(SOON, operation.status.step, data, f"until {other.spec.id} has deleted nodes of their pool")
+            return InProgress(
+                SOON, operation.status.step, data, f"until {other.spec.id} has deleted nodes of their pool"
+            )
         if _lowers(operation) and _has_begun_beside(other, operation):
-            return Pending(AFTER, operation.status.step, data, f"until {other.spec.id}, which has begun, is recorded")
+            return InProgress(
+                AFTER, operation.status.step, data, f"until {other.spec.id}, which has begun, is recorded"
+            )
     return None
 
 
@@ -86,16 +90,16 @@ def _sets(operation: Operation) -> bool:
 def _deletes(operation: Operation, now: float) -> bool:
     """Whether its nodes are being deleted right now; whose function has died is believed for as long as its claim."""
     return (
-        operation.spec.kind is Kind.REMOVE
+        operation.spec.kind is OperationKind.REMOVE
         and operation.status.step == "delete"
-        and operation.status.state is State.RUNNING
+        and operation.status.state is OperationState.RUNNING
         and operation.status.claimed_until > now
     )
 
 
 def _has_begun_beside(other: Operation, operation: Operation) -> bool:
     """A growth of the same group; and, of another group of its pool, one whose request is not known to be taken."""
-    if other.spec.kind is not Kind.GROW or not other.status.attempt:
+    if other.spec.kind is not OperationKind.GROW or not other.status.attempt:
         return False
     return other.spec.group == operation.spec.group or (_sets(other) and other.spec.pool == operation.spec.pool)
 

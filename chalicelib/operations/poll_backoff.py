@@ -15,7 +15,7 @@ CLOCKS = 60.0
 LEAST = 1.0
 
 
-class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
+class PollBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
     """One wait. since: when it began, epoch seconds, 0.0 before it has; asked: the pauses so far, in seconds."""
 
     since: float = 0.0
@@ -25,14 +25,14 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
         """Seconds it has lasted for sure."""
         return max(self.asked, now - self.since - CLOCKS) if self.since else 0.0
 
-    def begun(self, now: float) -> Wait:
+    def begun(self, now: float) -> PollBackoff:
         """The same wait, begun now if it had not."""
-        return self if self.since else Wait(now)
+        return self if self.since else PollBackoff(now)
 
-    def longer(self, now: float, pause: float) -> Wait:
+    def longer(self, now: float, pause: float) -> PollBackoff:
         """With one more pause asked for."""
         begun = self.begun(now)
-        return Wait(begun.since, begun.asked + pause)
+        return PollBackoff(begun.since, begun.asked + pause)
 
     def pause(self, now: float, *, first: float, most: float, limit: float) -> float:
         """Seconds until the next look: as long as it has lasted, from `first` to `most`, not beyond `limit` in all."""

@@ -7,7 +7,7 @@ at the next call, and neither collides with the steps and data of execute, which
 from __future__ import annotations
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.outcome import InProgress, Outcome
 
 OWN = "own."
 """Prefix of the keys in the operation's data that belong to execute."""
@@ -23,8 +23,8 @@ def for_provider(operation: Operation) -> Operation:
 
 def from_provider(operation: Operation, outcome: Outcome) -> Outcome:
     """A provider's outcome as execute records it: a Pending becomes step `poll` and keeps the data of execute."""
-    if not isinstance(outcome, Pending):
+    if not isinstance(outcome, InProgress):
         return outcome
     ours = {key: value for key, value in operation.status.data.items() if key.startswith(OWN)}
     data = {**outcome.data, **ours, VENDOR_STEP: outcome.step}
-    return Pending(max(outcome.after, LEAST_WAIT), "poll", data, outcome.note)
+    return InProgress(max(outcome.after, LEAST_WAIT), "poll", data, outcome.note)

@@ -11,31 +11,31 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
-from chalicelib.model.plan import Mark, Plan
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.policy import Metrics, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import LARGEST
 from chalicelib.operations import removal_progress
 from chalicelib.record import carry_over
-from chalicelib.record.cluster_writer import Board
+from chalicelib.record.cluster_writer import ClusterWriter
 from chalicelib.record.journal import failing, recovered
-from chalicelib.record.operation_events import Step
+from chalicelib.record.operation_events import OperationStep
 from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan, record_step
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store import failure_streak
 
 if TYPE_CHECKING:
-    from chalicelib.kube.client import Cluster
+    from chalicelib.kube.client import KubeClient
     from chalicelib.store.leases import Lease
 
 
 _UNEXPECTED = "unexpected; the function's log has the details"
 
 
-class Tale:
+class PassRecorder:
     """One pass as it is told: what the last one left comes with the lease, and what this one leaves goes back with it.
 
     left, decision, succeeded, failure: for Leases.release, whatever became of the pass. Nothing in here raises.
@@ -59,7 +59,7 @@ class Tale:
         finally:
             self._seconds[function] = self._seconds.get(function, 0.0) + self._since(begun)
 
-    def decided(self, plan: Plan, snapshot: Snapshot, marks: Sequence[Mark], kube: Cluster | None) -> None:
+    def decided(self, plan: Plan, snapshot: Snapshot, marks: Sequence[TaintUpdate], kube: KubeClient | None) -> None:
         """Tell a decision that was saved. kube None: this cluster is not to be written to."""
         self.succeeded = True
         trouble: tuple[str, ...] = ()
@@ -104,8 +104,8 @@ class Tale:
             with _contained("failure not told", self._policy.name):
                 self._rt.store.journal.append(self._policy.name, failing(self.failure, self._rt.clock()))
 
-    def _recorder(self, kube: Cluster | None) -> Recorder:
-        board = None if kube is None else Board(lambda: kube)
+    def _recorder(self, kube: KubeClient | None) -> Recorder:
+        board = None if kube is None else ClusterWriter(lambda: kube)
         return Recorder(
             journal=self._rt.store.journal,
             board=board,
@@ -122,16 +122,16 @@ class Tale:
         return max(0.0, self._rt.clock() - begun)  # the clock may have been set back
 
 
-def tell(
+def record_operation(
     before: Operation,
     after: Operation,
     outcome: Outcome,
     policy: Policy | None,
-    connect: Callable[[], Cluster] | None,
+    connect: Callable[[], KubeClient] | None,
     rt: Runtime,
 ) -> None:
     """before, after: the step. connect: to the cluster for events; None: this cluster is not to be written to."""
-    board = Board(connect) if connect else None
+    board = ClusterWriter(connect) if connect else None
     recorder = Recorder(
         journal=rt.store.journal,
         board=board,
@@ -142,7 +142,7 @@ def tell(
     )
     trouble = ""
     with _contained("not told", after.spec.cluster, operation=after.spec.id):
-        if isinstance(outcome, Pending):
+        if isinstance(outcome, InProgress):
             trouble = _tell_step(before, after, outcome, recorder)
         else:
             trouble = _tell_end(after, outcome, policy, recorder, rt)
@@ -150,7 +150,7 @@ def tell(
         logger.warning("not told everywhere", cluster=after.spec.cluster, operation=after.spec.id, detail=trouble)
 
 
-def _tell_step(before: Operation, after: Operation, outcome: Pending, recorder: Recorder) -> str:
+def _tell_step(before: Operation, after: Operation, outcome: InProgress, recorder: Recorder) -> str:
     logger.info(
         "step",
         cluster=after.spec.cluster,
@@ -161,18 +161,20 @@ def _tell_step(before: Operation, after: Operation, outcome: Pending, recorder: 
         after=outcome.after,
         note=outcome.note,
     )
-    return record_step(Step(before, outcome, _why_undone(after, outcome)), recorder)
+    return record_step(OperationStep(before, outcome, _why_undone(after, outcome)), recorder)
 
 
-def _why_undone(after: Operation, outcome: Pending) -> str:
+def _why_undone(after: Operation, outcome: InProgress) -> str:
     """Why nodes of a removal are given up in this step."""
-    if after.spec.kind is not Kind.REMOVE or outcome.step != "undo":
+    if after.spec.kind is not OperationKind.REMOVE or outcome.step != "undo":
         return ""
     nodes = removal_progress.read(after).nodes.values()
     return "; ".join(sorted({node.kept for node in nodes if node.kept and not node.undone}))
 
 
-def _tell_end(after: Operation, outcome: Done | Failed, policy: Policy | None, recorder: Recorder, rt: Runtime) -> str:
+def _tell_end(
+    after: Operation, outcome: Succeeded | Failed, policy: Policy | None, recorder: Recorder, rt: Runtime
+) -> str:
     logger.info(
         "operation ended",
         cluster=after.spec.cluster,
@@ -182,7 +184,7 @@ def _tell_end(after: Operation, outcome: Done | Failed, policy: Policy | None, r
         outcome=after.status.outcome,
     )
     unready: frozenset[str] = frozenset()
-    if after.spec.kind is Kind.REMOVE and isinstance(outcome, Done):
+    if after.spec.kind is OperationKind.REMOVE and isinstance(outcome, Succeeded):
         passed = rt.store.schedule.passed_by([after.spec.cluster]).get(after.spec.cluster)
         unready = frozenset(carry_over.read(passed.left).unready) if passed else unready
     return record_outcome(after, outcome, recorder, largest=_largest(after, policy), unready=unready)

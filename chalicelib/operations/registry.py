@@ -14,29 +14,34 @@ from types import MappingProxyType
 import msgspec
 
 from chalicelib.kube.errors import ClusterError
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.model.timestamps import format_time
 from chalicelib.operations.deadline import deadline_of
-from chalicelib.operations.definition import Recipe
-from chalicelib.operations.error_policy import settle, unhurt
+from chalicelib.operations.definition import OperationDefinition
+from chalicelib.operations.error_policy import outcome_of_error, reset_error_count
 from chalicelib.operations.prior_effects import never_begun
-from chalicelib.operations.step_context import World
+from chalicelib.operations.step_context import StepContext
 from chalicelib.operations.steps.decrease_target import SHRINK
 from chalicelib.operations.steps.delete_instances import DISCARD
 from chalicelib.operations.steps.remove_nodes import REMOVE
 from chalicelib.operations.steps.scale_up import GROW
 from chalicelib.providers.errors import ProviderError
 
-TABLE: Mapping[Kind, Recipe] = MappingProxyType(
-    {Kind.GROW: GROW, Kind.REMOVE: REMOVE, Kind.SHRINK: SHRINK, Kind.DISCARD: DISCARD}
+TABLE: Mapping[OperationKind, OperationDefinition] = MappingProxyType(
+    {
+        OperationKind.GROW: GROW,
+        OperationKind.REMOVE: REMOVE,
+        OperationKind.SHRINK: SHRINK,
+        OperationKind.DISCARD: DISCARD,
+    }
 )
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 NOT_STARTED = "NotStarted"
 """The class of an operation that was first taken up after its deadline: the delay is this program's own."""
 
 
-def run_step(operation: Operation, world: World, now: float) -> Outcome:
+def run_step(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Do the operation's next step. Pending.after 0.0: the next step need not wait."""
     recipe = TABLE[operation.spec.kind]
     name, step = recipe.step(operation.status.step)
@@ -49,15 +54,15 @@ def run_step(operation: Operation, world: World, now: float) -> Outcome:
         text = f"not finished by {format_time(deadline)}, at step {name}" + (f"; last: {last}" if last else "")
         return recipe.give_up(operation, Failed(DEADLINE_EXCEEDED, text))
     try:
-        outcome = step(unhurt(operation), world, now)
+        outcome = step(reset_error_count(operation), world, now)
     except (ProviderError, ClusterError) as error:
-        outcome = settle(error, operation, name)
+        outcome = outcome_of_error(error, operation, name)
         if isinstance(outcome, Failed):
             return recipe.give_up(operation, outcome)
     return _noted(outcome)
 
 
-def give_up(operation: Operation, world: World, now: float, cls: str, why: str) -> Outcome:
+def give_up(operation: Operation, world: StepContext, now: float, cls: str, why: str) -> Outcome:
     """Stop the operation for a reason from outside (policy gone, mode changed), rolling back what can be. What the
     vendor has already been told, and a roll-back under way, are seen through."""
     recipe = TABLE[operation.spec.kind]
@@ -71,6 +76,6 @@ NOTE = "own.note"
 
 
 def _noted(outcome: Outcome) -> Outcome:
-    if not isinstance(outcome, Pending) or not outcome.note:
+    if not isinstance(outcome, InProgress) or not outcome.note:
         return outcome
     return msgspec.structs.replace(outcome, data={**outcome.data, NOTE: outcome.note})

@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed, Pending
-from chalicelib.operations.poll_backoff import Wait
+from chalicelib.model.outcome import Failed, InProgress
+from chalicelib.operations.poll_backoff import PollBackoff
 from chalicelib.operations.provider_call import OWN
 
 KEY = f"{OWN}removal"
@@ -32,7 +32,7 @@ class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     daemons: tuple[int, ...] = ()
     group: int | None = None
     granted: bool = False
-    wait: Wait = Wait()
+    wait: PollBackoff = PollBackoff()
     asked: tuple[int, ...] = ()
     blocked: str = ""
     kept: str = ""
@@ -48,14 +48,14 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     resume, resume_after: where to go on once the roll-back of single nodes is done; undoing: how long that takes."""
 
     nodes: dict[str, NodeProgress] = {}
-    wait: Wait = Wait()
+    wait: PollBackoff = PollBackoff()
     cursor: str = ""
     again: float = 0.0
     looked: float = 0.0
     ordered: bool = False
     resume: str = ""
     resume_after: float = 0.0
-    undoing: Wait = Wait()
+    undoing: PollBackoff = PollBackoff()
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -105,16 +105,16 @@ def read(operation: Operation) -> Progress:
     return Progress(dict.fromkeys(names, lost), ordered=True)
 
 
-def stay(operation: Operation, progress: Progress, step: str, after: float, note: str = "") -> Pending:
+def give_up_node(operation: Operation, progress: Progress, step: str, after: float, note: str = "") -> InProgress:
     """Come back to `step` after so many seconds, with this progress recorded."""
     data = {**operation.status.data, KEY: msgspec.json.encode(progress).decode()}
-    return Pending(after, step, data, note)
+    return InProgress(after, step, data, note)
 
 
-def onward(operation: Operation, progress: Progress, step: str, after: float = 0.0) -> Pending:
+def next_step(operation: Operation, progress: Progress, step: str, after: float = 0.0) -> InProgress:
     """The next step, after the nodes given up in this one have been rolled back. A new step begins without a clock."""
     ordered = progress.ordered or operation.status.step in TOLD
-    fresh = msgspec.structs.replace(progress, wait=Wait(), cursor="", again=0.0, ordered=ordered)
+    fresh = msgspec.structs.replace(progress, wait=PollBackoff(), cursor="", again=0.0, ordered=ordered)
     if fresh.to_undo or not fresh.live:
-        return stay(operation, msgspec.structs.replace(fresh, resume=step, resume_after=after), "undo", 0.0)
-    return stay(operation, fresh, step, after)
+        return give_up_node(operation, msgspec.structs.replace(fresh, resume=step, resume_after=after), "undo", 0.0)
+    return give_up_node(operation, fresh, step, after)

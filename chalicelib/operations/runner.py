@@ -24,19 +24,19 @@ from chalicelib.dispatch.messages import ActMessage, Cause, act_queue, decode_ac
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.dispatch.sqs import MAX_DELAY, whole_delay
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import Operation, State
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationState
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Policy
-from chalicelib.operations.clients import Way
-from chalicelib.operations.memory_updates import ABANDONED, BLAMELESS, learn
-from chalicelib.operations.ordering import waits
-from chalicelib.operations.recording import tell
+from chalicelib.operations.clients import OperationClients
+from chalicelib.operations.memory_updates import ABANDONED, NOT_A_PROVIDER_FAILURE, memory_updates
+from chalicelib.operations.ordering import blocked_by_other_operation
+from chalicelib.operations.recording import record_operation
 from chalicelib.operations.registry import NOT_STARTED, give_up, run_step
 from chalicelib.runtime import active_policy
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.runtime.wakeup import wake
-from chalicelib.store.errors import NotDue, NotMoved, Over, Stale, Taken
+from chalicelib.runtime.wakeup import request_reconcile
+from chalicelib.store.errors import NotMoved, OperationClaimed, OperationFinished, OperationNotDue, StaleWrite
 
 CLAIM = 90.0
 """Seconds an executor has before another may take over: longer than an invocation can last (60, .chalice/config)."""
@@ -61,7 +61,7 @@ class _Task:
     cluster: str
     policy: Policy | None
     why_not: str
-    way: Way | None
+    way: OperationClients | None
 
 
 def handle(body: bytes | str, rt: Runtime) -> None:
@@ -78,18 +78,18 @@ def handle(body: bytes | str, rt: Runtime) -> None:
         task = task or _task(operation, rt)
         outcome = _step(operation, task, rt)
         rt.checkpoint("act:stepped")
-        more = isinstance(outcome, Pending) and outcome.after <= 0.0 and rt.clock() - begun < BUDGET
+        more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and rt.clock() - begun < BUDGET
         try:
             after = _advance(operation, outcome, task, rt)
-        except (Taken, Over, Stale) as error:
+        except (OperationClaimed, OperationFinished, StaleWrite) as error:
             logger.warning("overtaken", cluster=message.cluster, operation=message.operation, detail=str(error))
             return
         rt.checkpoint("act:recorded")
-        if isinstance(outcome, Pending) and not more:
+        if isinstance(outcome, InProgress) and not more:
             _come_back(after, rt)
         connect = task.way.cluster if task.way and not task.why_not else None
-        tell(operation, after, outcome, task.policy, connect, rt)
-        if not isinstance(outcome, Pending):
+        record_operation(operation, after, outcome, task.policy, connect, rt)
+        if not isinstance(outcome, InProgress):
             _plan_again(outcome, task, rt)
         if not more:
             return
@@ -107,9 +107,9 @@ def _claim(message: _FollowUp, rt: Runtime) -> Operation | None:
     """Become the executor, or find that there is nothing to do here and now."""
     try:
         return rt.store.operations.claim(message.cluster, message.operation, rt.owner(), CLAIM)
-    except (Taken, Over) as error:
+    except (OperationClaimed, OperationFinished) as error:
         logger.info("nothing to do", cluster=message.cluster, operation=message.operation, detail=str(error))
-    except NotDue as early:
+    except OperationNotDue as early:
         _too_early(message, early.due_at, rt)
     return None
 
@@ -139,9 +139,9 @@ def _task(operation: Operation, rt: Runtime) -> _Task:
     if policy is not None:
         permission = permitted(policy)
         why_not = "" if permission.act else f"the cluster's mode is {permission.word}"
-        return _Task(operation.spec.cluster, policy, why_not, Way(operation, policy, rt))
+        return _Task(operation.spec.cluster, policy, why_not, OperationClients(operation, policy, rt))
     old = _last_readable(operation.spec.cluster, rt)
-    return _Task(operation.spec.cluster, old, why_not, Way(operation, old, rt) if old else None)
+    return _Task(operation.spec.cluster, old, why_not, OperationClients(operation, old, rt) if old else None)
 
 
 def _last_readable(cluster: str, rt: Runtime) -> Policy | None:
@@ -159,7 +159,7 @@ def _step(operation: Operation, task: _Task, rt: Runtime) -> Outcome:
         return Failed(ABANDONED, f"{task.why_not}; what it had marked, if anything, could not be rolled back")
     if task.why_not:
         return give_up(operation, task.way.world(), rt.clock(), ABANDONED, task.why_not)
-    if task.policy is not None and (later := waits(operation, task.policy.options, rt)):
+    if task.policy is not None and (later := blocked_by_other_operation(operation, task.policy.options, rt)):
         return later
     return run_step(operation, task.way.world(), rt.clock())
 
@@ -167,20 +167,22 @@ def _step(operation: Operation, task: _Task, rt: Runtime) -> Outcome:
 def _advance(before: Operation, outcome: Outcome, task: _Task, rt: Runtime) -> Operation:
     """Record what the step came to; what it means for memory goes into the same transaction."""
     now = rt.clock()
-    if isinstance(outcome, Pending):
+    if isinstance(outcome, InProgress):
         due = now + max(0.0, outcome.after)
-        after = before.with_status(state=State.WAITING, step=outcome.step, data=outcome.data, due_at=due, sent_at=now)
+        after = before.with_status(
+            state=OperationState.WAITING, step=outcome.step, data=outcome.data, due_at=due, sent_at=now
+        )
         return rt.store.operations.advance(before, after, before.status.claimed_by)
     after = _ended(before, outcome)
-    group, memory = learn(before, outcome, task.policy.options, now) if task.policy else (None, None)
+    group, memory = memory_updates(before, outcome, task.policy.options, now) if task.policy else (None, None)
     return rt.store.operations.advance(before, after, before.status.claimed_by, group, memory)
 
 
-def _ended(before: Operation, outcome: Done | Failed) -> Operation:
-    if isinstance(outcome, Done):
+def _ended(before: Operation, outcome: Succeeded | Failed) -> Operation:
+    if isinstance(outcome, Succeeded):
         facts = ", ".join(f"{name} {value}" for name, value in outcome.facts.items())
-        return before.with_status(state=State.SUCCEEDED, outcome=facts or "done")
-    state = State.ABANDONED if outcome.cls == ABANDONED else State.FAILED
+        return before.with_status(state=OperationState.SUCCEEDED, outcome=facts or "done")
+    state = OperationState.ABANDONED if outcome.cls == ABANDONED else OperationState.FAILED
     return before.with_status(state=state, outcome=outcome.message, error_class=outcome.cls, error_code=outcome.code)
 
 
@@ -195,15 +197,15 @@ def _send(operation: Operation, delay: float, rt: Runtime) -> None:
     rt.sender.send(act_queue(operation.spec.provider), body, whole_delay(delay))
 
 
-def _plan_again(outcome: Done | Failed, task: _Task, rt: Runtime) -> None:
+def _plan_again(outcome: Succeeded | Failed, task: _Task, rt: Runtime) -> None:
     """What ended changes what is possible: plan now, not at the next scan. Several that end together are one wake-up.
 
     Not after a failure that teaches nothing: the same plan would fail the same way, in a loop as fast as the queues. An
     operation that was never begun is planned again: its deadline is minutes away from its beginning.
     """
-    if isinstance(outcome, Failed) and outcome.cls in BLAMELESS - {NOT_STARTED}:
+    if isinstance(outcome, Failed) and outcome.cls in NOT_A_PROVIDER_FAILURE - {NOT_STARTED}:
         return
     if task.policy is None or not permitted(task.policy).plan:
         return
-    if wake(task.policy, Cause.OPERATION, rt):
+    if request_reconcile(task.policy, Cause.OPERATION, rt):
         rt.checkpoint("act:woken")

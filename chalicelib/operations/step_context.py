@@ -109,7 +109,7 @@ class NodeApi(Protocol):
         """Ask for the eviction of this very pod (by uid); budgets are the API's business."""
 
 
-def everything_clear(node: str) -> Recheck:
+def no_recheck(node: str) -> Recheck:
     """The recheck where no rules are wired: only the ones in execute/recheck.py hold a node."""
     del node
     return Recheck()
@@ -121,7 +121,7 @@ def no_checkpoint(place: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class StepContext:
     """Everything one step may use. provider opens the operation's provider; it raises ProviderError, or ClusterError
     for one that lives in the cluster. checkpoint is called with a name after each change made outside, before it can be
     recorded: a test dies there to show that nothing is done twice."""
@@ -129,5 +129,5 @@ class World:
     provider: Callable[[], Provider]
     cluster: NodeApi
     options: Options
-    recheck: Callable[[str], Recheck] = field(default=everything_clear)
+    recheck: Callable[[str], Recheck] = field(default=no_recheck)
     checkpoint: Callable[[str], None] = field(default=no_checkpoint)

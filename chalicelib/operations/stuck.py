@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from chalicelib.model.operation import Operation, State
+from chalicelib.model.operation import Operation, OperationState
 
 #: Saved in one transaction, sent right after it: seconds until the sender must be dead.
 UNSENT_FOR = 30.0
@@ -25,7 +25,7 @@ def _unheard(operation: Operation, since: float, now: float) -> bool:
 
 def _never_sent(operation: Operation, now: float) -> bool:
     return (
-        operation.status.state is State.PLANNED
+        operation.status.state is OperationState.PLANNED
         and operation.status.sent_at == 0.0
         and now - operation.spec.created_at > UNSENT_FOR
     )
@@ -33,16 +33,20 @@ def _never_sent(operation: Operation, now: float) -> bool:
 
 def _never_taken(operation: Operation, now: float) -> bool:
     due = max(operation.spec.created_at, operation.status.due_at)
-    return operation.status.state is State.PLANNED and operation.status.sent_at > 0.0 and _unheard(operation, due, now)
+    return (
+        operation.status.state is OperationState.PLANNED
+        and operation.status.sent_at > 0.0
+        and _unheard(operation, due, now)
+    )
 
 
 def _overdue(operation: Operation, now: float) -> bool:
-    return operation.status.state is State.WAITING and _unheard(operation, operation.status.due_at, now)
+    return operation.status.state is OperationState.WAITING and _unheard(operation, operation.status.due_at, now)
 
 
 def _abandoned(operation: Operation, now: float) -> bool:
     last_sign = max(operation.status.claimed_until, operation.status.sent_at)
-    return operation.status.state is State.RUNNING and now - last_sign > UNSENT_FOR
+    return operation.status.state is OperationState.RUNNING and now - last_sign > UNSENT_FOR
 
 
 RULES: tuple[tuple[str, Callable[[Operation, float], bool]], ...] = (
@@ -53,6 +57,6 @@ RULES: tuple[tuple[str, Callable[[Operation, float], bool]], ...] = (
 )
 
 
-def left_lying(operation: Operation, now: float) -> str:
+def resend_reason(operation: Operation, now: float) -> str:
     """Why this operation should be sent again, empty if it should not. now: epoch seconds."""
     return next((why for why, holds in RULES if holds(operation, now)), "")

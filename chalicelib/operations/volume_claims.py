@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.kube.client import Cluster
-from chalicelib.kube.errors import Forbidden, Missing, Unavailable
+from chalicelib.kube.client import KubeClient
+from chalicelib.kube.errors import Forbidden, NotFound, Unavailable
 
 CLAIMS = "/api/v1/persistentvolumeclaims"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -18,20 +18,20 @@ MOST_PAGES = 60
 """Pages of 500 that are read at most, for a function must end; what lies beyond holds nothing up."""
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+class _ClaimMeta(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     annotations: dict[str, str] | None = None
     deletion_timestamp: str | None = None
 
 
-class _Status(msgspec.Struct, frozen=True):
+class _ClaimStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
 class _Claim(msgspec.Struct, frozen=True):
-    metadata: _Meta
-    status: _Status = _Status()
+    metadata: _ClaimMeta
+    status: _ClaimStatus = _ClaimStatus()
 
     def awaits(self, node: str) -> bool:
         """Chosen for this node and not bound: phase Pending, or none yet."""
@@ -43,7 +43,7 @@ class _Claims(msgspec.Struct, frozen=True):
     items: list[_Claim] | None = None
 
 
-def awaiting(cluster: Cluster, node: str) -> tuple[str, ...]:
+def awaiting(cluster: KubeClient, node: str) -> tuple[str, ...]:
     """Claims (namespace/name) whose volume is being made on this node; none where claims may not be read, as in a pass.
     Raises ClusterError for any other failure."""
     found: list[str] = []
@@ -55,7 +55,7 @@ def awaiting(cluster: Cluster, node: str) -> tuple[str, ...]:
             found += [f"{each.metadata.namespace}/{each.metadata.name}" for each in claims if each.awaits(node)]
             if found or number >= MOST_PAGES:
                 break
-    except (Forbidden, Missing):
+    except (Forbidden, NotFound):
         return ()
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Unavailable(f"{CLAIMS}: the answer is not what the Kubernetes API gives: {error}") from None

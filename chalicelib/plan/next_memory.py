@@ -10,17 +10,17 @@ import msgspec
 
 from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
 from chalicelib.plan.repair import wrong_size
-from chalicelib.plan.scale_down.planner import Shrinkage
+from chalicelib.plan.scale_down.planner import ScaleDownPlan
 from chalicelib.plan.scale_down.unneeded_timers import paused
-from chalicelib.plan.scale_up.planner import Growth
-from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.scale_up.planner import ScaleUpPlan
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_templates import learn
 
 _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0  # seconds for which an instance is remembered whose group is not seen any more
 
 
-def recall(world: World, growth: Growth, shrinkage: Shrinkage) -> Memory:
+def next_memory(world: ClusterState, growth: ScaleUpPlan, shrinkage: ScaleDownPlan) -> Memory:
     """Memory for the next pass. growth: what rules came to. shrinkage: what the shrinking half says of each node it
     judged, and the brake."""
     memory, now = world.memory, world.now
@@ -47,7 +47,7 @@ def recall(world: World, growth: Growth, shrinkage: Shrinkage) -> Memory:
     )
 
 
-def _group(facts: GroupFacts, now: float) -> GroupMemory:
+def _group(facts: NodeGroupState, now: float) -> GroupMemory:
     if facts.group.error:
         return facts.memory
     since, pair = wrong_size(facts, now)
@@ -67,7 +67,7 @@ def _group(facts: GroupFacts, now: float) -> GroupMemory:
     )
 
 
-def _all_read(world: World) -> bool:
+def _all_read(world: ClusterState) -> bool:
     """Whether every group that was ever seen was read in this pass."""
     return (
         all(not facts.group.error for facts in world.groups.values())
@@ -75,7 +75,7 @@ def _all_read(world: World) -> bool:
     )
 
 
-def _unregistered(world: World) -> dict[str, float]:
+def _unregistered(world: ClusterState) -> dict[str, float]:
     """Instance -> first seen without a node. One that no list has is gone, if all lists were read; else it is kept for
     a day. An instant from the future was written by a clock that was wrong."""
     known, now = world.memory.unregistered, world.now
@@ -87,7 +87,7 @@ def _unregistered(world: World) -> dict[str, float]:
     return {**kept, **seen}
 
 
-def _paused(world: World, shrinkage: Shrinkage) -> dict[str, NodeMemory]:
+def _paused(world: ClusterState, shrinkage: ScaleDownPlan) -> dict[str, NodeMemory]:
     """Nodes whose group is missing from what was read, or whose machine is missing from a list that is shorter than the
     vendor's own target, so that nobody could judge them: their timers pause."""
     short = any(len({i.id for i in facts.group.instances}) < facts.group.target for facts in world.groups.values())

@@ -10,21 +10,34 @@ from collections import Counter
 
 import msgspec
 
-from chalicelib.model.operation import UID, Kind, Operation, OperationSpec, OperationStatus, Target, operation_id
+from chalicelib.model.operation import (
+    UID,
+    Operation,
+    OperationKind,
+    OperationSpec,
+    OperationStatus,
+    RemovalTarget,
+    operation_id,
+)
 from chalicelib.model.plan import GroupVerdict, Plan, Removal, Repair, ScaleUp
-from chalicelib.model.timeouts import LARGEST, PROVISION, length
+from chalicelib.model.timeouts import LARGEST, PROVISION, operation_timeout
 from chalicelib.plan import cluster_warnings
 from chalicelib.plan.repair import compatible, kept, targets
-from chalicelib.plan.scale_down.planner import Shrinkage
-from chalicelib.plan.scale_up.planner import Growth
-from chalicelib.plan.state.cluster_state import World
-from chalicelib.plan.state.pending_pods import Pending
+from chalicelib.plan.scale_down.planner import ScaleDownPlan
+from chalicelib.plan.scale_up.planner import ScaleUpPlan
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.pending_pods import PendingPods
 
 _PODS_NAMED = 50
 
 
-def intend(
-    world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage, repairs: tuple[Repair, ...], seed: int
+def build_plan(
+    world: ClusterState,
+    pending: PendingPods,
+    growth: ScaleUpPlan,
+    shrinkage: ScaleDownPlan,
+    repairs: tuple[Repair, ...],
+    seed: int,
 ) -> Plan:
     """The whole plan. repairs: what plan/repair.py found; what gets in the way of the rest waits for a later pass."""
     repairs = compatible(repairs, (up.group for up in growth.scale_ups), (gone.group for gone in shrinkage.removals))
@@ -57,39 +70,41 @@ def intend(
     )
 
 
-def _groups(world: World, growth: Growth, shrinkage: Shrinkage) -> tuple[GroupVerdict, ...]:
+def _groups(world: ClusterState, growth: ScaleUpPlan, shrinkage: ScaleDownPlan) -> tuple[GroupVerdict, ...]:
     """The groups' verdicts, with how many of their nodes are unneeded."""
     unneeded = Counter(world.group_of.get(node, "") for node in shrinkage.unneeded)
     return tuple(msgspec.structs.replace(group, candidates=unneeded[group.group]) for group in growth.groups)
 
 
-def _plan_id(world: World, growth: Growth, shrinkage: Shrinkage, repairs: tuple[Repair, ...], seed: int) -> str:
+def _plan_id(
+    world: ClusterState, growth: ScaleUpPlan, shrinkage: ScaleDownPlan, repairs: tuple[Repair, ...], seed: int
+) -> str:
     what = [world.snapshot.cluster, world.now, seed, growth.scale_ups, shrinkage.removals, repairs]
     return f"plan-{hashlib.sha256(msgspec.json.encode(what, order='deterministic')).hexdigest()[:16]}"
 
 
-def _grow(world: World, scale_up: ScaleUp, plan: str) -> Operation:
+def _grow(world: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
     cluster, now = world.snapshot.cluster, world.now
     own = world.groups[scale_up.group].group.options.max_node_provision_time
     spec = OperationSpec(
-        id=operation_id(cluster, scale_up.group, Kind.GROW, scale_up.from_size, scale_up.to_size, (), plan),
+        id=operation_id(cluster, scale_up.group, OperationKind.GROW, scale_up.from_size, scale_up.to_size, (), plan),
         cluster=cluster,
         provider=scale_up.provider,
         group=scale_up.group,
-        kind=Kind.GROW,
+        kind=OperationKind.GROW,
         plan=plan,
         created_at=now,
         from_size=scale_up.from_size,
         to_size=scale_up.to_size,
         pods=scale_up.pods[:_PODS_NAMED],
-        deadline=now + length(Kind.GROW, world.options),
+        deadline=now + operation_timeout(OperationKind.GROW, world.options),
         pool=_pool(world, scale_up.group),
     )
     data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
     return Operation(spec, OperationStatus(data=data, due_at=now, updated_at=now))
 
 
-def _remove(world: World, removal: Removal, plan: str) -> Operation:
+def _remove(world: ClusterState, removal: Removal, plan: str) -> Operation:
     """One operation per node: a drain that gets stuck holds up no other."""
     cluster, now = world.snapshot.cluster, world.now
     facts = world.groups[removal.group]
@@ -97,18 +112,18 @@ def _remove(world: World, removal: Removal, plan: str) -> Operation:
     instance = next((i for i in facts.group.instances if i.node == node.name or i.id == node.provider_id), None)
     size = facts.target - facts.leaving
     spec = OperationSpec(
-        id=operation_id(cluster, removal.group, Kind.REMOVE, size, size - 1, (removal.node,), plan),
+        id=operation_id(cluster, removal.group, OperationKind.REMOVE, size, size - 1, (removal.node,), plan),
         cluster=cluster,
         provider=facts.group.provider,
         group=removal.group,
-        kind=Kind.REMOVE,
+        kind=OperationKind.REMOVE,
         plan=plan,
         created_at=now,
         from_size=size,
         to_size=size - 1,
-        deadline=now + length(Kind.REMOVE, world.options),
+        deadline=now + operation_timeout(OperationKind.REMOVE, world.options),
         targets=(
-            Target(
+            RemovalTarget(
                 node=removal.node,
                 instance=node.provider_id,
                 handle=instance.handle if instance else "",
@@ -120,9 +135,9 @@ def _remove(world: World, removal: Removal, plan: str) -> Operation:
     return Operation(spec, OperationStatus(data={UID: node.uid} if node.uid else {}, due_at=now, updated_at=now))
 
 
-def _repair(world: World, found: Repair, plan: str) -> Operation:
+def _repair(world: ClusterState, found: Repair, plan: str) -> Operation:
     """One per group. A discarded instance goes by its handle, under the name of the node that it never became."""
-    cluster, now, kind = world.snapshot.cluster, world.now, Kind(found.kind)
+    cluster, now, kind = world.snapshot.cluster, world.now, OperationKind(found.kind)
     facts = world.groups[found.group]
     spec = OperationSpec(
         id=operation_id(cluster, found.group, kind, found.from_size, found.to_size, found.instances, plan),
@@ -134,14 +149,16 @@ def _repair(world: World, found: Repair, plan: str) -> Operation:
         created_at=now,
         from_size=found.from_size,
         to_size=found.to_size,
-        deadline=now + length(kind, world.options),
+        deadline=now + operation_timeout(kind, world.options),
         pool=_pool(world, found.group),
-        targets=tuple(Target(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, found)),
+        targets=tuple(
+            RemovalTarget(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, found)
+        ),
     )
     return Operation(spec, OperationStatus(due_at=now, updated_at=now))
 
 
-def _pool(world: World, group: str) -> str:
+def _pool(world: ClusterState, group: str) -> str:
     """The pool that a group shares with others, for the executors: only one of them may change its total at a time."""
     pool = world.groups[group].group.pool
     return pool.id if pool is not None else ""

@@ -12,24 +12,24 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.next_memory import recall
-from chalicelib.plan.plan_builder import intend
+from chalicelib.plan.next_memory import next_memory
+from chalicelib.plan.plan_builder import build_plan
 from chalicelib.plan.repair import repair
-from chalicelib.plan.scale_down.planner import shrink
+from chalicelib.plan.scale_down.planner import plan_scale_down
 from chalicelib.plan.scale_down.removable_rows import removable_rows
-from chalicelib.plan.scale_up.headroom import wanted
-from chalicelib.plan.scale_up.planner import grow
-from chalicelib.plan.scale_up.preconditions import held_back
+from chalicelib.plan.scale_up.headroom import headroom_demand
+from chalicelib.plan.scale_up.planner import plan_scale_up
+from chalicelib.plan.scale_up.preconditions import apply_preconditions
 from chalicelib.plan.simulation.cluster_builder import build
-from chalicelib.plan.state.cluster_state import observe
-from chalicelib.plan.state.pending_pods import gather
-from chalicelib.plan.state.scale_up_requests import settled
-from chalicelib.plan.state.time_budget import Watch
-from chalicelib.plan.tables.node_table import Columns
-from chalicelib.schedules.apply import at_instant, bounded
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.state.pending_pods import collect_pending_pods
+from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
+from chalicelib.plan.state.time_budget import TimeBudget
+from chalicelib.plan.tables.node_table import ResourceColumns
+from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
 
 
-def decide(
+def plan_cluster(
     snapshot: Snapshot,
     policy: Policy,
     memory: Memory,
@@ -46,17 +46,21 @@ def decide(
     time limits of a pass; without it there are none, and the plan can be repeated exactly. within: seconds by that
     clock after which nothing more is looked for: what was found is the plan, and the rest is told so.
     """
-    watch = Watch(clock, within)
-    policy = at_instant(policy, now)
-    world, virtual = wanted(settled(observe(bounded(snapshot, policy, now), policy, memory, now)))
-    pending = held_back(world, gather(world))
-    columns = Columns(
+    watch = TimeBudget(clock, within)
+    policy = apply_schedules(policy, now)
+    world, virtual = headroom_demand(
+        resolve_scale_up_requests(
+            build_cluster_state(apply_scheduled_bounds(snapshot, policy, now), policy, memory, now)
+        )
+    )
+    pending = apply_preconditions(world, collect_pending_pods(world))
+    columns = ResourceColumns(
         [*snapshot.nodes, *(f.template.node for f in world.groups.values() if f.template)], world.snapshot.classes
     )
     floor = build(world, pending.nominated, columns)
     floor.late = watch.late
-    growth = grow(world, floor, pending, virtual, seed, watch, removable_rows)
-    shrinkage = shrink(
+    growth = plan_scale_up(world, floor, pending, virtual, seed, watch, removable_rows)
+    shrinkage = plan_scale_down(
         world,
         floor,
         assume_unneeded_for,
@@ -65,5 +69,5 @@ def decide(
         [scale_up.group for scale_up in growth.scale_ups],
         growth.acted.needs,
     )
-    plan = intend(world, pending, growth, shrinkage, repair(world), seed)
-    return plan, recall(world, growth, shrinkage)
+    plan = build_plan(world, pending, growth, shrinkage, repair(world), seed)
+    return plan, next_memory(world, growth, shrinkage)

@@ -28,13 +28,13 @@ from itertools import islice
 
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.plan import Repair
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import group_membership
-from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 
 DISCARD, SHRINK = "discard", "shrink"
 _AT_ONCE = 100  # instances of one operation: each is written down in its row
@@ -48,10 +48,13 @@ _TYPE = "node.kubernetes.io/instance-type"
 _NOT_OURS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 # An open operation of these kinds on the group: who discards beside a removal takes other machines, by name; who sets
 # a size needs one that stands still.
-_CONFLICTS = {DISCARD: frozenset({Kind.GROW, Kind.SHRINK, Kind.DISCARD}), SHRINK: frozenset(Kind)}
+_CONFLICTS = {
+    DISCARD: frozenset({OperationKind.GROW, OperationKind.SHRINK, OperationKind.DISCARD}),
+    SHRINK: frozenset(OperationKind),
+}
 
 
-def repair(world: World) -> tuple[Repair, ...]:
+def repair(world: ClusterState) -> tuple[Repair, ...]:
     """At most one repair per group, by group. A group that cannot be read, that is being rolled out, whose last repair
     failed a moment ago, or on which a conflicting operation is under way gets none; no other is touched by that."""
     doubt = _Doubt(world)
@@ -59,12 +62,12 @@ def repair(world: World) -> tuple[Repair, ...]:
     return tuple(each for each in found if each is not None)
 
 
-def kept(world: World) -> tuple[Reason, ...]:
+def kept(world: ClusterState) -> tuple[Reason, ...]:
     """DISCARD_HELD for machines that are late and stay because nothing shows that they are this cluster's; at most
     _TOLD, by group and instance."""
     doubt = _Doubt(world)
     found = (
-        Reason.of(Code.DISCARD_HELD, group=name, instance=instance, detail=why)
+        Reason.of(ReasonCode.DISCARD_HELD, group=name, instance=instance, detail=why)
         for name, facts in sorted(world.groups.items())
         if facts.long_unregistered and not facts.group.error
         for instance, why in sorted(_spared(facts, world, doubt).items())
@@ -73,7 +76,7 @@ def kept(world: World) -> tuple[Reason, ...]:
     return tuple(islice(found, _TOLD))
 
 
-def wrong_size(facts: GroupFacts, now: float) -> tuple[float, tuple[int, int]]:
+def wrong_size(facts: NodeGroupState, now: float) -> tuple[float, tuple[int, int]]:
     """Since when (epoch seconds) the group's nodes and target do not match, and the pair; (0.0, (0, 0)) where they do
     (state.md §4, last paragraph). Another pair begins anew, and so does an instant from the future."""
     registered, target, known = len(facts.nodes) + len(facts.contested), facts.group.target, facts.memory
@@ -84,7 +87,7 @@ def wrong_size(facts: GroupFacts, now: float) -> tuple[float, tuple[int, int]]:
     return (known.size_wrong_since if fits else now), pair
 
 
-def _of(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
+def _of(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
     group = facts.group
     if group.error or group.scale_down_held or facts.memory.repair_after > world.now:
         return None
@@ -95,14 +98,14 @@ def _of(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
     return None
 
 
-def _open(group: str, world: World) -> Iterable[Operation]:
+def _open(group: str, world: ClusterState) -> Iterable[Operation]:
     return (op for op in world.memory.operations if op.is_open and op.spec.group == group)
 
 
 class _Doubt:
     """What may be a node though it is listed as none, and what may be a group's though it is not listed."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         seen: dict[str, str] = {}
         self.contested: set[str] = set()  # instances that two groups have
         for facts in world.groups.values():
@@ -124,13 +127,13 @@ class _Doubt:
         names = {instance.id, instance.node, _last(instance.id), _last(instance.handle)} - {""}
         return not instance.id or instance.id in self.contested or not names.isdisjoint(self._names)
 
-    def strays(self, facts: GroupFacts, since: float = 0.0) -> int:
+    def strays(self, facts: NodeGroupState, since: float = 0.0) -> int:
         """Nodes of no group that are no older than `since` and may be machines of this one: of the type, or the size,
         of its template. Any may be where no template is known."""
         template = facts.template.node if facts.template is not None else None
         return sum(node.created >= since and (template is None or _alike(node, template)) for node in self._strays)
 
-    def lost_node(self, instance: Instance, facts: GroupFacts, allowed: float, now: float) -> str:
+    def lost_node(self, instance: Instance, facts: NodeGroupState, allowed: float, now: float) -> str:
         """The node that may be this machine under another id: the machine has been a node before (it was there long
         before it was first seen without one, or when the group was first seen), and a node of no group, alike, was
         registered about then. "" where there is none. allowed: seconds that a machine may take to join."""
@@ -157,7 +160,7 @@ def _alike(node: Node, template: Node) -> bool:
     return all(has.get(name) == due.get(name) for name in (CPU, MEMORY))
 
 
-def _failed(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
+def _failed(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
     """Instances whose creation failed."""
     spared = _spared(facts, world, doubt) if facts.failed else {}
     apart = [i for i in _apart(facts, doubt) if i.id not in spared]
@@ -171,12 +174,12 @@ def _failed(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
         return None
     error = failed[0].error
     text = (error.code or error.cls, error.message) if error is not None else ("", "")
-    reason = Reason.of(Code.CREATION_FAILED, instance=failed[0].id, error=text[0], detail=text[1])
+    reason = Reason.of(ReasonCode.CREATION_FAILED, instance=failed[0].id, error=text[0], detail=text[1])
     chosen = apart if options.zero_or_max else _turn(failed, facts)
     return _discard(facts, chosen, reason)
 
 
-def _late(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
+def _late(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
     """Machines that did not join in time, the longest known first; state.md §11 and case C12, C13."""
     seen, options, own = world.memory.unregistered, world.options, facts.group.options
     spared = _spared(facts, world, doubt) if facts.long_unregistered else {}
@@ -200,7 +203,7 @@ def _late(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
         facts,
         chosen,
         Reason.of(
-            Code.LONG_UNREGISTERED,
+            ReasonCode.LONG_UNREGISTERED,
             instance=first.id,
             since=seen.get(first.id, world.now),
             needs=provision_time(facts.group, options),
@@ -208,7 +211,7 @@ def _late(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
     )
 
 
-def _timed_out(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
+def _timed_out(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
     """What was asked for and never became a machine. Upstream takes back all that was asked for, even where some of it
     has come; ours what is missing."""
     request = world.timed_out.get(facts.id)
@@ -216,11 +219,11 @@ def _timed_out(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
         return None
     there = _there(facts) + doubt.strays(facts, request.since)
     size = max(there, facts.group.target - request.increase)
-    reason = Reason.of(Code.SCALE_UP_TIMED_OUT, nodes=facts.group.target - size, since=request.since)
+    reason = Reason.of(ReasonCode.SCALE_UP_TIMED_OUT, nodes=facts.group.target - size, since=request.since)
     return _shrink(facts, size, reason)
 
 
-def _size(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
+def _size(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
     """A target that has been above what is there for longer than the provision time (cases C3, C4)."""
     since, (registered, target) = wrong_size(facts, world.now)
     waits = facts.memory.request is not None or not since
@@ -228,24 +231,24 @@ def _size(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
         return None
     if _strange(facts):
         return None
-    reason = Reason.of(Code.SIZE_ABOVE_REALITY, registered=registered, target=target, since=since)
+    reason = Reason.of(ReasonCode.SIZE_ABOVE_REALITY, registered=registered, target=target, since=since)
     return _shrink(facts, _there(facts) + doubt.strays(facts), reason)
 
 
-_ROWS: tuple[Callable[[GroupFacts, World, _Doubt], Repair | None], ...] = (_failed, _late, _timed_out, _size)
+_ROWS: tuple[Callable[[NodeGroupState, ClusterState, _Doubt], Repair | None], ...] = (_failed, _late, _timed_out, _size)
 
 
-def _not_to_blame(facts: GroupFacts, world: World) -> bool:
+def _not_to_blame(facts: NodeGroupState, world: ClusterState) -> bool:
     """Whether machines that do not join may be well, and the API or the network be what is broken."""
     return not world.health.healthy or world.health.ready == 0 or facts.zone in world.health.sick_zones
 
 
-def _strange(facts: GroupFacts) -> bool:
+def _strange(facts: NodeGroupState) -> bool:
     """Whether a group that was only discovered has more machines of somebody else than nodes of ours."""
     return facts.group.discovered and not facts.shares.most
 
 
-def _spared(facts: GroupFacts, world: World, doubt: _Doubt) -> dict[str, str]:
+def _spared(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> dict[str, str]:
     """Machine that is late and could be discarded -> why it is kept."""
     late, shares = set(facts.long_unregistered), facts.shares
     since, allowed = facts.memory.first_seen or world.now, provision_time(facts.group, world.options)
@@ -259,7 +262,7 @@ def _spared(facts: GroupFacts, world: World, doubt: _Doubt) -> dict[str, str]:
     return told
 
 
-def _may_have_joined(seen: float, facts: GroupFacts, world: World, doubt: _Doubt) -> bool:
+def _may_have_joined(seen: float, facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> bool:
     """Whether, in a group of which no instance is known to be a node, one may be a node under an id that we do not
     recognise. A machine that appeared while we watched cannot be a node that is older than itself."""
     if facts.nodes:
@@ -268,25 +271,25 @@ def _may_have_joined(seen: float, facts: GroupFacts, world: World, doubt: _Doubt
     return doubt.strays(facts, seen - _EARLIER if watched else 0.0) > 0
 
 
-def _apart(facts: GroupFacts, doubt: _Doubt) -> list[Instance]:
+def _apart(facts: NodeGroupState, doubt: _Doubt) -> list[Instance]:
     """The group's instances that are no node and cannot be one, each once; without those the provider holds on to."""
     apart = {*facts.unregistered, *facts.failed}
     found = {i.id: i for i in facts.group.instances if i.id in apart and not i.held}
     return [i for i in found.values() if i.state is not InstanceState.DELETING and not doubt.alive(i)]
 
 
-def _turn(instances: list[Instance], facts: GroupFacts) -> list[Instance]:
+def _turn(instances: list[Instance], facts: NodeGroupState) -> list[Instance]:
     """All of them; after a failure one, each time another: one that cannot be discarded holds up no other."""
     failures = facts.memory.repair_failures
     return [instances[failures % len(instances)]] if failures > 0 else instances
 
 
-def _there(facts: GroupFacts) -> int:
+def _there(facts: NodeGroupState) -> int:
     """Every machine that the vendor lists, whatever it says of it."""
     return max(len({i.id for i in facts.group.instances}), len(facts.nodes))
 
 
-def _discard(facts: GroupFacts, chosen: list[Instance], reason: Reason) -> Repair | None:
+def _discard(facts: NodeGroupState, chosen: list[Instance], reason: Reason) -> Repair | None:
     """None while the vendor has more machines than its target: it is removing some already, or does not count those
     that failed. The target that goes down with them would then cost machines that run (CA#6795)."""
     living = {i.id for i in facts.group.instances if i.state is not InstanceState.DELETING}
@@ -298,7 +301,7 @@ def _discard(facts: GroupFacts, chosen: list[Instance], reason: Reason) -> Repai
     return Repair(facts.id, DISCARD, size, max(0, size - len(names)), reason, names) if names else None
 
 
-def _shrink(facts: GroupFacts, size: int, reason: Reason) -> Repair | None:
+def _shrink(facts: NodeGroupState, size: int, reason: Reason) -> Repair | None:
     """Down to `size`, never below the minimum, which would only be grown again."""
     target, least = facts.group.target, max(0, facts.group.min)
     return Repair(facts.id, SHRINK, target, max(size, least), reason) if max(size, least) < target else None
@@ -312,11 +315,11 @@ def compatible(repairs: Iterable[Repair], grown: Iterable[str], removed: Iterabl
     return tuple(
         each
         for each in repairs
-        if each.group not in growing and (each.group not in shrinking or each.reason.code is Code.CREATION_FAILED)
+        if each.group not in growing and (each.group not in shrinking or each.reason.code is ReasonCode.CREATION_FAILED)
     )
 
 
-def targets(facts: GroupFacts, found: Repair) -> tuple[Instance, ...]:
+def targets(facts: NodeGroupState, found: Repair) -> tuple[Instance, ...]:
     """The instances that a repair discards, as the provider listed them."""
     named = {instance.id: instance for instance in facts.group.instances}
     return tuple(named[name] for name in found.instances)

@@ -14,7 +14,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import parse_duration
@@ -26,7 +26,7 @@ _COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")  # by
 _SETTLED = 31.0  # seconds after which no pod is waited with for more of its kind (scale-up.md §2: 2, GPU 30)
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class AddedPods(msgspec.Struct, frozen=True):
     """Pods to add: `count` of one class. keep_name: one pod that has a name of its own, taken if it is free."""
 
     namespace: str
@@ -36,7 +36,7 @@ class Wanted(msgspec.Struct, frozen=True):
     keep_name: bool = False
 
 
-class Loss(msgspec.Struct, frozen=True):
+class RemovedNode(msgspec.Struct, frozen=True):
     """What a removed node took with it. again: pods that want a node again; lost: pods that nothing recreates."""
 
     node: str
@@ -45,7 +45,7 @@ class Loss(msgspec.Struct, frozen=True):
     lost: tuple[str, ...] = ()
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class GroupBounds(msgspec.Struct, frozen=True):
     """Another minimum, maximum or target size for a group; None leaves it as it is."""
 
     min: int | None = None
@@ -54,7 +54,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def with_pods(
-    snapshot: Snapshot, wanted: Sequence[Wanted], now: float, options: Options
+    snapshot: Snapshot, wanted: Sequence[AddedPods], now: float, options: Options
 ) -> tuple[Snapshot, tuple[tuple[str, ...], ...]]:
     """The snapshot with pods that the scheduler has refused, old enough to count; and their names per entry.
 
@@ -99,7 +99,7 @@ def _value(cls: PodClass) -> bytes:
     return msgspec.msgpack.encode(cls, order="deterministic")
 
 
-def afresh(cls: PodClass, node: Node | None) -> PodClass:
+def as_new(cls: PodClass, node: Node | None) -> PodClass:
     """The class of a pod as its controller would make another: without the labels that binding it to `node` copied,
     and with ephemeral volumes whose claims are yet to be made."""
     own = {
@@ -113,7 +113,7 @@ def afresh(cls: PodClass, node: Node | None) -> PodClass:
     return msgspec.structs.replace(cls, labels=own, volumes=volumes)
 
 
-def _names(wanted: Wanted, taken: set[str]) -> list[str]:
+def _names(wanted: AddedPods, taken: set[str]) -> list[str]:
     """Free names, which are taken thereby."""
     names: list[str] = []
     if wanted.keep_name and wanted.count == 1 and f"{wanted.namespace}/{wanted.name}" not in taken:
@@ -153,21 +153,21 @@ def _age(cls: PodClass, options: Options) -> float:
 
 def without_nodes(
     snapshot: Snapshot, memory: Memory, names: Sequence[str], now: float, options: Options
-) -> tuple[Snapshot, Memory, tuple[Loss, ...]]:
+) -> tuple[Snapshot, Memory, tuple[RemovedNode, ...]]:
     """The cluster without these nodes: Node, instance and one of the group's target size each, as after a removal.
 
     Their pods want a node again where a controller recreates them (scale-up.md §2, pods of nodes being drained); the
     rest goes with the node. What a group's template was learnt from is learnt first. Unknown names are passed over.
     """
     gone = {node.name: node for node in snapshot.nodes if node.name in set(names)}
-    losses = {name: Loss(name) for name in sorted(gone)}
+    losses = {name: RemovedNode(name) for name in sorted(gone)}
     templates = dict(memory.templates)
     groups = []
     for group in snapshot.groups:
-        mine = {name for name, node in gone.items() if owns(group, node)}
+        mine = {name for name, node in gone.items() if owned_by(group, node)}
         if mine:
-            losses.update({name: Loss(name, group.id) for name in mine})
-            members = tuple(node for node in snapshot.nodes if owns(group, node))
+            losses.update({name: RemovedNode(name, group.id) for name in mine})
+            members = tuple(node for node in snapshot.nodes if owned_by(group, node))
             learnt = learn(members, memory.templates.get(group.id), now, options)
             if learnt is not None:
                 templates[group.id] = learnt
@@ -177,7 +177,7 @@ def without_nodes(
     kept = tuple(
         op
         for op in memory.operations
-        if op.spec.kind is not Kind.REMOVE or not {target.node for target in op.spec.targets} <= set(gone)
+        if op.spec.kind is not OperationKind.REMOVE or not {target.node for target in op.spec.targets} <= set(gone)
     )
     storage = msgspec.structs.replace(
         snapshot.storage, csi_nodes=tuple(each for each in snapshot.storage.csi_nodes if each.name not in gone)
@@ -204,7 +204,7 @@ def without_nodes(
     )
 
 
-def owns(group: NodeGroup, node: Node) -> bool:
+def owned_by(group: NodeGroup, node: Node) -> bool:
     """Whether a node is one of a group's instances, by the instance's node or provider id."""
     return any(
         instance.node == node.name or (node.provider_id and instance.id == node.provider_id)
@@ -239,13 +239,13 @@ def _scattered(
             lost.setdefault(pod.node, []).append(pod.key)
         else:
             again.setdefault(pod.node, []).append(pod.key)
-            before = msgspec.structs.replace(pod, cls=classes.intern(afresh(cls, gone[pod.node])))
+            before = msgspec.structs.replace(pod, cls=classes.intern(as_new(cls, gone[pod.node])))
             pods.append(_refused(before, cls, now, options))
     return tuple(pods), again, lost
 
 
 def with_bounds(
-    snapshot: Snapshot, memory: Memory, name: str, bounds: Bounds, now: float, options: Options
+    snapshot: Snapshot, memory: Memory, name: str, bounds: GroupBounds, now: float, options: Options
 ) -> tuple[Snapshot, Memory]:
     """The cluster with other bounds or another target size for one group, which must be there.
 
@@ -259,7 +259,7 @@ def with_bounds(
     if changed.max < changed.min:
         raise BadInput(f"--group {name}", f"max {changed.max} is below min {changed.min}", "give both")
     if bounds.size is not None:
-        here = sum(owns(group, node) for node in snapshot.nodes)
+        here = sum(owned_by(group, node) for node in snapshot.nodes)
         if bounds.size < here:
             raise BadInput(
                 f"--group {name}",
@@ -278,7 +278,9 @@ def _asked_for(memory: Memory, group: NodeGroup, increase: int, now: float, opti
     """The memory in which exactly so many nodes of a group are on their way."""
     request = ScaleUpRequest(increase, now, now + provision_time(group, options)) if increase > 0 else None
     known = memory.groups.get(group.id, GroupMemory())
-    operations = tuple(op for op in memory.operations if op.spec.group != group.id or op.spec.kind is Kind.REMOVE)
+    operations = tuple(
+        op for op in memory.operations if op.spec.group != group.id or op.spec.kind is OperationKind.REMOVE
+    )
     return msgspec.structs.replace(
         memory,
         operations=operations,

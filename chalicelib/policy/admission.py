@@ -13,8 +13,8 @@ import msgspec
 
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.vendor_hosts import FILE_PROBLEM, FILE_REMEDY, mistakes
-from chalicelib.policy.diagnostics import Path, Report
-from chalicelib.policy.partial_policy import SPEC, Draft
+from chalicelib.policy.diagnostics import Diagnostics, Path
+from chalicelib.policy.partial_policy import SPEC, PartialPolicy
 from chalicelib.policy.secret_names import named_in, never, problem, remedy
 
 
@@ -35,13 +35,13 @@ class Admission(msgspec.Struct, frozen=True):
     cluster: str = ""
 
 
-def check_admission(draft: Draft, name: str, admission: Admission, report: Report) -> None:
+def check_admission(draft: PartialPolicy, name: str, admission: Admission, report: Diagnostics) -> None:
     """Tell the report what the deployment does not permit. name: the cluster's, as the document has it."""
     for check in _CHECKS:
         check(draft, admission.cluster or name, admission, report)
 
 
-def _files(draft: Draft, _: str, admission: Admission, report: Report) -> None:
+def _files(draft: PartialPolicy, _: str, admission: Admission, report: Diagnostics) -> None:
     if "kubeconfig_file" in (draft.kubernetes or {}):
         _file((*SPEC, "kubernetes", "kubeconfigFile"), admission, report)
     for provider, settings in (draft.providers or {}).items():
@@ -50,21 +50,21 @@ def _files(draft: Draft, _: str, admission: Admission, report: Report) -> None:
                 _file((*SPEC, "providers", provider, key), admission, report)
 
 
-def _file(path: Path, admission: Admission, report: Report) -> None:
+def _file(path: Path, admission: Admission, report: Diagnostics) -> None:
     if admission.purpose is Purpose.STORED:
         report.problem(path, FILE_PROBLEM, FILE_REMEDY)
     elif admission.purpose is Purpose.VALIDATED:
         report.warn(path, f"outscaler apply refuses this: it {FILE_PROBLEM}")
 
 
-def _hosts(draft: Draft, _: str, admission: Admission, report: Report) -> None:
+def _hosts(draft: PartialPolicy, _: str, admission: Admission, report: Diagnostics) -> None:
     deployment = msgspec.structs.replace(admission.deployment, files=True)  # files are told above
     for provider, settings in (draft.providers or {}).items():
         for key, what, instead in mistakes(provider, settings, deployment):
             report.problem((*SPEC, "providers", provider, key), what, instead)
 
 
-def _secrets(draft: Draft, cluster: str, admission: Admission, report: Report) -> None:
+def _secrets(draft: PartialPolicy, cluster: str, admission: Admission, report: Diagnostics) -> None:
     if admission.purpose is Purpose.PLANNED:
         return  # a command reads no secrets; files stand for them
     deployment = admission.deployment
@@ -79,4 +79,4 @@ def _secrets(draft: Draft, cluster: str, admission: Admission, report: Report) -
             report.warn(path, f"outscaler apply refuses this unless the deployment shares it: it {what}; {instead}")
 
 
-_CHECKS: tuple[Callable[[Draft, str, Admission, Report], None], ...] = (_files, _hosts, _secrets)
+_CHECKS: tuple[Callable[[PartialPolicy, str, Admission, Diagnostics], None], ...] = (_files, _hosts, _secrets)

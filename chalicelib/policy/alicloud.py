@@ -11,7 +11,7 @@ import re
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.provider_value_types import amount, as_text, bounds_of, https_address
 from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.value_types import SECRET, Kind, choice, number, scalar, text
+from chalicelib.policy.value_types import SECRET, ValueType, choice, number, scalar, text
 
 GROUP_ID = r"asg-\S+\Z"
 
@@ -72,7 +72,7 @@ ALICLOUD = Section(
         ),
         Field(
             "metadataEndpoint",
-            Kind("address", scalar(_metadata, "an address")),
+            ValueType("address", scalar(_metadata, "an address")),
             "metadataEndpoint",
             "Metadata service of an ECS instance to take credentials from; never asked if neither this nor ramRole is "
             "given.",

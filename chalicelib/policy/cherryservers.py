@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.diagnostics import Path, Report
+from chalicelib.policy.diagnostics import Diagnostics, Path
 from chalicelib.policy.provider_value_types import YES_OR_NO, amount, as_text, bounds_of, https_address
 from chalicelib.policy.schema import Field, Section, entries_of, read_section
-from chalicelib.policy.value_types import SECRET, UNSET, Kind, duration, listed, number, scalar, text, whole
+from chalicelib.policy.value_types import SECRET, UNSET, ValueType, duration, listed, number, scalar, text, whole
 from chalicelib.policy.yaml_document import Node
 
 POOL = r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?\Z"
@@ -45,7 +45,7 @@ def _base64(value: str) -> str:
 
 
 _SPECS = bounds_of("pool", "0:10:pool1", POOL, "cannot name a pool, which is a label's value")
-_SCRIPT = Kind("text of many lines", scalar(_script, "text as a block of lines after |"))
+_SCRIPT = ValueType("text of many lines", scalar(_script, "text as a block of lines after |"))
 _PROJECT = whole(1, _LARGEST_ID)
 _CLUSTER = text("one word", r"[^\s\x00-\x1f\x7f]{1,63}", "something like prod-vilnius")
 _SLUG = text("plain text", r"[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?")
@@ -64,7 +64,7 @@ _DEFINITION = Section(
         Field("plan", _SLUG, "plan", "The vendor's slug."),
         Field("os", _SLUG, "os", "The vendor's slug of an image."),
         Field("sshKeyIds", listed(whole(1, _LARGEST_ID)), "sshKeyIds", "Ids of SSH keys."),
-        Field("cloudinit", Kind("base64", scalar(_base64, "base64")), "cloudinit", "As in upstream's file."),
+        Field("cloudinit", ValueType("base64", scalar(_base64, "base64")), "cloudinit", "As in upstream's file."),
         Field("cloudInit", _SCRIPT, "cloudInit", "The same as plain text."),
         Field(
             "hostnamePattern",
@@ -73,13 +73,13 @@ _DEFINITION = Section(
             "How new machines are called.",
         ),
         Field("osPartitionSize", whole(0, 1_000_000), "osPartitionSize", "GB."),
-        Field("spotMarket", Kind("true or false", YES_OR_NO.read, bool), "spotMarket", "From the spot market."),
+        Field("spotMarket", ValueType("true or false", YES_OR_NO.read, bool), "spotMarket", "From the spot market."),
         Field("cpuOverride", whole(0, 4096), "cpuOverride", "Cores of a machine, where the plan says something else."),
     )
 )
 
 
-def _read_definitions(node: Node, path: Path, report: Report) -> Any:
+def _read_definitions(node: Node, path: Path, report: Diagnostics) -> Any:
     """Pool -> definition, as JSON: settings are texts."""
     entries = entries_of(node, path, report)
     if entries is None:
@@ -129,7 +129,7 @@ CHERRYSERVERS = Section(
         Field("cloudConfigSecret", SECRET, "cloudConfigSecret", "The same in a secret. One of the three is needed."),
         Field(
             "nodeGroupDefs",
-            Kind("mapping", _read_definitions, msgspec.json.decode),
+            ValueType("mapping", _read_definitions, msgspec.json.decode),
             "nodeGroupDefs",
             "The same as a mapping of pools, default among them, to upstream's keys "
             "in lowerCamelCase: region, plan, os, "

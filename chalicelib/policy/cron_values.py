@@ -11,8 +11,8 @@ from typing import Any
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration
-from chalicelib.policy.diagnostics import Path, Report, quote
-from chalicelib.policy.value_types import Kind, duration, scalar
+from chalicelib.policy.diagnostics import Diagnostics, Path, quote
+from chalicelib.policy.value_types import ValueType, duration, scalar
 
 _LONGEST_CRON = 128
 _CRON_FORM = 'it like "0 22 * * 1-5"'
@@ -41,8 +41,8 @@ def _zone(given: str) -> str:
     return given
 
 
-CRON = Kind("five fields of cron", scalar(_cron, _CRON_FORM))
-ZONE = Kind("time zone", scalar(_zone, "it like Europe/Zurich"))
+CRON = ValueType("five fields of cron", scalar(_cron, _CRON_FORM))
+ZONE = ValueType("time zone", scalar(_zone, "it like Europe/Zurich"))
 OPEN_FOR = duration(60.0, 31 * 86400.0)
 
 
@@ -53,7 +53,7 @@ def _gap(cron: str) -> float:
     return shortest_gap(cron)
 
 
-def ends_before_it_opens_again(window: dict[str, Any], path: Path, report: Report) -> None:
+def ends_before_it_opens_again(window: dict[str, Any], path: Path, report: Diagnostics) -> None:
     """Refuses a window (attribute -> value) that lasts longer than its cron leaves between two openings.
 
     path: the window's own; what could not be read is not looked at.

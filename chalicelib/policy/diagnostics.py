@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
 
 Path = tuple[str | int, ...]
@@ -44,7 +44,7 @@ def closest(word: str, known: Iterable[str]) -> str:
     return folded[near[0]] if near else ""
 
 
-class Report:
+class Diagnostics:
     """Problems and warnings about one document. place: the file's name as the user wrote it."""
 
     def __init__(self, place: str, root: Node | None = None) -> None:
@@ -85,7 +85,7 @@ class Report:
         """Raises BadInputs if anything was wrong. further: what was found elsewhere, which comes last."""
         if self._problems or further:
             known = tuple(problem for _, problem in sorted(self._problems, key=lambda entry: entry[0]))
-            raise BadInputs(known + further)
+            raise InputErrors(known + further)
 
     def _where(self, path: Path, line: int) -> str:
         where = f"{self.place}:{line}" if self._lines else self.place

@@ -13,7 +13,7 @@ from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, S
 from chalicelib.policy.headroom import HEADROOM
 from chalicelib.policy.maintenance_windows import WINDOW
 from chalicelib.policy.max_disruption import MAX_DISRUPTION
-from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, Row
+from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, OptionDefinition
 from chalicelib.policy.options import GROUPS, default_text
 from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import PROVIDERS, ProviderTable
@@ -219,14 +219,14 @@ def _provider(table: ProviderTable) -> str:
     return f"### {table.name}\n\n{_UNAVAILABLE}"
 
 
-def _options(rows: tuple[Row, ...]) -> str:
+def _options(rows: tuple[OptionDefinition, ...]) -> str:
     return _table(
         ("Option", "Kind", "Default", "Status", "Meaning"),
         ((f"`{row.name}`", row.kind.name, _code(default_text(row)), row.status.value, _meaning(row)) for row in rows),
     )
 
 
-def _meaning(row: Row) -> str:
+def _meaning(row: OptionDefinition) -> str:
     if not row.note:
         return row.meaning
     return f"{row.meaning} ({'write ' if row.status == 'elsewhere' else ''}{row.note})"

@@ -21,7 +21,7 @@ from chalicelib.policy.value_types import (
     BOOLEAN,
     DNS_LABEL,
     SECRET,
-    Kind,
+    ValueType,
     choice,
     duration,
     listed,
@@ -87,7 +87,7 @@ NODE_GROUP = Section(
     fields=(
         Field(
             "provider",
-            Kind("provider", scalar(provider_name, "a provider's name")),
+            ValueType("provider", scalar(provider_name, "a provider's name")),
             "provider",
             "Which of spec.providers owns the group.",
             required=True,
@@ -159,7 +159,7 @@ SPEC = Section(
         ),
         Field(
             "providers",
-            Kind("mapping", read_providers),
+            ValueType("mapping", read_providers),
             "providers",
             "Providers of its node groups, each with its settings.",
             required=True,
@@ -171,7 +171,7 @@ SPEC = Section(
             "node_groups",
             "Bounds and priorities for groups, where the provider's own are not wanted.",
         ),
-        Field("options", Kind("options", read_options), "options", "Upstream's flags, in lowerCamelCase."),
+        Field("options", ValueType("options", read_options), "options", "Upstream's flags, in lowerCamelCase."),
         Field(
             "prices", nested(PRICES), "prices", "What machines cost per hour, for the expanders price and least-cost."
         ),

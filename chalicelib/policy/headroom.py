@@ -7,16 +7,16 @@ from typing import Any
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import parse_amount
-from chalicelib.policy.diagnostics import Path, Report, quote
+from chalicelib.policy.diagnostics import Diagnostics, Path, quote
 from chalicelib.policy.list_sections import GROUPS, NAME, entries, percent
 from chalicelib.policy.schedules import MOST_PERCENT
 from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.value_types import Kind, scalar, whole
+from chalicelib.policy.value_types import ValueType, scalar, whole
 
 _UNITS = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
-def _size(resource: str, example: str, most: str) -> Kind:
+def _size(resource: str, example: str, most: str) -> ValueType:
     """A quantity above nothing, no larger than any machine: times the pods it must stay a number that fits."""
     limit = parse_amount(resource, most)
     span = f"an amount of up to {most}, such as {example}"
@@ -31,7 +31,7 @@ def _size(resource: str, example: str, most: str) -> Kind:
         return amount
 
     show: Callable[[int], str] = _show_cpu if resource == "cpu" else _show_bytes
-    return Kind("quantity", scalar(parse, span), show)
+    return ValueType("quantity", scalar(parse, span), show)
 
 
 def _show_cpu(millicores: int) -> str:
@@ -67,7 +67,7 @@ HEADROOM = Section(
 )
 
 
-def _one_measure(headroom: dict[str, Any], path: Path, report: Report) -> None:
+def _one_measure(headroom: dict[str, Any], path: Path, report: Diagnostics) -> None:
     """Either pods with a size, or percent."""
     broken = any(report.has_problem_under((*path, key)) for key in ("pods", "cpu", "memory", "percent"))
     sized = [key for key in ("pods", "cpu", "memory") if key in headroom]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.policy.diagnostics import Path, Report, quote
+from chalicelib.policy.diagnostics import Diagnostics, Path, quote
 from chalicelib.policy.provider_value_types import YES_OR_NO, amount, as_text, bounds_of, https_address
 from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.value_types import SECRET, UNSET, Kind, number, text, whole
+from chalicelib.policy.value_types import SECRET, UNSET, ValueType, number, text, whole
 from chalicelib.policy.yaml_document import Node
 
 REGIONS = frozenset(
@@ -57,7 +57,7 @@ _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _REGION = text("a region", r"[a-z]+(-[a-z0-9]+)+", "something like cn-north-4")
 
 
-def _read_region(node: Node, path: Path, report: Report) -> Any:
+def _read_region(node: Node, path: Path, report: Diagnostics) -> Any:
     """A region that is not in the table is called all the same: the vendor opens new ones."""
     region = _REGION.read(node, path, report)
     if region is not UNSET and region not in REGIONS:
@@ -76,7 +76,7 @@ HUAWEICLOUD = Section(
     fields=(
         Field(
             "region",
-            Kind("text", _read_region),
+            ValueType("text", _read_region),
             "region",
             "Region of the cluster.",
             required=True,

@@ -7,22 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.diagnostics import Path, Report, quote
+from chalicelib.policy.diagnostics import Diagnostics, Path, quote
 from chalicelib.policy.schema import Section, read_section, show_section
-from chalicelib.policy.value_types import UNSET, Kind, listed, scalar, text
+from chalicelib.policy.value_types import UNSET, ValueType, listed, scalar, text
 from chalicelib.policy.yaml_document import Node, Scalar, Sequence
 
-Check = Callable[[dict[str, Any], Path, Report], None]
+Check = Callable[[dict[str, Any], Path, Diagnostics], None]
 
 
-def entries(section: Section, noun: str, most: int, example: str, *checks: Check, name: str = "") -> Kind:
+def entries(section: Section, noun: str, most: int, example: str, *checks: Check, name: str = "") -> ValueType:
     """A list of at most `most` entries of a section, as a tuple of attribute -> value.
 
     What was wrong in an entry is absent from it, already told. checks: what must agree within one entry, called with
     what could be read of it and its path. example: an entry as a person would write it, for the remedy.
     """
 
-    def read(node: Node, path: Path, report: Report) -> Any:
+    def read(node: Node, path: Path, report: Diagnostics) -> Any:
         if isinstance(node, Scalar) and node.is_null:
             return ()
         if not isinstance(node, Sequence):
@@ -39,7 +39,7 @@ def entries(section: Section, noun: str, most: int, example: str, *checks: Check
                 check(entry, (*path, index), report)
         return found
 
-    return Kind(
+    return ValueType(
         f"list of {name or noun + 's'}", read, lambda structs: [show_section(section, each) for each in structs]
     )
 
@@ -49,7 +49,7 @@ NAME = text("a name without spaces and slashes", r"[^\s/\x00-\x1f\x7f]{1,100}", 
 _GROUP_IDS = listed(text("a node group's id or name", r"[^\s\x00-\x1f\x7f]{1,512}"))
 
 
-def _read_groups(node: Node, path: Path, report: Report) -> Any:
+def _read_groups(node: Node, path: Path, report: Diagnostics) -> Any:
     found = _GROUP_IDS.read(node, path, report)
     if found == ():  # what a template leaves behind where its list was empty must not come to mean every group
         report.problem(path, "names no group", "write groups: [ID], or take the line out")
@@ -61,12 +61,12 @@ def _read_groups(node: Node, path: Path, report: Report) -> Any:
     return found
 
 
-GROUPS = Kind(_GROUP_IDS.name, _read_groups, _GROUP_IDS.show)
+GROUPS = ValueType(_GROUP_IDS.name, _read_groups, _GROUP_IDS.show)
 
 _PERCENT = re.compile(r"(0|[1-9][0-9]{0,8}) ?%?\Z")
 
 
-def percent(least: int, most: int) -> Kind:
+def percent(least: int, most: int) -> ValueType:
     """A whole number of percent, with or without the sign."""
     span = f"a whole percentage from {least}% to {most}%"
 
@@ -78,4 +78,4 @@ def percent(least: int, most: int) -> Kind:
             raise BadInput("", f"{quote(value)} is out of range", f"write {span}")
         return int(match[1])
 
-    return Kind("percentage", scalar(parse, span), lambda value: f"{value}%")
+    return ValueType("percentage", scalar(parse, span), lambda value: f"{value}%")

@@ -9,23 +9,23 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import (
     GroupPolicy,
     KubernetesAccess,
     MaxDisruption,
+    NodePrices,
     Options,
     Policy,
-    Prices,
     Webhook,
     Window,
 )
 from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 from chalicelib.policy.admission import Admission, check_admission
-from chalicelib.policy.diagnostics import Report
+from chalicelib.policy.diagnostics import Diagnostics
 from chalicelib.policy.document import ROOT
 from chalicelib.policy.options import Read
-from chalicelib.policy.partial_policy import Draft
+from chalicelib.policy.partial_policy import PartialPolicy
 from chalicelib.policy.provider_validation import Ask, asked, further
 from chalicelib.policy.schema import read_section
 from chalicelib.policy.validation import CHECKS
@@ -45,8 +45,8 @@ def load(
     try:
         root = read(text, place=place)
     except BadInput as error:
-        raise BadInputs((error,)) from None
-    report = Report(place, root)
+        raise InputErrors((error,)) from None
+    report = Diagnostics(place, root)
     found = read_section(ROOT, root, (), report) or {}
     draft, name = _draft(found.get("spec")), (found.get("metadata") or {}).get("name", "")
     refused: tuple[BadInput, ...] = ()
@@ -65,11 +65,11 @@ def digest(text: str) -> str:
     return hashlib.sha256("\n".join(text.splitlines()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _draft(spec: dict[str, Any] | None) -> Draft | None:
+def _draft(spec: dict[str, Any] | None) -> PartialPolicy | None:
     """What the cross-checks look at, made of what could be read."""
     if spec is None:
         return None
-    return Draft(
+    return PartialPolicy(
         spec, spec.get("kubernetes"), spec.get("providers"), spec.get("node_groups", ()), spec.get("options", Read())
     )
 
@@ -88,6 +88,6 @@ def _policy(found: dict[str, Any]) -> Policy:
         "rules": tuple(Rule(**rule) for rule in spec.pop("rules", ())),
         "schedules": tuple(Schedule(**schedule) for schedule in spec.pop("schedules", ())),
         "headroom": tuple(Headroom(**headroom) for headroom in spec.pop("headroom", ())),
-        "prices": Prices(**prices) if (prices := spec.pop("prices", None)) is not None else None,
+        "prices": NodePrices(**prices) if (prices := spec.pop("prices", None)) is not None else None,
     }
     return Policy(name=found["metadata"]["name"], **spec, **made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.policy.cron_values import CRON, OPEN_FOR, ZONE, ends_before_it_opens_again
 from chalicelib.policy.list_sections import entries
 from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.value_types import Kind, choice, text
+from chalicelib.policy.value_types import ValueType, choice, text
 
 _REMOVALS = choice(("allowed", "forbidden"), lambda word: word == "allowed")
 
@@ -31,7 +31,7 @@ WINDOW = Section(
         ),
         Field(
             "removals",
-            Kind("allowed or forbidden", _REMOVALS.read, lambda yes: "allowed" if yes else "forbidden"),
+            ValueType("allowed or forbidden", _REMOVALS.read, lambda yes: "allowed" if yes else "forbidden"),
             "removals",
             "allowed: nodes are removed in such windows only. forbidden: not in this one, whatever another allows.",
             default="allowed",

@@ -7,7 +7,7 @@ import re
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.diagnostics import quote
 from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.value_types import Kind, scalar, whole
+from chalicelib.policy.value_types import ValueType, scalar, whole
 
 _SPAN = "a share from 0 to 1, such as 0.25 or 25%"
 _FORM = re.compile(r"((?:0|[1-9][0-9]{0,2})(?:\.[0-9]{1,12})?)( ?%)?")
@@ -35,7 +35,7 @@ MAX_DISRUPTION = Section(
         Field("podsPerHour", whole(), "pods_per_hour", "Most pods moved for it in any hour; 0: no limit.", default="0"),
         Field(
             "share",
-            Kind("share", scalar(_share, _SPAN), _show),
+            ValueType("share", scalar(_share, _SPAN), _show),
             "share",
             "Largest part of the autoscaled nodes that may be on its way out at once, though never less than one node. "
             "A plan that wants more removes nothing, nor do later ones, until `outscaler release`; 0: no limit.",

@@ -12,7 +12,18 @@ from enum import StrEnum
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.value_types import BOOLEAN, Kind, choice, duration, listed, number, scalar, text, total, whole
+from chalicelib.policy.value_types import (
+    BOOLEAN,
+    ValueType,
+    choice,
+    duration,
+    listed,
+    number,
+    scalar,
+    text,
+    total,
+    whole,
+)
 
 AVAILABLE_EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority", "least-cost")
 KNOWN_EXPANDERS = (*AVAILABLE_EXPANDERS, "grpc")
@@ -31,11 +42,11 @@ class Status(StrEnum):
     ELSEWHERE = "elsewhere"  # has its own place in the document: refused with that place
 
 
-class Row(msgspec.Struct, frozen=True):
+class OptionDefinition(msgspec.Struct, frozen=True):
     """One flag. default: text, for options not in force. note: what the warning or the refusal adds."""
 
     flag: str
-    kind: Kind
+    kind: ValueType
     status: Status
     meaning: str
     default: str = ""
@@ -111,51 +122,51 @@ EXPANDERS = listed(choice(KNOWN_EXPANDERS), name="list of expanders")
 CORES = total("cores", 1, (0, 320000))
 MEMORY = total("GiB", 2**30, (0, 6400000))
 GPUS = listed(
-    Kind("text", scalar(_gpu_total, "it like nvidia-tesla-t4:0:8"), lambda found: "{}:{}:{}".format(*found)),
+    ValueType("text", scalar(_gpu_total, "it like nvidia-tesla-t4:0:8"), lambda found: "{}:{}:{}".format(*found)),
     name="list of type:min:max",
 )
-DRAIN_PRIORITIES = Kind(
+DRAIN_PRIORITIES = ValueType(
     "priority:seconds pairs", scalar(_drain_priorities, "it like 0:60,2000:120"), _show_drain_priorities
 )
 
 
-def on(flag: str, kind: Kind, meaning: str) -> Row:
+def on(flag: str, kind: ValueType, meaning: str) -> OptionDefinition:
     """In force: a field of model.Options."""
-    return Row(flag, kind, Status.IN_FORCE, meaning)
+    return OptionDefinition(flag, kind, Status.IN_FORCE, meaning)
 
 
-def later(flag: str, kind: Kind, default: str, meaning: str, note: str = "") -> Row:
+def later(flag: str, kind: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
     """Known, checked, not in force in this version."""
-    return Row(flag, kind, Status.ACCEPTED, meaning, default, note)
+    return OptionDefinition(flag, kind, Status.ACCEPTED, meaning, default, note)
 
 
-def always(flag: str, meaning: str, note: str = "") -> Row:
+def always(flag: str, meaning: str, note: str = "") -> OptionDefinition:
     """A switch that is on here whatever a document says; told to those who turn it off."""
-    return Row(flag, BOOLEAN, Status.ALWAYS, meaning, "true", note)
+    return OptionDefinition(flag, BOOLEAN, Status.ALWAYS, meaning, "true", note)
 
 
-def ignored(flag: str, kind: Kind, default: str, meaning: str, note: str = "") -> Row:
+def ignored(flag: str, kind: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
     """Nothing reads it, upstream or here."""
-    return Row(flag, kind, Status.IGNORED, meaning, default, note)
+    return OptionDefinition(flag, kind, Status.IGNORED, meaning, default, note)
 
 
-def no_meaning(flag: str, kind: Kind, default: str, meaning: str, note: str = "") -> Row:
+def no_meaning(flag: str, kind: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
     """About a process inside the cluster, which this is not."""
-    return Row(flag, kind, Status.MEANINGLESS, meaning, default, note)
+    return OptionDefinition(flag, kind, Status.MEANINGLESS, meaning, default, note)
 
 
-def elsewhere(flag: str, meaning: str, place: str) -> Row:
+def elsewhere(flag: str, meaning: str, place: str) -> OptionDefinition:
     """Has its own place in the document."""
-    return Row(flag, TEXT, Status.ELSEWHERE, meaning, "", place)
+    return OptionDefinition(flag, TEXT, Status.ELSEWHERE, meaning, "", place)
 
 
-class Group(msgspec.Struct, frozen=True):
+class OptionGroup(msgspec.Struct, frozen=True):
     """Rows under one heading of the reference."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[OptionDefinition, ...]
 
 
-def boolean(flag: str, default: str, meaning: str, note: str = "") -> Row:
+def boolean(flag: str, default: str, meaning: str, note: str = "") -> OptionDefinition:
     """A later switch."""
     return later(flag, BOOLEAN, default, meaning, note)

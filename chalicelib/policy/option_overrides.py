@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.policy import Policy
-from chalicelib.policy.diagnostics import Report
+from chalicelib.policy.diagnostics import Diagnostics
 from chalicelib.policy.options import Read, attribute, check_options, check_prices, find_row, tell
 from chalicelib.policy.providers import without_prices
 from chalicelib.policy.value_types import UNSET
@@ -26,7 +26,7 @@ def with_options(
     VALUE is what a document would have after the colon: `scaleDownUnneededTime=5m`, `startupTaint=[a, b]`. The last of
     several for one name wins. warn: told of each option that is not in force.
     """
-    report, before = Report(place), Report(place)
+    report, before = Diagnostics(place), Diagnostics(place)
     in_force: dict[str, Any] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")

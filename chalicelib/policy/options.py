@@ -15,15 +15,15 @@ import msgspec
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
 from chalicelib.policy import options_loop, options_scale_down, options_scale_up
-from chalicelib.policy.diagnostics import Path, Report, closest
-from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, PRICED_EXPANDERS, Row, Status
+from chalicelib.policy.diagnostics import Diagnostics, Path, closest
+from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, PRICED_EXPANDERS, OptionDefinition, Status
 from chalicelib.policy.schema import entries_of, unknown_key
 from chalicelib.policy.value_types import UNSET
 from chalicelib.policy.yaml_document import Node
 
 GROUPS = (*options_loop.GROUPS, *options_scale_up.GROUPS, *options_scale_down.GROUPS)
-ROWS: dict[str, Row] = {row.name: row for group in GROUPS for row in group.rows}
-FLAGS: dict[str, Row] = {row.flag: row for row in ROWS.values()}
+ROWS: dict[str, OptionDefinition] = {row.name: row for group in GROUPS for row in group.rows}
+FLAGS: dict[str, OptionDefinition] = {row.flag: row for row in ROWS.values()}
 _ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields(Options)}
 
 
@@ -34,12 +34,12 @@ class Read(msgspec.Struct, frozen=True):
     others: dict[str, Any] = {}
 
 
-def attribute(row: Row) -> str:
+def attribute(row: OptionDefinition) -> str:
     """The field of model.Options a row lands in; empty for options not in force."""
     return row.lands or _ATTRIBUTES.get(row.name, "")
 
 
-def default_text(row: Row) -> str:
+def default_text(row: OptionDefinition) -> str:
     """The default as a document would have it."""
     if row.status is not Status.IN_FORCE:
         return row.default
@@ -49,7 +49,7 @@ def default_text(row: Row) -> str:
     return ", ".join(shown) if isinstance(shown, list) else str(shown)
 
 
-def read_options(node: Node | None, path: Path, report: Report) -> Read:
+def read_options(node: Node | None, path: Path, report: Diagnostics) -> Read:
     """Reads the mapping; problems and warnings go to the report."""
     in_force: dict[str, Any] = {}
     others: dict[str, Any] = {}
@@ -73,7 +73,7 @@ def read_options(node: Node | None, path: Path, report: Report) -> Read:
     return Read(in_force, others)
 
 
-def find_row(key: str, path: Path, report: Report) -> Row | None:
+def find_row(key: str, path: Path, report: Diagnostics) -> OptionDefinition | None:
     """The option's row, or None once the report knows why not."""
     below = (*path, key)
     row = ROWS.get(key)
@@ -103,19 +103,19 @@ _WARNINGS = {
 }
 
 
-def tell(row: Row, value: Any, path: Path, report: Report) -> None:
+def tell(row: OptionDefinition, value: Any, path: Path, report: Diagnostics) -> None:
     """Warns of an option that is not simply in force; what is always so is told to those who do not want it."""
     if row.status is not Status.ALWAYS or value is False:
         report.warn(path, f"{_WARNINGS[row.status]}{': ' if row.note else ''}{row.note}")
 
 
-def check_options(found: Read, path: Path, report: Report) -> None:
+def check_options(found: Read, path: Path, report: Diagnostics) -> None:
     """What options must agree on among themselves (options.md §12)."""
     for check in _CHECKS:
         check(found, path, report)
 
 
-def _expander_chain(found: Read, path: Path, report: Report) -> None:
+def _expander_chain(found: Read, path: Path, report: Diagnostics) -> None:
     chain: tuple[str, ...] | None = found.in_force.get("expander")
     if chain is None:
         return
@@ -132,7 +132,7 @@ def _expander_chain(found: Read, path: Path, report: Report) -> None:
         report.problem(path, "names another expander after random", "random leaves nothing to choose: put it last")
 
 
-def _scheduler_names(found: Read, path: Path, report: Report) -> None:
+def _scheduler_names(found: Read, path: Path, report: Diagnostics) -> None:
     allowed = found.in_force.get("allowed_scheduler_names", ())
     for name in found.in_force.get("bypassed_scheduler_names", ()):
         if allowed and name not in allowed:
@@ -143,7 +143,7 @@ def _scheduler_names(found: Read, path: Path, report: Report) -> None:
             )
 
 
-def _backoff_bounds(found: Read, path: Path, report: Report) -> None:
+def _backoff_bounds(found: Read, path: Path, report: Diagnostics) -> None:
     merged = Options(**found.in_force)
     if merged.initial_node_group_backoff_duration > merged.max_node_group_backoff_duration:
         name = "initial" if "initial_node_group_backoff_duration" in found.in_force else "max"
@@ -156,7 +156,7 @@ def _backoff_bounds(found: Read, path: Path, report: Report) -> None:
         )
 
 
-def _balancing_labels(found: Read, path: Path, report: Report) -> None:
+def _balancing_labels(found: Read, path: Path, report: Diagnostics) -> None:
     if found.in_force.get("balancing_label") and found.in_force.get("balancing_ignore_label"):
         # Upstream's help forbids it and its code takes it, so somebody's command line may hold it.
         report.warn(
@@ -164,14 +164,14 @@ def _balancing_labels(found: Read, path: Path, report: Report) -> None:
         )
 
 
-def _gpu_types(found: Read, path: Path, report: Report) -> None:
+def _gpu_types(found: Read, path: Path, report: Diagnostics) -> None:
     types = [name for name, _, _ in found.in_force.get("gpu_total", ())]
     for name in dict.fromkeys(types):
         if types.count(name) > 1:
             report.problem((*path, "gpuTotal"), f"names {name} twice", "name each type once")
 
 
-def _drain_priority(found: Read, path: Path, report: Report) -> None:
+def _drain_priority(found: Read, path: Path, report: Diagnostics) -> None:
     changed = found.in_force.get("max_graceful_termination_sec", 600) != Options().max_graceful_termination_sec
     if found.in_force.get("drain_priority_config") and changed:
         report.problem(
@@ -181,7 +181,7 @@ def _drain_priority(found: Read, path: Path, report: Report) -> None:
         )
 
 
-def _dynamic_resources(found: Read, path: Path, report: Report) -> None:
+def _dynamic_resources(found: Read, path: Path, report: Diagnostics) -> None:
     if found.others.get("enableDynamicResourceAllocation") is False:
         report.problem(
             (*path, "enableDynamicResourceAllocation"), "false is refused, as upstream refuses it", "take the line out"
@@ -189,7 +189,7 @@ def _dynamic_resources(found: Read, path: Path, report: Report) -> None:
 
 
 def check_prices(
-    chain: Sequence[str], *, listed: bool, unpriced: Sequence[str] | None, path: Path, report: Report
+    chain: Sequence[str], *, listed: bool, unpriced: Sequence[str] | None, path: Path, report: Diagnostics
 ) -> None:
     """Expanders that count money need to know what things cost. listed: whether there are spec.prices; unpriced: the
     policy's providers that do not say what their nodes cost, None where none does."""

@@ -8,7 +8,7 @@ from chalicelib.policy.option_definitions import (
     TEXT,
     TEXTS,
     WHOLE,
-    Group,
+    OptionGroup,
     boolean,
     elsewhere,
     ignored,
@@ -23,7 +23,7 @@ _LEASE = "one reconcile per cluster is held by a lease in the table"
 _PUSHED = "metrics are pushed, nothing listens"
 
 GROUPS = (
-    Group(
+    OptionGroup(
         "Loop and reporting",
         (
             elsewhere("scan-interval", "Time between two looks at the cluster.", "spec.scanInterval"),
@@ -49,7 +49,7 @@ GROUPS = (
             later("user-agent", TEXT, "cluster-autoscaler", "Name of the HTTP client."),
         ),
     ),
-    Group(
+    OptionGroup(
         "Access and identity",
         (
             elsewhere("kubernetes", "The cluster's API address.", "spec.kubernetes"),
@@ -64,7 +64,7 @@ GROUPS = (
             ),
         ),
     ),
-    Group(
+    OptionGroup(
         "Which groups exist",
         (
             elsewhere(
@@ -86,7 +86,7 @@ GROUPS = (
             no_meaning("bulk-mig-instances-listing-enabled", BOOLEAN, "false", "GCE: list all instances in one call."),
         ),
     ),
-    Group(
+    OptionGroup(
         "The process inside the cluster",
         (
             no_meaning(

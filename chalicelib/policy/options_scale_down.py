@@ -8,7 +8,7 @@ from chalicelib.policy.option_definitions import (
     POSITIVE,
     RATIO,
     WHOLE,
-    Group,
+    OptionGroup,
     boolean,
     ignored,
     later,
@@ -20,7 +20,7 @@ _POOL = "upstream parses it and no longer reads it"
 _GONE = "upstream has removed it"
 
 GROUPS = (
-    Group(
+    OptionGroup(
         "Which nodes may go",
         (
             on("scale-down-enabled", BOOLEAN, "Remove nodes at all."),
@@ -59,7 +59,7 @@ GROUPS = (
             boolean("max-node-skip-eval-time-tracker-enabled", "false", "Measure how long nodes go unlooked at."),
         ),
     ),
-    Group(
+    OptionGroup(
         "How nodes go",
         (
             on("max-scale-down-parallelism", POSITIVE, "Most nodes on their way out at once."),
@@ -78,7 +78,7 @@ GROUPS = (
             later("node-deletion-batcher-interval", DURATION, "0s", "Gather removals of a group for so long."),
         ),
     ),
-    Group(
+    OptionGroup(
         "Dropped by upstream",
         (
             ignored(

@@ -17,8 +17,8 @@ from chalicelib.policy.option_definitions import (
     TAINT_PREFIX,
     TEXT,
     WHOLE,
-    Group,
-    Row,
+    OptionDefinition,
+    OptionGroup,
     Status,
     always,
     boolean,
@@ -34,7 +34,7 @@ _SCHEDULERS = listed(SCHEDULER, name="list of scheduler names")
 _BUFFERS = "ProvisioningRequest objects"
 
 GROUPS = (
-    Group(
+    OptionGroup(
         "Limits of the whole cluster",
         (
             on(
@@ -49,7 +49,7 @@ GROUPS = (
             on("enforce-node-group-min-size", BOOLEAN, "Grow a group whose target is below its minimum."),
         ),
     ),
-    Group(
+    OptionGroup(
         "Which pods ask for nodes",
         (
             on(
@@ -83,7 +83,7 @@ GROUPS = (
             later("check-capacity-processor-instance", TEXT, "", f"Which {_BUFFERS} are ours."),
         ),
     ),
-    Group(
+    OptionGroup(
         "Templates and predicates",
         (
             on(
@@ -97,7 +97,7 @@ GROUPS = (
                 "The same, by the beginning of the key.",
             ),
             on("status-taint", _TAINTS, "Taints absent from templates, while the node counts as ready."),
-            Row(
+            OptionDefinition(
                 "ignore-taint",
                 _TAINTS,
                 Status.ALIAS,
@@ -123,10 +123,10 @@ GROUPS = (
             ),
         ),
     ),
-    Group(
+    OptionGroup(
         "How many, and of which group",
         (
-            Row(
+            OptionDefinition(
                 "estimator",
                 choice(("binpacking",)),
                 Status.IGNORED,
@@ -162,7 +162,7 @@ GROUPS = (
             ),
         ),
     ),
-    Group(
+    OptionGroup(
         "Waiting for nodes, health and back-off",
         (
             on(

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.policy.diagnostics import Path, Report
+from chalicelib.policy.diagnostics import Diagnostics, Path
 from chalicelib.policy.options import Read
 
 SPEC: Path = ("spec",)
 
 
-class Draft(msgspec.Struct, frozen=True):
+class PartialPolicy(msgspec.Struct, frozen=True):
     """What could be read, as attribute -> value. None: the section is not there."""
 
     spec: dict[str, Any]
@@ -22,7 +22,7 @@ class Draft(msgspec.Struct, frozen=True):
     options: Read
 
 
-def names_once(draft: Draft, attribute: str, key: str, noun: str, report: Report) -> None:
+def names_once(draft: PartialPolicy, attribute: str, key: str, noun: str, report: Diagnostics) -> None:
     """Refuses the second of two entries of spec.<key> with one name."""
     first: dict[str, int] = {}
     for index, entry in enumerate(draft.spec.get(attribute, ())):

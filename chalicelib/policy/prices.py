@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.policy.diagnostics import Path, Report
+from chalicelib.policy.diagnostics import Diagnostics, Path
 from chalicelib.policy.schema import Field, Section, entries_of
-from chalicelib.policy.value_types import UNSET, Kind, number, text
+from chalicelib.policy.value_types import UNSET, ValueType, number, text
 from chalicelib.policy.yaml_document import Node, Scalar
 
 MOST = 1e9
@@ -24,10 +24,10 @@ def _show(price: float) -> float | int | str:
     return price if "e" not in repr(price) else f"{price:.12f}".rstrip("0")
 
 
-PRICE = Kind("price", _NUMBER.read, _show)
+PRICE = ValueType("price", _NUMBER.read, _show)
 
 
-def _read_types(node: Node, path: Path, report: Report) -> Any:
+def _read_types(node: Node, path: Path, report: Diagnostics) -> Any:
     """Instance type -> price; UNSET if any is wrong."""
     if isinstance(node, Scalar) and not node.is_null:
         report.problem(path, f"is {node.text[:60]!r}", "write one instance type per line, as m5.large: 0.096")
@@ -49,7 +49,7 @@ PRICES = Section(
     fields=(
         Field(
             "instanceTypes",
-            Kind(
+            ValueType(
                 "mapping of instance types to prices",
                 _read_types,
                 lambda types: {name: _show(price) for name, price in types.items()},

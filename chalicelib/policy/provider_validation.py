@@ -14,8 +14,8 @@ from typing import Any
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Policy
-from chalicelib.policy.diagnostics import Path, Report, closest
-from chalicelib.policy.partial_policy import SPEC, Draft
+from chalicelib.policy.diagnostics import Diagnostics, Path, closest
+from chalicelib.policy.partial_policy import SPEC, PartialPolicy
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
 
@@ -26,7 +26,7 @@ _GROUPS: Path = (*SPEC, "nodeGroups")
 _WORDS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
 
 
-def asked(draft: Draft, root: Node, name: str, ask: Ask, report: Report) -> tuple[BadInput, ...]:
+def asked(draft: PartialPolicy, root: Node, name: str, ask: Ask, report: Diagnostics) -> tuple[BadInput, ...]:
     """What the providers would refuse of what could be read, apart from what the report knows already.
 
     name: the cluster's, empty where it could not be read. Call it before the report has what a deployment does not
@@ -46,7 +46,7 @@ def asked(draft: Draft, root: Node, name: str, ask: Ask, report: Report) -> tupl
     return tuple(ask(policy))
 
 
-def further(found: Iterable[BadInput], place: str, report: Report) -> tuple[BadInput, ...]:
+def further(found: Iterable[BadInput], place: str, report: Diagnostics) -> tuple[BadInput, ...]:
     """Those of a setting of which the report says nothing yet. place: the document, for messages."""
     kept = []
     for each in found:
@@ -56,7 +56,7 @@ def further(found: Iterable[BadInput], place: str, report: Report) -> tuple[BadI
     return tuple(kept)
 
 
-def _knows_its_groups(draft: Draft, provider: str, report: Report) -> bool:
+def _knows_its_groups(draft: PartialPolicy, provider: str, report: Diagnostics) -> bool:
     """Whether no entry of nodeGroups that could not be read may be one of this provider's."""
     wrong = [group for at, group in enumerate(draft.groups) if report.has_problem_under((*_GROUPS, at))]
     if not draft.groups and report.has_problem_under(_GROUPS):
@@ -64,7 +64,7 @@ def _knows_its_groups(draft: Draft, provider: str, report: Report) -> bool:
     return not any(group.get("provider", provider) == provider for group in wrong)
 
 
-def _as_written(provider: str, given: dict[str, str], root: Node, report: Report) -> dict[str, str]:
+def _as_written(provider: str, given: dict[str, str], root: Node, report: Diagnostics) -> dict[str, str]:
     """The settings that could be read, and the others as text; a misspelt key counts as the one that was meant."""
     place: Path = (*SPEC, "providers", provider)
     section = PROVIDERS[provider].section

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import parse_amount
-from chalicelib.policy.diagnostics import Path, Report, quote
-from chalicelib.policy.value_types import BOOLEAN, UNSET, Kind, Read, duration, scalar
+from chalicelib.policy.diagnostics import Diagnostics, Path, quote
+from chalicelib.policy.value_types import BOOLEAN, UNSET, Read, ValueType, duration, scalar
 from chalicelib.policy.yaml_document import Node, Scalar, Sequence
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -19,7 +19,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 def lines_of(item: Read) -> Read:
     """One value or a list of them, as one text with a line per value."""
 
-    def read(node: Node, path: Path, report: Report) -> Any:
+    def read(node: Node, path: Path, report: Diagnostics) -> Any:
         if not isinstance(node, Sequence):
             return item(node, path, report)
         found = [item(each, (*path, index), report) for index, each in enumerate(node.items)]
@@ -28,7 +28,7 @@ def lines_of(item: Read) -> Read:
     return read
 
 
-def amount(resource: str, example: str) -> Kind:
+def amount(resource: str, example: str) -> ValueType:
     """A Kubernetes quantity of a resource, 0 or more, kept as it is written."""
 
     def parse(value: str) -> str:
@@ -38,26 +38,26 @@ def amount(resource: str, example: str) -> Kind:
             raise BadInput("", error.problem, f"write it like {example}") from None
         return value
 
-    return Kind("quantity", scalar(parse, f"a quantity, such as {example}"))
+    return ValueType("quantity", scalar(parse, f"a quantity, such as {example}"))
 
 
-def as_text(kind: Kind, words: Callable[[Any], str] | None = None, show: Callable[[Any], Any] = str) -> Kind:
+def as_text(kind: ValueType, words: Callable[[Any], str] | None = None, show: Callable[[Any], Any] = str) -> ValueType:
     """The same values as text, which is how settings reach a provider: as written, or (words) put otherwise."""
 
-    def read(node: Node, path: Path, report: Report) -> Any:
+    def read(node: Node, path: Path, report: Diagnostics) -> Any:
         value = kind.read(node, path, report)
         if value is UNSET or not isinstance(node, Scalar):
             return UNSET
         return words(value) if words else node.text
 
-    return Kind(kind.name, read, show)
+    return ValueType(kind.name, read, show)
 
 
 YES_OR_NO = as_text(BOOLEAN, lambda value: "true" if value else "false", lambda value: value == "true")
 DURATION_TEXT = as_text(duration())
 
 
-def bounds_of(what: str, example: str, name: str = r"\S+\Z", misnamed: str = "") -> Kind:
+def bounds_of(what: str, example: str, name: str = r"\S+\Z", misnamed: str = "") -> ValueType:
     """Lines of min:max:NAME, as upstream's --nodes. what: the last part's word, in messages; name: what it must match,
     else it is `misnamed`."""
     form = f"write it like {example}"
@@ -75,10 +75,10 @@ def bounds_of(what: str, example: str, name: str = r"\S+\Z", misnamed: str = "")
             raise BadInput("", f"{quote(match[3])} {misnamed}", form)
         return value
 
-    return Kind(f"list of min:max:{what}", lines_of(scalar(parse, f"it like {example}")), str.split)
+    return ValueType(f"list of min:max:{what}", lines_of(scalar(parse, f"it like {example}")), str.split)
 
 
-def https_address(example: str, *, path: bool) -> Kind:
+def https_address(example: str, *, path: bool) -> ValueType:
     """An address with TLS, or without on this machine only. path: whether it may have one."""
 
     def parse(value: str) -> str:
@@ -94,4 +94,4 @@ def https_address(example: str, *, path: bool) -> Kind:
             raise BadInput("", "is not an https address", f"write it like {example}")
         return value
 
-    return Kind("address", scalar(parse, "an https address"))
+    return ValueType("address", scalar(parse, "an https address"))

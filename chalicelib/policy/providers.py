@@ -16,12 +16,12 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.alicloud import ALICLOUD, GROUP_ID
 from chalicelib.policy.cherryservers import CHERRYSERVERS, EXAMPLE, POOL
-from chalicelib.policy.diagnostics import Path, Report, closest, quote
+from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
 from chalicelib.policy.exoscale import EXOSCALE
 from chalicelib.policy.huaweicloud import HUAWEICLOUD
 from chalicelib.policy.provider_value_types import DURATION_TEXT, YES_OR_NO, amount, lines_of
 from chalicelib.policy.schema import LIKE_A_SECRET, Field, Section, entries_of, read_section
-from chalicelib.policy.value_types import DNS_LABEL, SECRET, UNSET, Kind, choice, scalar, text, wrong
+from chalicelib.policy.value_types import DNS_LABEL, SECRET, UNSET, ValueType, choice, scalar, text, wrong
 from chalicelib.policy.yaml_document import Mapping, Node, Scalar
 
 _LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
@@ -55,7 +55,7 @@ def _labels(value: str) -> str:
 _LABELS_TEXT = scalar(_labels, "labels like team=web,tier=front")
 
 
-def _read_labels(node: Node, path: Path, report: Report) -> Any:
+def _read_labels(node: Node, path: Path, report: Diagnostics) -> Any:
     """A mapping of labels is taken too: it is how labels are written everywhere else."""
     if not isinstance(node, Mapping):
         return _LABELS_TEXT(node, path, report)
@@ -116,10 +116,10 @@ _CLUSTER_API = Section(
             "The Cluster that the nodes are of. Needed with a management cluster of its own; without it, the one of "
             "most nodes.",
         ),
-        Field("labels", Kind("key=value, …", _read_labels), "labels", "Only groups with all these labels."),
+        Field("labels", ValueType("key=value, …", _read_labels), "labels", "Only groups with all these labels."),
         Field(
             "autoDiscovery",
-            Kind("list of specs", lines_of(_DISCOVERY_TEXT), str.split),
+            ValueType("list of specs", lines_of(_DISCOVERY_TEXT), str.split),
             "autoDiscovery",
             "Upstream's way to say the three above: clusterapi:key=value,…; any of several may match.",
         ),
@@ -158,7 +158,7 @@ _CLUSTER_API = Section(
         ),
         Field(
             "syncMachineLabels",
-            Kind("list of regular expressions", lines_of(_PATTERN), str.split),
+            ValueType("list of regular expressions", lines_of(_PATTERN), str.split),
             "syncMachineLabels",
             "Further labels that Cluster API was told to copy to Nodes (its --additional-sync-machine-labels).",
         ),
@@ -245,7 +245,7 @@ PROVIDERS = {
 _FREE_TEXT = text("text on one line")
 
 
-def read_providers(node: Node | None, path: Path, report: Report) -> dict[str, dict[str, str]]:
+def read_providers(node: Node | None, path: Path, report: Diagnostics) -> dict[str, dict[str, str]]:
     """Provider -> settings. A provider with a mistake in its settings is there with what could be read."""
     found: dict[str, dict[str, str]] = {}
     entries = entries_of(node, path, report)
@@ -272,7 +272,7 @@ def read_providers(node: Node | None, path: Path, report: Report) -> dict[str, d
     return found
 
 
-def _read_free(node: Node | None, path: Path, report: Report) -> dict[str, str]:
+def _read_free(node: Node | None, path: Path, report: Diagnostics) -> dict[str, str]:
     """Settings of a provider whose table comes with it: text, and secrets by name only."""
     found: dict[str, str] = {}
     for key, value in (entries_of(node, path, report) or {}).items():

@@ -8,10 +8,10 @@ from typing import Any
 from chalicelib.model.errors import BadInput
 from chalicelib.model.scaling_rules import Metric
 from chalicelib.policy.cron_values import CRON, ZONE
-from chalicelib.policy.diagnostics import Path, Report, quote
+from chalicelib.policy.diagnostics import Diagnostics, Path, quote
 from chalicelib.policy.list_sections import GROUPS, NAME, entries, percent
 from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.value_types import Kind, choice, scalar
+from chalicelib.policy.value_types import ValueType, choice, scalar
 from chalicelib.policy.yaml_document import Node, Scalar
 
 AUTO = 0  # what add and above hold where the document says auto
@@ -32,7 +32,7 @@ def _add(given: str) -> int:
     return int(given)
 
 
-def _read_above(node: Node, path: Path, report: Report) -> Any:
+def _read_above(node: Node, path: Path, report: Diagnostics) -> Any:
     if isinstance(node, Scalar) and node.text == "auto":
         return AUTO
     return _THRESHOLD.read(node, path, report)
@@ -68,14 +68,14 @@ RULE = Section(
         ),
         Field(
             "above",
-            Kind("percentage or auto", _read_above, lambda value: value or "auto"),
+            ValueType("percentage or auto", _read_above, lambda value: value or "auto"),
             "above",
             "The share, from 1% to 100%; a rule acts strictly above it. auto: the threshold of spec.scaleUp.",
             default="auto",
         ),
         Field(
             "add",
-            Kind("number or auto", scalar(_add, _ADD_FORM), lambda value: value or "auto"),
+            ValueType("number or auto", scalar(_add, _ADD_FORM), lambda value: value or "auto"),
             "add",
             "How many nodes. auto (metric only): the fewest that bring the share below the threshold.",
             default="auto",
@@ -84,7 +84,7 @@ RULE = Section(
 )
 
 
-def _one_trigger(rule: dict[str, Any], path: Path, report: Report) -> None:
+def _one_trigger(rule: dict[str, Any], path: Path, report: Diagnostics) -> None:
     """Exactly one of cron and metric, and nothing that belongs to the other (A2)."""
     if "cron" in rule and "metric" in rule:
         report.problem(

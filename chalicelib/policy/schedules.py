@@ -6,7 +6,7 @@ from typing import Any
 
 from chalicelib.model.policy import Mode
 from chalicelib.policy.cron_values import CRON, OPEN_FOR, ZONE, ends_before_it_opens_again
-from chalicelib.policy.diagnostics import Path, Report
+from chalicelib.policy.diagnostics import Diagnostics, Path
 from chalicelib.policy.list_sections import GROUPS, NAME, entries, percent
 from chalicelib.policy.schema import Field, Section
 from chalicelib.policy.value_types import choice, whole
@@ -54,7 +54,7 @@ SCHEDULE = Section(
 SETS = ("min", "max", "headroom", "mode")
 
 
-def _sets_something(schedule: dict[str, Any], path: Path, report: Report) -> None:
+def _sets_something(schedule: dict[str, Any], path: Path, report: Diagnostics) -> None:
     told = any(report.has_problem_under((*path, key)) for key in SETS)
     if schedule and not told and not any(key in schedule for key in SETS):
         report.problem(path, "sets nothing", f"add one of {', '.join(SETS)}")

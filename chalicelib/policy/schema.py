@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.policy.diagnostics import Path, Report, closest, quote
-from chalicelib.policy.value_types import UNSET, Kind
+from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
+from chalicelib.policy.value_types import UNSET, ValueType
 from chalicelib.policy.yaml_document import Mapping, Node, Scalar
 
 
@@ -23,7 +23,7 @@ class Field(msgspec.Struct, frozen=True):
     """One key. lands: the attribute of the section's struct; meaning, default: for the reference."""
 
     key: str
-    kind: Kind
+    kind: ValueType
     lands: str
     meaning: str
     required: bool = False
@@ -41,7 +41,7 @@ class Section(msgspec.Struct, frozen=True):
 LIKE_A_SECRET = re.compile("secret|token|password|passphrase|credential|(api|access|private)_?key", re.IGNORECASE)
 
 
-def read_section(section: Section, node: Node | None, path: Path, report: Report) -> dict[str, Any] | None:
+def read_section(section: Section, node: Node | None, path: Path, report: Diagnostics) -> dict[str, Any] | None:
     """Attribute -> value for what is there and right; None where there is no mapping to look into.
 
     node None or null: an empty section, so that what is required is still asked for.
@@ -69,7 +69,7 @@ def read_section(section: Section, node: Node | None, path: Path, report: Report
     return found
 
 
-def entries_of(node: Node | None, path: Path, report: Report) -> dict[str, Node] | None:
+def entries_of(node: Node | None, path: Path, report: Diagnostics) -> dict[str, Node] | None:
     """The mapping's entries, the first of equal keys (the report has already named the others)."""
     if node is None or (isinstance(node, Scalar) and node.is_null):
         return {}
@@ -86,7 +86,7 @@ def entries_of(node: Node | None, path: Path, report: Report) -> dict[str, Node]
     return entries
 
 
-def unknown_key(key: str, known: Map[str, object], path: Path, report: Report) -> None:
+def unknown_key(key: str, known: Map[str, object], path: Path, report: Diagnostics) -> None:
     """Refuses a key with the nearest known one, or with all of them where they are few."""
     near = closest(key, known)
     if key == "<<":
@@ -100,14 +100,14 @@ def unknown_key(key: str, known: Map[str, object], path: Path, report: Report) -
     report.problem((*path, key), "is unknown", remedy)
 
 
-def nested(section: Section) -> Kind:
+def nested(section: Section) -> ValueType:
     """A mapping of its own: read into attribute -> value, written back from the struct it became."""
 
-    def read(node: Node, path: Path, report: Report) -> Any:
+    def read(node: Node, path: Path, report: Diagnostics) -> Any:
         found = read_section(section, node, path, report)
         return UNSET if found is None else found
 
-    return Kind("mapping", read, lambda struct: show_section(section, struct))
+    return ValueType("mapping", read, lambda struct: show_section(section, struct))
 
 
 def show_section(section: Section, struct: msgspec.Struct) -> dict[str, Any]:

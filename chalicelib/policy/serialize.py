@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from chalicelib.model.policy import Metrics, Options, Policy, Prices
+from chalicelib.model.policy import Metrics, NodePrices, Options, Policy
 from chalicelib.policy.document import API_VERSION, KIND, SPEC
 from chalicelib.policy.option_definitions import Status
 from chalicelib.policy.options import ROWS, attribute
@@ -44,7 +44,7 @@ def _options(options: Options) -> dict[str, Any]:
     }
 
 
-def _prices(prices: Prices | None) -> dict[str, Any]:
+def _prices(prices: NodePrices | None) -> dict[str, Any]:
     shown = show_section(PRICES, prices) if prices is not None else {}
     return {key: value for key, value in shown.items() if value != {}}
 

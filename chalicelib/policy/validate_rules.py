@@ -7,17 +7,17 @@ from typing import Any
 
 from chalicelib.model.policy import Options
 from chalicelib.model.scaling_rules import ScaleUp
-from chalicelib.policy.diagnostics import Report
-from chalicelib.policy.partial_policy import SPEC, Draft, names_once
+from chalicelib.policy.diagnostics import Diagnostics
+from chalicelib.policy.partial_policy import SPEC, PartialPolicy, names_once
 
 MOST_PER_GROUP = 10
 
 
-def _names_once(draft: Draft, report: Report) -> None:
+def _names_once(draft: PartialPolicy, report: Diagnostics) -> None:
     names_once(draft, "rules", "rules", "rule", report)
 
 
-def _few_per_group(draft: Draft, report: Report) -> None:
+def _few_per_group(draft: PartialPolicy, report: Diagnostics) -> None:
     """Of each group at most ten rules, one of them about cpu and one about memory. A rule counts for each of its
     groups; that two names may mean one pool is seen where groups are known (plan/rules)."""
     seen: dict[str, list[int]] = {}
@@ -43,7 +43,7 @@ def _few_per_group(draft: Draft, report: Report) -> None:
                 )
 
 
-def _above_the_scale_down_threshold(draft: Draft, report: Report) -> None:
+def _above_the_scale_down_threshold(draft: PartialPolicy, report: Diagnostics) -> None:
     """A3.2: a rule must act strictly above the share up to which nodes go, else nodes are added and removed in turns.
     Without `above` it is the threshold of spec.scaleUp that counts. Where no node is ever removed there is no turn."""
     if draft.options.in_force.get("scale_down_enabled") is False:
@@ -69,13 +69,13 @@ def _above_the_scale_down_threshold(draft: Draft, report: Report) -> None:
             )
 
 
-def _fallback(draft: Draft, metric: str) -> int:
+def _fallback(draft: PartialPolicy, metric: str) -> int:
     given: dict[str, Any] = draft.spec.get("scale_up") or {}
     name = f"{metric}_threshold"
     return int(given.get(name, getattr(ScaleUp(), name)))
 
 
-def _switches(draft: Draft, report: Report) -> None:
+def _switches(draft: PartialPolicy, report: Diagnostics) -> None:
     """What is switched off is told where somebody has written it down nevertheless."""
     given: dict[str, Any] = draft.spec.get("scale_up") or {}
     if given.get("rules") is False and draft.spec.get("rules"):
@@ -84,7 +84,7 @@ def _switches(draft: Draft, report: Report) -> None:
         report.warn((*SPEC, "scaleUp"), "groups grow for no pod and by no rule: both switches are false")
 
 
-RULE_CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
+RULE_CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (
     _names_once,
     _few_per_group,
     _above_the_scale_down_threshold,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.policy.diagnostics import Path, Report
-from chalicelib.policy.partial_policy import SPEC, Draft, names_once
+from chalicelib.policy.diagnostics import Diagnostics, Path
+from chalicelib.policy.partial_policy import SPEC, PartialPolicy, names_once
 from chalicelib.policy.schedules import SETS
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ _EVERY = "every group"
 _CLUSTER = "the cluster"
 
 
-def _names_once(draft: Draft, report: Report) -> None:
+def _names_once(draft: PartialPolicy, report: Diagnostics) -> None:
     names_once(draft, "schedules", "schedules", "schedule", report)
     names_once(draft, "headroom", "headroom", "entry", report)
 
 
-def _bounds_beside_the_groups(draft: Draft, report: Report) -> None:
+def _bounds_beside_the_groups(draft: PartialPolicy, report: Diagnostics) -> None:
     """A bound that a schedule sets alone must agree with the other one, which stays the group's own."""
     for index, schedule in enumerate(draft.spec.get("schedules", ())):
         wanted = schedule.get("groups")
@@ -48,7 +48,7 @@ def _bounds_beside_the_groups(draft: Draft, report: Report) -> None:
             )
 
 
-def _one_at_a_time(draft: Draft, report: Report) -> None:
+def _one_at_a_time(draft: PartialPolicy, report: Diagnostics) -> None:
     """Two schedules that set one thing of one group, or of the cluster, are never open at once; nor is the one's min
     ever above the other's max. Day and night of one zone cannot be written so that this holds on the day of 23 hours
     and nothing is left between them on others; so where only a change of the clock brings it about, it is a warning."""
@@ -157,7 +157,7 @@ def _called(schedule: Entry, index: int) -> str:
     return f"{schedule['name']} (schedules[{index}])" if "name" in schedule else f"schedules[{index}]"
 
 
-def _one_headroom_per_scope(draft: Draft, report: Report) -> None:
+def _one_headroom_per_scope(draft: PartialPolicy, report: Diagnostics) -> None:
     """Two amounts for one scope: whether they add up or the larger one counts would be a guess."""
     first: dict[str, int] = {}
     for index, entry in enumerate(draft.spec.get("headroom", ())):
@@ -175,7 +175,7 @@ def _one_headroom_per_scope(draft: Draft, report: Report) -> None:
                 )
 
 
-SCHEDULE_CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
+SCHEDULE_CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (
     _names_once,
     _bounds_beside_the_groups,
     _one_at_a_time,

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.model.policy import Window
-from chalicelib.policy.diagnostics import Report
+from chalicelib.policy.diagnostics import Diagnostics
 from chalicelib.policy.options import check_options, check_prices
-from chalicelib.policy.partial_policy import SPEC, Draft, names_once
+from chalicelib.policy.partial_policy import SPEC, PartialPolicy, names_once
 from chalicelib.policy.providers import PROVIDERS, without_prices
 from chalicelib.policy.validate_rules import RULE_CHECKS
 from chalicelib.policy.validate_schedules import SCHEDULE_CHECKS
@@ -25,7 +25,7 @@ ACCESS_WAYS = {
 }
 
 
-def _one_way_in(draft: Draft, report: Report) -> None:
+def _one_way_in(draft: PartialPolicy, report: Diagnostics) -> None:
     if draft.kubernetes is None:
         return
     path = (*SPEC, "kubernetes")
@@ -42,7 +42,7 @@ def _one_way_in(draft: Draft, report: Report) -> None:
 _OF_EVERY_KUBECONFIG = frozenset({"allow_insecure_tls"})
 
 
-def _another_kubeconfig(draft: Draft) -> bool:
+def _another_kubeconfig(draft: PartialPolicy) -> bool:
     """Whether the document names a kubeconfig beside the one of the cluster itself."""
     settings = (draft.providers or {}).get("clusterapi", {})
     return "in_cluster_kubeconfig_secret" in (draft.kubernetes or {}) or _names_management(settings)
@@ -52,7 +52,7 @@ def _names_management(settings: dict[str, str]) -> bool:
     return "kubeconfigSecret" in settings or "kubeconfigFile" in settings
 
 
-def _access_details(draft: Draft, report: Report) -> None:
+def _access_details(draft: PartialPolicy, report: Diagnostics) -> None:
     given = draft.kubernetes or {}
     path = (*SPEC, "kubernetes")
     if "eks_cluster" in given:
@@ -65,7 +65,7 @@ def _access_details(draft: Draft, report: Report) -> None:
         )
 
 
-def _bounds(draft: Draft, report: Report) -> None:
+def _bounds(draft: PartialPolicy, report: Diagnostics) -> None:
     for index, group in enumerate(draft.groups):
         if "min" in group and "max" in group and group["min"] > group["max"]:
             report.problem(
@@ -75,7 +75,7 @@ def _bounds(draft: Draft, report: Report) -> None:
             )
 
 
-def _ids_once(draft: Draft, report: Report) -> None:
+def _ids_once(draft: PartialPolicy, report: Diagnostics) -> None:
     """Over all providers: memory, operations and rules know a group by its id alone."""
     first: dict[str, int] = {}
     for index, group in enumerate(draft.groups):
@@ -88,11 +88,11 @@ def _ids_once(draft: Draft, report: Report) -> None:
             )
 
 
-def _windows_once(draft: Draft, report: Report) -> None:
+def _windows_once(draft: PartialPolicy, report: Diagnostics) -> None:
     names_once(draft, "maintenance_windows", "maintenanceWindows", "window", report)
 
 
-def _windows_open(draft: Draft, report: Report) -> None:
+def _windows_open(draft: PartialPolicy, report: Diagnostics) -> None:
     """A cluster in which nothing is ever removed is seldom what somebody wants."""
     path = (*SPEC, "maintenanceWindows")
     given = draft.spec.get("maintenance_windows", ())
@@ -104,7 +104,7 @@ def _windows_open(draft: Draft, report: Report) -> None:
         report.warn(path, "no removal is ever allowed: the windows that forbid removals cover those that allow them")
 
 
-def _groups_have_providers(draft: Draft, report: Report) -> None:
+def _groups_have_providers(draft: PartialPolicy, report: Diagnostics) -> None:
     if draft.providers is None:
         return
     for index, group in enumerate(draft.groups):
@@ -117,7 +117,7 @@ def _groups_have_providers(draft: Draft, report: Report) -> None:
             )
 
 
-def _group_ids(draft: Draft, report: Report) -> None:
+def _group_ids(draft: PartialPolicy, report: Diagnostics) -> None:
     for index, group in enumerate(draft.groups):
         table = PROVIDERS.get(group.get("provider", ""))
         if table is not None and "id" in group and table.group_id and not re.match(table.group_id, group["id"]):
@@ -127,7 +127,7 @@ def _group_ids(draft: Draft, report: Report) -> None:
             )
 
 
-def _one_way_to_discover(draft: Draft, report: Report) -> None:
+def _one_way_to_discover(draft: PartialPolicy, report: Diagnostics) -> None:
     settings = (draft.providers or {}).get("clusterapi", {})
     for key in ("namespace", "clusterName", "labels"):
         if key in settings and "autoDiscovery" in settings:
@@ -138,7 +138,7 @@ def _one_way_to_discover(draft: Draft, report: Report) -> None:
             )
 
 
-def _management(draft: Draft, report: Report) -> None:
+def _management(draft: PartialPolicy, report: Diagnostics) -> None:
     """The way to the management cluster: one, and where a setting wants another than this cluster's, there is one."""
     settings, access = (draft.providers or {}).get("clusterapi", {}), draft.kubernetes or {}
     path = (*SPEC, "providers", "clusterapi")
@@ -166,16 +166,16 @@ def _management(draft: Draft, report: Report) -> None:
         )
 
 
-def _mode_given(draft: Draft, report: Report) -> None:
+def _mode_given(draft: PartialPolicy, report: Diagnostics) -> None:
     if "mode" not in draft.spec and not report.has_problem_under((*SPEC, "mode")):
         report.warn(SPEC, "mode is not given, so it is shadow: planned and explained, nothing is changed")
 
 
-def _options(draft: Draft, report: Report) -> None:
+def _options(draft: PartialPolicy, report: Diagnostics) -> None:
     check_options(draft.options, (*SPEC, "options"), report)
 
 
-def _prices(draft: Draft, report: Report) -> None:
+def _prices(draft: PartialPolicy, report: Diagnostics) -> None:
     path = (*SPEC, "prices")
     given: dict[str, Any] | None = draft.spec.get("prices")
     if not report.has_problem_under(path):
@@ -195,7 +195,7 @@ def _prices(draft: Draft, report: Report) -> None:
             )
 
 
-CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
+CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (
     _one_way_in,
     _access_details,
     _bounds,

@@ -15,7 +15,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration, parse_duration
-from chalicelib.policy.diagnostics import Path, Report, closest, quote
+from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
 from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
 
 UNSET = msgspec.UNSET
@@ -23,10 +23,10 @@ LONGEST_DURATION = 20 * 365 * 86400.0
 _LARGEST = 2**31 - 1
 _LARGEST_GIB = 2**33 - 1  # in bytes still under 2^63
 
-Read = Callable[[Node, Path, Report], Any]
+Read = Callable[[Node, Path, Diagnostics], Any]
 
 
-class Kind(msgspec.Struct, frozen=True):
+class ValueType(msgspec.Struct, frozen=True):
     """One kind of value. name: for the reference; read: node -> value or UNSET; show: value -> what YAML would hold."""
 
     name: str
@@ -37,7 +37,7 @@ class Kind(msgspec.Struct, frozen=True):
 def scalar(parse: Callable[[str], Any], expected: str) -> Read:
     """A reader of one scalar. parse raises BadInput whose place is not used; expected: `a duration, such as 10m`."""
 
-    def read(node: Node, path: Path, report: Report) -> Any:
+    def read(node: Node, path: Path, report: Diagnostics) -> Any:
         if not isinstance(node, Scalar):
             what = "a list" if isinstance(node, Sequence) else "a mapping"
             report.problem(path, f"is {what}", f"write {expected}")
@@ -65,7 +65,7 @@ _WHOLE = re.compile(r"(-?)(0|[1-9][0-9]{0,18})\Z")
 _NUMBER = re.compile(r"(0|[1-9][0-9]{0,9})(\.[0-9]{1,12})?\Z")
 
 
-def whole(least: int = 0, most: int = _LARGEST) -> Kind:
+def whole(least: int = 0, most: int = _LARGEST) -> ValueType:
     """A whole number in digits, from least to most."""
     span = f"a whole number of {least} or more" if most == _LARGEST else f"a whole number from {least} to {most}"
 
@@ -78,10 +78,10 @@ def whole(least: int = 0, most: int = _LARGEST) -> Kind:
             raise BadInput("", f"{text} is out of range", f"write {span}")
         return value
 
-    return Kind("number", scalar(parse, span), int)
+    return ValueType("number", scalar(parse, span), int)
 
 
-def number(least: float, most: float, example: str) -> Kind:
+def number(least: float, most: float, example: str) -> ValueType:
     """A decimal number, from least to most."""
     span = f"a number from {least:.12g} to {most:.12g}, such as {example}"
 
@@ -92,7 +92,7 @@ def number(least: float, most: float, example: str) -> Kind:
             raise BadInput("", f"{text} is out of range", f"write {span}")
         return value
 
-    return Kind("decimal", scalar(parse, span), lambda value: int(value) if value == int(value) else value)
+    return ValueType("decimal", scalar(parse, span), lambda value: int(value) if value == int(value) else value)
 
 
 def _boolean(text: str) -> bool:
@@ -103,10 +103,10 @@ def _boolean(text: str) -> bool:
     raise BadInput("", f"{quote(text)} is not true or false", "write true or false")
 
 
-BOOLEAN = Kind("true or false", scalar(_boolean, "true or false"), bool)
+BOOLEAN = ValueType("true or false", scalar(_boolean, "true or false"), bool)
 
 
-def duration(least: float = 0.0, most: float = LONGEST_DURATION) -> Kind:
+def duration(least: float = 0.0, most: float = LONGEST_DURATION) -> ValueType:
     """A Go duration in seconds, from least to most."""
     limits = f" from {format_duration(least)} to {format_duration(most)}" if most < LONGEST_DURATION else ""
 
@@ -119,7 +119,7 @@ def duration(least: float = 0.0, most: float = LONGEST_DURATION) -> Kind:
             raise BadInput("", f"{quote(text)} is out of range", f"write a duration{allowed}")
         return value
 
-    return Kind("duration", scalar(parse, f"a duration{limits}, such as 10m or 1h30m"), _show_duration)
+    return ValueType("duration", scalar(parse, f"a duration{limits}, such as 10m or 1h30m"), _show_duration)
 
 
 def _show_duration(seconds: float) -> str:
@@ -131,7 +131,7 @@ def _show_duration(seconds: float) -> str:
 # -- words ---------------------------------------------------------------------------------------------------------
 
 
-def text(expected: str, pattern: str = r"[^\x00-\x1f\x7f]{1,1024}", example: str = "") -> Kind:
+def text(expected: str, pattern: str = r"[^\x00-\x1f\x7f]{1,1024}", example: str = "") -> ValueType:
     """Text of a form. expected: `a label key, such as app`; example goes to the remedy."""
     form = re.compile(pattern + r"\Z")
 
@@ -140,10 +140,10 @@ def text(expected: str, pattern: str = r"[^\x00-\x1f\x7f]{1,1024}", example: str
             raise BadInput("", f"{quote(value)} is not {expected}", f"write {example}" if example else "")
         return value
 
-    return Kind("text", scalar(parse, expected), str)
+    return ValueType("text", scalar(parse, expected), str)
 
 
-def choice(words: tuple[str, ...], make: Callable[[str], Any] = str, kind: str = "word") -> Kind:
+def choice(words: tuple[str, ...], make: Callable[[str], Any] = str, kind: str = "word") -> ValueType:
     """One word of a fixed list."""
     listed = _either(words)
 
@@ -153,7 +153,7 @@ def choice(words: tuple[str, ...], make: Callable[[str], Any] = str, kind: str =
             raise BadInput("", f"{quote(value)} is unknown", f"did you mean {near}?" if near else f"write {listed}")
         return make(value)
 
-    return Kind(kind, scalar(parse, listed), str)
+    return ValueType(kind, scalar(parse, listed), str)
 
 
 def _either(words: tuple[str, ...]) -> str:
@@ -177,7 +177,7 @@ def _secret_name(value: str) -> str:
     return value
 
 
-SECRET = Kind("secret's name", scalar(_secret_name, "the name of a secret in Secrets Manager"))
+SECRET = ValueType("secret's name", scalar(_secret_name, "the name of a secret in Secrets Manager"))
 DNS_LABEL = text(
     "a name of small letters, digits and inner dashes, at most 63",
     r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
@@ -193,10 +193,10 @@ OBJECT_NAME = text(
 # -- lists ---------------------------------------------------------------------------------------------------------
 
 
-def listed(item: Kind, *, commas: bool = True, name: str = "") -> Kind:
+def listed(item: ValueType, *, commas: bool = True, name: str = "") -> ValueType:
     """A list of items; one scalar is a list too, split at commas as upstream's flags are (unless commas=False)."""
 
-    def read(node: Node, path: Path, report: Report) -> Any:
+    def read(node: Node, path: Path, report: Diagnostics) -> Any:
         if isinstance(node, Scalar):
             if node.is_null:
                 return ()
@@ -210,7 +210,7 @@ def listed(item: Kind, *, commas: bool = True, name: str = "") -> Kind:
             return UNSET
         return UNSET if any(value is UNSET for value in values) else tuple(values)
 
-    return Kind(name or f"list of {item.name}s", read, lambda values: [item.show(value) for value in values])
+    return ValueType(name or f"list of {item.name}s", read, lambda values: [item.show(value) for value in values])
 
 
 # -- totals --------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def listed(item: Kind, *, commas: bool = True, name: str = "") -> Kind:
 _TOTAL = re.compile(r"([0-9]{1,12}):([0-9]{1,12})\Z")
 
 
-def total(unit: str, scale: int, default: tuple[int, int]) -> Kind:
+def total(unit: str, scale: int, default: tuple[int, int]) -> ValueType:
     """`<min>:<max>` as upstream writes it, or {min: …, max: …}; counted in `unit`, kept times `scale`."""
     form = f"{default[0]}:{default[1]} (<min>:<max> in {unit}) or {{min: {default[0]}, max: {default[1]}}}"
     bound = whole(0, _LARGEST_GIB if scale > 1 else _LARGEST)
@@ -231,7 +231,7 @@ def total(unit: str, scale: int, default: tuple[int, int]) -> Kind:
 
     as_text = scalar(parse, f"it like {form}")
 
-    def read(node: Node, path: Path, report: Report) -> Any:
+    def read(node: Node, path: Path, report: Diagnostics) -> Any:
         pair = (
             as_text(node, path, report)
             if not isinstance(node, Mapping)
@@ -248,10 +248,10 @@ def total(unit: str, scale: int, default: tuple[int, int]) -> Kind:
             return UNSET
         return least * scale, most * scale
 
-    return Kind(f"min:max, {unit}", read, lambda pair: f"{pair[0] // scale}:{pair[1] // scale}")
+    return ValueType(f"min:max, {unit}", read, lambda pair: f"{pair[0] // scale}:{pair[1] // scale}")
 
 
-def _min_max(node: Mapping, path: Path, report: Report, bound: Kind, default: tuple[int, int]) -> Any:
+def _min_max(node: Mapping, path: Path, report: Diagnostics, bound: ValueType, default: tuple[int, int]) -> Any:
     """{min, max}; what is left out is as by default."""
     found: dict[str, Any] = {"min": default[0], "max": default[1]}
     for key, value in node.entries:

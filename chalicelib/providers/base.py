@@ -17,15 +17,15 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess
-from chalicelib.model.snapshot import Gap
-from chalicelib.providers.services import Means
+from chalicelib.model.snapshot import MissingData
+from chalicelib.providers.services import ProviderServices
 
 
 class Observation(msgspec.Struct, frozen=True):
     """All groups of one provider for one cluster; gaps: what could not be read (one bad group is a gap, not an end)."""
 
     groups: tuple[NodeGroup, ...]
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MissingData, ...] = ()
 
 
 class Provider(Protocol):
@@ -89,4 +89,4 @@ class Connection(msgspec.Struct, frozen=True):
     kube: object | None
     now: Callable[[], float]
     access: KubernetesAccess = KubernetesAccess()
-    means: Means = Means()
+    means: ProviderServices = ProviderServices()

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Outcome
 from chalicelib.providers.errors import Conflict, ProviderError
-from chalicelib.providers.outcomes import settled
+from chalicelib.providers.outcomes import outcome_of
 
 C = TypeVar("C")
 
 
 @dataclass(frozen=True)
-class Steps(Generic[C]):
+class ProviderActions(Generic[C]):
     """A provider's changes, as base.py's protocol wants them; each raises ProviderError. remove: also of machines that
     never joined. final: the Conflict that waiting does not mend."""
 
@@ -32,16 +32,16 @@ class Steps(Generic[C]):
     final: type[Conflict]
 
 
-class Stepwise(Generic[C]):
+class BaseProvider(Generic[C]):
     """The changing half of the Provider protocol; observing is the vendor's own."""
 
-    def __init__(self, name: str, context: C, steps: Steps[C]) -> None:
+    def __init__(self, name: str, context: C, steps: ProviderActions[C]) -> None:
         self._name, self._context, self._steps = name, context, steps
         self._next = {
-            Kind.GROW: steps.follow,
-            Kind.REMOVE: steps.remove,
-            Kind.DISCARD: steps.remove,
-            Kind.SHRINK: steps.shrink,
+            OperationKind.GROW: steps.follow,
+            OperationKind.REMOVE: steps.remove,
+            OperationKind.DISCARD: steps.remove,
+            OperationKind.SHRINK: steps.shrink,
         }
 
     @property
@@ -54,14 +54,14 @@ class Stepwise(Generic[C]):
         try:
             return self._steps.grow(self._context, operation)
         except (ProviderError, BadInput) as error:
-            return settled(error, final=self._steps.final)
+            return outcome_of(error, final=self._steps.final)
 
     def remove(self, operation: Operation) -> Outcome:
         """Exactly these machines; the size goes down with them."""
         try:
             return self._steps.remove(self._context, operation)
         except (ProviderError, BadInput) as error:
-            return settled(error, final=self._steps.final)
+            return outcome_of(error, final=self._steps.final)
 
     def release(self, operation: Operation) -> bool:
         """False where every target is gone or going."""
@@ -72,11 +72,11 @@ class Stepwise(Generic[C]):
         try:
             return self._steps.shrink(self._context, operation)
         except (ProviderError, BadInput) as error:
-            return settled(error, final=self._steps.final)
+            return outcome_of(error, final=self._steps.final)
 
     def poll(self, operation: Operation) -> Outcome:
         """The next step of a change."""
         try:
             return self._next[operation.spec.kind](self._context, operation)
         except (ProviderError, BadInput) as error:
-            return settled(error, final=self._steps.final)
+            return outcome_of(error, final=self._steps.final)

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from chalicelib.providers.services import Shelf
+from chalicelib.providers.services import Cache
 
 T = TypeVar("T")
 
@@ -27,10 +27,10 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
     value: msgspec.Raw
 
 
-class Kept(Generic[T]):
+class TtlCache(Generic[T]):
     """Names -> things of one kind. key: asked for at the first use, since it names the account."""
 
-    def __init__(self, shelf: Shelf, key: Callable[[], str], kind: type[T], now: Callable[[], float]) -> None:
+    def __init__(self, shelf: Cache, key: Callable[[], str], kind: type[T], now: Callable[[], float]) -> None:
         self._shelf, self._key, self._now = shelf, key, now
         self._values: msgspec.json.Decoder[T | None] = msgspec.json.Decoder(kind | None)
         self._row: dict[str, _Entry] | None = None

@@ -22,23 +22,23 @@ class Seen(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _ListedMeta(msgspec.Struct, frozen=True):
     name: str = ""
     labels: dict[str, str] | None = None
     uid: str = ""
 
 
-class _Spec(msgspec.Struct, frozen=True):
+class _ListedSpec(msgspec.Struct, frozen=True):
     provider_id: str | None = msgspec.field(default=None, name="providerID")
 
 
-class _Node(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
+class _ListedNode(msgspec.Struct, frozen=True):
+    metadata: _ListedMeta = _ListedMeta()
+    spec: _ListedSpec = _ListedSpec()
 
 
 class _List(msgspec.Struct, frozen=True):
-    items: list[_Node] | None = None
+    items: list[_ListedNode] | None = None
 
 
 def nodes(kube: KubeLists, selector: str = "") -> tuple[Seen, ...]:

@@ -24,7 +24,7 @@ from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import Secret, one_line
 from chalicelib.model.vendor_hosts import refused
 from chalicelib.net.forbidden_addresses import is_loopback
-from chalicelib.net.http_exchange import PLAIN, Bounds, NoReply, Request, exchange, media_type
+from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request, exchange, media_type
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.net.json_repair import read_json
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown
@@ -38,7 +38,7 @@ _LONGEST_WORD = 128  # characters of a vendor's code and of its name for a reque
 _LONGEST_ASKED = 3600.0  # seconds; who names a year, or a number without end, is asked again all the same
 
 
-class Call(msgspec.Struct, frozen=True):
+class VendorRequest(msgspec.Struct, frozen=True):
     """One request. url is absolute; body as it goes over the wire. safe: repeating it does no harm."""
 
     method: str
@@ -58,7 +58,7 @@ class Call(msgspec.Struct, frozen=True):
         return f"Call({self.name})"  # headers, query and body carry keys, tokens and signatures
 
 
-class Answer(msgspec.Struct, frozen=True):
+class VendorResponse(msgspec.Struct, frozen=True):
     """A whole answer; header names in lower case."""
 
     call: str
@@ -118,8 +118,8 @@ class Http:
         chance: Callable[[], float],
         clock: Callable[[], float],
         secrets: tuple[Secret, ...] = (),
-        explain: Callable[[Answer], ProviderError | None] = lambda _: None,
-        sign: Callable[[Call], Call] = lambda call: call,
+        explain: Callable[[VendorResponse], ProviderError | None] = lambda _: None,
+        sign: Callable[[VendorRequest], VendorRequest] = lambda call: call,
         limits: Limits | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -132,7 +132,7 @@ class Http:
         self._session.mount("https://", BoundedAdapter(public_context))
         self._session.mount("http://", BoundedAdapter(public_context, allowed=_without_tls))
 
-    def send(self, call: Call) -> Answer:
+    def send(self, call: VendorRequest) -> VendorResponse:
         """The answer, with a status below 300 and no HTML. Raises ProviderError, or BadInput for an address that is not
         one of the vendor's."""
         self._check_address(call.url)
@@ -165,19 +165,19 @@ class Http:
         top = min(self._limits.longest_pause, 0.25 * 2.0 ** (attempt - 1))
         return max(error.retry_after, top * (0.5 + 0.5 * self._chance()))
 
-    def _once(self, call: Call, name: str) -> Answer:
+    def _once(self, call: VendorRequest, name: str) -> VendorResponse:
         self._check_address(call.url)  # once more, as it was signed
-        bounds = Bounds(self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes)
+        bounds = ExchangeBounds(self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes)
         request = Request(call.method, call.url, call.headers, call.params, call.body)
         try:
             reply = exchange(self._session, request, bounds, self._monotonic)
         except NoReply as error:
             problem = _no_answer(error, name, bounds)
         else:
-            return self._checked(Answer(name, reply.status, reply.headers, reply.body))
+            return self._checked(VendorResponse(name, reply.status, reply.headers, reply.body))
         raise problem
 
-    def _checked(self, answer: Answer) -> Answer:
+    def _checked(self, answer: VendorResponse) -> VendorResponse:
         if answer.status < 300:
             if "text/html" in answer.headers.get("content-type", "").lower():
                 raise Transient(f"{answer.call}: a web page came instead of the API's answer", code=str(answer.status))
@@ -215,7 +215,7 @@ def retry_after(text: str, now: float) -> float:
     return min(_LONGEST_ASKED, max(0.0, when.timestamp() - now))
 
 
-def _no_answer(error: NoReply, name: str, bounds: Bounds) -> ProviderError:
+def _no_answer(error: NoReply, name: str, bounds: ExchangeBounds) -> ProviderError:
     """Only the kind of failure is shown: everything else that is known of it holds the address, with the query."""
     if not error.sent:
         return InvalidRequest(f"{name}: no answer ({error.kind})")  # an address or a header that cannot be

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 
-class Page(Protocol):
+class ListPage(Protocol):
     """One page of a list; first: the list begins (again), what came before is void."""
 
     @property
@@ -25,7 +25,7 @@ class Page(Protocol):
 class KubeLists(Protocol):
     """A connection to a cluster, for who only looks."""
 
-    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[Page]:
+    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[ListPage]:
         """A whole list in pages."""
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, Protocol, TypeVar
 
-from chalicelib.model.operation import Target
+from chalicelib.model.operation import RemovalTarget
 from chalicelib.providers.cluster_nodes import Seen
 
 M = TypeVar("M", bound=Hashable)
@@ -79,7 +79,7 @@ class Identity(Generic[M, N]):
         return tuple(self._nodes)
 
 
-def changed(target: Target, machine: M, identity: Identity[M, Seen], nodes: Iterable[Seen]) -> str:
+def changed(target: RemovalTarget, machine: M, identity: Identity[M, Seen], nodes: Iterable[Seen]) -> str:
     """Why a machine must not be deleted in place of a target's Node, by the Nodes as of now; "" where it may. A Node
     that is gone is no reason: its machine is still to go."""
     if names := identity.claimants(machine):

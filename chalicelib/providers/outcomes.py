@@ -12,7 +12,7 @@ from chalicelib.model.outcome import Failed
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 
 
-def settled(error: ProviderError | BadInput, *, final: type[Conflict]) -> Failed:
+def outcome_of(error: ProviderError | BadInput, *, final: type[Conflict]) -> Failed:
     """What a change's error comes to. final: the Conflict that waiting does not mend. Raises the error again where it
     is Transient, Throttled or another Conflict."""
     if isinstance(error, BadInput):

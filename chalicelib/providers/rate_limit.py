@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chalicelib.providers.errors import Throttled
-from chalicelib.providers.services import Means, Pace
+from chalicelib.providers.services import ProviderServices, RateLimit
 
 LOT = 10  # calls booked at a time
 BURST = 20.0  # seconds' worth of calls that may be made at once
@@ -20,14 +20,14 @@ OWN_PACE = "OwnPace"  # the code of a Throttled that no call was made for
 LONGEST_WAIT = 2.0  # seconds that one provider object sleeps in all before it says Throttled instead
 
 
-class Patience:
+class WaitLimit:
     """The seconds of sleep that are left to one provider object, over all its budgets."""
 
     def __init__(self, seconds: float = LONGEST_WAIT) -> None:
         self.left = seconds
 
 
-class Budget:
+class CallBudget:
     """Calls of one product in one region with one account, for one pass.
 
     account: a short text for whose limit it is, never a secret; asked for at the first call (raises ProviderError).
@@ -38,10 +38,10 @@ class Budget:
 
     def __init__(
         self,
-        means: Means,
+        means: ProviderServices,
         key: Callable[[], str],
         rate: float,
-        patience: Patience,
+        patience: WaitLimit,
         *,
         burst: float = BURST,
         lot: int = LOT,
@@ -49,7 +49,7 @@ class Budget:
         self._means, self._key, self._rate, self._patience = means, key, rate, patience
         self._burst, self._lot = burst, lot
         self._booked, self._expected = 0, 0
-        self._held: Pace | None = None
+        self._held: RateLimit | None = None
 
     def expect(self, calls: int) -> None:
         """So many calls will come soon: worth one larger lot. No promise."""
@@ -85,7 +85,7 @@ class Budget:
             wait = self._means.pacer.take(pace, lot)
         return lot
 
-    def _pace(self) -> Pace:
+    def _pace(self) -> RateLimit:
         if self._held is None:
-            self._held = Pace(self._key(), self._rate, max(self._lot, round(self._rate * self._burst)))
+            self._held = RateLimit(self._key(), self._rate, max(self._lot, round(self._rate * self._burst)))
         return self._held

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from chalicelib.model.errors import BadInput, BadInputs, OutscalerError
+from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.secret import place_of
 from chalicelib.model.vendor_hosts import mistakes as not_permitted
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Means
-from chalicelib.providers.unavailable import Absent
+from chalicelib.providers.services import ProviderServices
+from chalicelib.providers.unavailable import UnavailableProvider
 
 
 def _clusterapi(connection: Connection) -> Provider:
@@ -90,7 +90,7 @@ def build(name: str, connection: Connection) -> Provider:
     if make is None:
         raise BadInput(f"providers.{name}", f"{name!r} is no provider", f"available: {', '.join(names())}")
     if refused := _not_permitted(name, connection):
-        raise BadInputs(refused)
+        raise InputErrors(refused)
     return make(connection)
 
 
@@ -104,7 +104,7 @@ def _not_permitted(name: str, connection: Connection) -> tuple[BadInput, ...]:
 def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput, ...]:
     """What the providers would refuse of a policy, told while somebody looks (which settings go together is known to
     the provider alone). Nothing is read or sent; a provider that is not in this version has no say."""
-    means = Means(deployment=deployment)
+    means = ProviderServices(deployment=deployment)
     found: list[BadInput] = []
     for name in sorted(policy.providers.keys() & _AVAILABLE.keys()):
         groups = tuple(group for group in policy.node_groups if group.provider == name)
@@ -125,7 +125,7 @@ def _refused(look: Callable[[Connection], object] | None, connection: Connection
     """What it raises or returns; a provider that could be built is no mistake."""
     try:
         found = look(connection) if look is not None else ()
-    except BadInputs as several:
+    except InputErrors as several:
         return several.problems
     except BadInput as mistake:
         return (mistake,)
@@ -141,11 +141,11 @@ def providers(
     kube: object | None,
     read_secret: Callable[[str], str],
     now: Callable[[], float],
-    means: Means | None = None,
+    means: ProviderServices | None = None,
 ) -> tuple[Provider, ...]:
     """All providers that a policy names, by name, for one pass. One that cannot be built stands in for itself
     (absent.py) and stops no other."""
-    made, means = [], means or Means()
+    made, means = [], means or ProviderServices()
     for name, settings in sorted(policy.providers.items()):
         groups = tuple(group for group in policy.node_groups if group.provider == name)
         made.append(
@@ -158,4 +158,4 @@ def _built(name: str, connection: Connection) -> Provider:
     try:
         return build(name, connection)
     except OutscalerError as error:
-        return Absent(name, str(error).splitlines()[0])
+        return UnavailableProvider(name, str(error).splitlines()[0])

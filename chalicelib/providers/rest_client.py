@@ -12,9 +12,9 @@ from typing import Generic, TypeVar
 from chalicelib.model.secret import Secret
 from chalicelib.providers.credential_source import SecretSource
 from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
-from chalicelib.providers.http import Answer, Call, Http, Limits, retry_after
-from chalicelib.providers.rate_limit import Budget
-from chalicelib.providers.services import Means
+from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse, retry_after
+from chalicelib.providers.rate_limit import CallBudget
+from chalicelib.providers.services import ProviderServices
 
 C = TypeVar("C")
 
@@ -22,7 +22,7 @@ _TOO_MANY = 429
 LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
 
 
-class Rest(Generic[C]):
+class RestClient(Generic[C]):
     """One vendor's API, for one provider object.
 
     vendor: whose hosts may be called. sign: the call with the credential in it; secrets: what of the credential nobody
@@ -35,11 +35,11 @@ class Rest(Generic[C]):
         vendor: str,
         source: SecretSource[C],
         *,
-        sign: Callable[[Call, C], Call],
+        sign: Callable[[VendorRequest, C], VendorRequest],
         secrets: Callable[[C], tuple[Secret, ...]],
-        explain: Callable[[Answer], ProviderError | None],
-        budget: Budget,
-        means: Means,
+        explain: Callable[[VendorResponse], ProviderError | None],
+        budget: CallBudget,
+        means: ProviderServices,
         now: Callable[[], float],
         limits: Limits = LIMITS,
     ) -> None:
@@ -49,11 +49,11 @@ class Rest(Generic[C]):
         self._http: Http | None = None
         self._owns_budget = True  # whether the call under way is of the thread that the budget belongs to
 
-    def twin(self) -> Rest[C]:
+    def twin(self) -> RestClient[C]:
         """The same API over connections of its own, for another thread. It books nothing: who sends through it has
         called `book` before, in the thread that owns the budget, and has made a first call, so that the credential has
         been read."""
-        return Rest(
+        return RestClient(
             self._vendor,
             self._source,
             sign=self._sign,
@@ -80,7 +80,7 @@ class Rest(Generic[C]):
         self._source.current()
         self._budget.take()
 
-    def send(self, call: Call, *, booked: bool = False) -> Answer:
+    def send(self, call: VendorRequest, *, booked: bool = False) -> VendorResponse:
         """The answer. booked: its turn has come already, and if the vendor throttles, `refused` is for the caller to
         call. Raises ProviderError."""
         used = self._source.current()
@@ -95,7 +95,7 @@ class Rest(Generic[C]):
         """The vendor throttles: nobody calls for so long (0: for a while)."""
         self._budget.refused(seconds)
 
-    def _once(self, call: Call, *, booked: bool) -> Answer:
+    def _once(self, call: VendorRequest, *, booked: bool) -> VendorResponse:
         self._owns_budget = not booked
         if not booked:
             self.book()
@@ -119,10 +119,10 @@ class Rest(Generic[C]):
         except ProviderError as error:
             raise self._clean(error) from None
 
-    def _signed(self, call: Call) -> Call:
+    def _signed(self, call: VendorRequest) -> VendorRequest:
         return self._sign(call, self._source.current())
 
-    def _cleanly(self, answer: Answer) -> ProviderError | None:
+    def _cleanly(self, answer: VendorResponse) -> ProviderError | None:
         """Cleaned before the transport shortens it: half a secret could not be found any more. A pause that the vendor
         names is everybody's from now on; the transport keeps it, too, if it is short."""
         error = self._explain(answer)

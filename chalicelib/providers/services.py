@@ -19,7 +19,7 @@ from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.policy_permissions import STRICT, Deployment
 
 
-class Pace(msgspec.Struct, frozen=True):
+class RateLimit(msgspec.Struct, frozen=True):
     """How often one vendor API may be called by all functions together: `rate` calls per second, `burst` at once.
 
     key names the account and the API in the world (`alicloud/LTAI…digest/cn-hangzhou/ess`), never a secret.
@@ -30,18 +30,18 @@ class Pace(msgspec.Struct, frozen=True):
     burst: int
 
 
-class Pacer(Protocol):
+class RateLimiter(Protocol):
     """A budget of calls that all functions of a deployment draw from."""
 
-    def take(self, pace: Pace, calls: int) -> float:
+    def take(self, pace: RateLimit, calls: int) -> float:
         """Seconds to wait before these calls may be made, 0.0 for at once; then they are booked. More than 0.0: nothing
         was booked, come back later. Never raises: without a table there is no limit."""
 
-    def hold(self, pace: Pace, seconds: float) -> None:
+    def hold(self, pace: RateLimit, seconds: float) -> None:
         """The vendor asked for a pause: nobody gets a call of this budget before it is over. Never raises."""
 
 
-class Shelf(Protocol):
+class Cache(Protocol):
     """Small things that are dear to ask for and seldom change (instance types), shared by all functions."""
 
     def get(self, key: str) -> bytes | None:
@@ -51,20 +51,20 @@ class Shelf(Protocol):
         """Keep it for so long. Never raises: what cannot be kept is asked for again. value: at most 300 kB."""
 
 
-class Unpaced:
+class UnlimitedRateLimiter:
     """No limit, for where nobody else calls."""
 
-    def take(self, pace: Pace, calls: int) -> float:
+    def take(self, pace: RateLimit, calls: int) -> float:
         """See Pacer."""
         del pace, calls
         return 0.0
 
-    def hold(self, pace: Pace, seconds: float) -> None:
+    def hold(self, pace: RateLimit, seconds: float) -> None:
         """See Pacer."""
         del pace, seconds
 
 
-class Bare:
+class NullCache:
     """A shelf that keeps nothing."""
 
     def get(self, key: str) -> bytes | None:
@@ -83,13 +83,13 @@ def no_other_cluster(access: KubernetesAccess) -> object:
     raise OutscalerError("another cluster cannot be reached from here")
 
 
-class Means(msgspec.Struct, frozen=True):
+class ProviderServices(msgspec.Struct, frozen=True):
     """connect: a cluster's client by the way to it. sleep: seconds; chance: uniform in [0, 1). deployment: which hosts
     may be called and whether files may be read; by default no files, and the vendors' own hosts only."""
 
     connect: Callable[[KubernetesAccess], object] = no_other_cluster
     sleep: Callable[[float], None] = time.sleep
     chance: Callable[[], float] = random.random
-    pacer: Pacer = Unpaced()
-    shelf: Shelf = Bare()
+    pacer: RateLimiter = UnlimitedRateLimiter()
+    shelf: Cache = NullCache()
     deployment: Deployment = STRICT

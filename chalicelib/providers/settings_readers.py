@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
@@ -40,7 +40,7 @@ def read_all(settings: Texts, readers: Mapping[str, Reader], known: Iterable[str
     for field, reader in readers.items():
         try:
             fields[field] = reader(settings)
-        except BadInputs as several:
+        except InputErrors as several:
             mistakes.extend(several.problems)
         except BadInput as mistake:
             mistakes.append(mistake)
@@ -51,7 +51,7 @@ def read_all(settings: Texts, readers: Mapping[str, Reader], known: Iterable[str
         if key not in names
     )
     if mistakes:
-        raise mistakes[0] if len(mistakes) == 1 else BadInputs(tuple(mistakes))
+        raise mistakes[0] if len(mistakes) == 1 else InputErrors(tuple(mistakes))
     return fields
 
 
@@ -169,5 +169,5 @@ def named_groups(
         except BadInput as mistake:
             mistakes.append(mistake)
     if mistakes:
-        raise mistakes[0] if len(mistakes) == 1 else BadInputs(tuple(mistakes))
+        raise mistakes[0] if len(mistakes) == 1 else InputErrors(tuple(mistakes))
     return tuple(found.values())

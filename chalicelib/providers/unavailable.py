@@ -16,7 +16,7 @@ from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import InvalidRequest
 
 
-class Absent:
+class UnavailableProvider:
     """why: one line, safe to show."""
 
     def __init__(self, name: str, why: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chalicelib.model.quantity import format_amount, format_duration
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 
 _Text = Callable[[Reason], str]
@@ -33,20 +33,22 @@ def _time(reason: Reason, name: str) -> str:
 
 
 def _rule(reason: Reason) -> str:
-    rule = Reason(Code(_p(reason, "rule")), {k: v for k, v in reason.params.items() if k not in {"pod", "rule"}})
+    rule = Reason(ReasonCode(_p(reason, "rule")), {k: v for k, v in reason.params.items() if k not in {"pod", "rule"}})
     return f"{rule.code.value}: {sentence(rule)}; {_REMEDY.get(rule.code, 'look at the pod')}"
 
 
 # What frees a node that a pod holds (demands.md 14).
 _REMEDY = {
-    Code.CONTROLLER_NOT_FOUND: "delete the pod, or create its controller again",
-    Code.MIN_REPLICAS: "raise its replicas, or lower minReplicaCount",
-    Code.NOT_REPLICATED: 'give it a controller, or annotate it cluster-autoscaler.kubernetes.io/safe-to-evict: "true"',
-    Code.LOCAL_STORAGE: "name the volume in cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes if it may go",
-    Code.NOT_SAFE_TO_EVICT: "remove the annotation once it may go",
-    Code.KUBE_SYSTEM: "give it a PodDisruptionBudget in kube-system, or wait until it is older than "
+    ReasonCode.CONTROLLER_NOT_FOUND: "delete the pod, or create its controller again",
+    ReasonCode.MIN_REPLICAS: "raise its replicas, or lower minReplicaCount",
+    ReasonCode.NOT_REPLICATED: "give it a controller, or annotate it "
+    'cluster-autoscaler.kubernetes.io/safe-to-evict: "true"',
+    ReasonCode.LOCAL_STORAGE: "name the volume in cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes "
+    "if it may go",
+    ReasonCode.NOT_SAFE_TO_EVICT: "remove the annotation once it may go",
+    ReasonCode.KUBE_SYSTEM: "give it a PodDisruptionBudget in kube-system, or wait until it is older than "
     "blockingSystemPodDistruptionTimeout",
-    Code.NOT_ENOUGH_PDB: "wait until its pods are healthy, add replicas, or let the budget allow a disruption",
+    ReasonCode.NOT_ENOUGH_PDB: "wait until its pods are healthy, add replicas, or let the budget allow a disruption",
 }
 
 
@@ -54,7 +56,7 @@ def _recently(reason: Reason) -> str:
     again = f"looked at again after {format_time(_n(reason, 'until'))}"
     if "was" not in reason.params:
         return again
-    was = Reason(Code(_p(reason, "was")), {k: v for k, v in reason.params.items() if k not in {"until", "was"}})
+    was = Reason(ReasonCode(_p(reason, "was")), {k: v for k, v in reason.params.items() if k not in {"until", "was"}})
     return f"{sentence(was)}; {again}"
 
 
@@ -77,135 +79,150 @@ _NOT_READY = "not ready for scale-up"
 _SPREAD = "node(s) didn't match pod topology spread constraints"
 
 # code: (the words scripts rely on, the numbers behind them)
-_WORDS: dict[Code, tuple[_Text, _Text | None]] = {
-    Code.NODE_NAME: (_fixed("node(s) didn't match the requested node name"), None),
-    Code.UNSCHEDULABLE_NODE: (_fixed("node(s) were unschedulable"), None),
-    Code.UNTOLERATED_TAINT: (_fixed("node(s) had untolerated taint(s)"), lambda r: _p(r, "taint")),
-    Code.NODE_AFFINITY: (_fixed("node(s) didn't match Pod's node affinity/selector"), None),
-    Code.PORTS: (_fixed("node(s) didn't have free ports for the requested pod ports"), lambda r: _p(r, "port")),
-    Code.INSUFFICIENT: (
+_WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
+    ReasonCode.NODE_NAME: (_fixed("node(s) didn't match the requested node name"), None),
+    ReasonCode.UNSCHEDULABLE_NODE: (_fixed("node(s) were unschedulable"), None),
+    ReasonCode.UNTOLERATED_TAINT: (_fixed("node(s) had untolerated taint(s)"), lambda r: _p(r, "taint")),
+    ReasonCode.NODE_AFFINITY: (_fixed("node(s) didn't match Pod's node affinity/selector"), None),
+    ReasonCode.PORTS: (_fixed("node(s) didn't have free ports for the requested pod ports"), lambda r: _p(r, "port")),
+    ReasonCode.INSUFFICIENT: (
         lambda r: f"Insufficient {_p(r, 'resource')}",
         lambda r: f"needs {_amount(r, 'needs')}, template offers {_amount(r, 'offers')}",
     ),
-    Code.TOO_MANY_PODS: (_fixed("Too many pods"), lambda r: f"at most {_p(r, 'offers')}"),
-    Code.POD_AFFINITY: (_fixed("node(s) didn't match pod affinity rules"), None),
-    Code.POD_ANTI_AFFINITY: (_fixed("node(s) didn't match pod anti-affinity rules"), None),
-    Code.EXISTING_ANTI_AFFINITY: (_fixed("node(s) didn't satisfy existing pods anti-affinity rules"), None),
-    Code.TOPOLOGY_SPREAD: (
+    ReasonCode.TOO_MANY_PODS: (_fixed("Too many pods"), lambda r: f"at most {_p(r, 'offers')}"),
+    ReasonCode.POD_AFFINITY: (_fixed("node(s) didn't match pod affinity rules"), None),
+    ReasonCode.POD_ANTI_AFFINITY: (_fixed("node(s) didn't match pod anti-affinity rules"), None),
+    ReasonCode.EXISTING_ANTI_AFFINITY: (_fixed("node(s) didn't satisfy existing pods anti-affinity rules"), None),
+    ReasonCode.TOPOLOGY_SPREAD: (
         _fixed(_SPREAD),
         lambda r: _p(r, "key") + (f": skew {_p(r, 'skew')}, maxSkew {_p(r, 'max')}" if "skew" in r.params else ""),
     ),
-    Code.TOPOLOGY_LABEL: (_fixed(f"{_SPREAD} (missing required label)"), lambda r: _p(r, "key")),
-    Code.DISK_CONFLICT: (_fixed("node(s) had no available disk"), None),
-    Code.EXCLUSIVE_CLAIM: (
+    ReasonCode.TOPOLOGY_LABEL: (_fixed(f"{_SPREAD} (missing required label)"), lambda r: _p(r, "key")),
+    ReasonCode.DISK_CONFLICT: (_fixed("node(s) had no available disk"), None),
+    ReasonCode.EXCLUSIVE_CLAIM: (
         _fixed("node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"),
         lambda r: _p(r, "claim"),
     ),
-    Code.VOLUME_COUNT: (
+    ReasonCode.VOLUME_COUNT: (
         _fixed("node(s) exceed max volume count"),
         lambda r: f"{_p(r, 'driver')}, at most {_p(r, 'max')}",
     ),
-    Code.VOLUME_ZONE: (_fixed("node(s) had no available volume zone"), lambda r: _p(r, "volume")),
-    Code.VOLUME_NODE_AFFINITY: (_fixed("node(s) had volume node affinity conflict"), lambda r: _p(r, "volume")),
-    Code.UNBOUND_IMMEDIATE: (_fixed("pod has unbound immediate PersistentVolumeClaims"), lambda r: _p(r, "claim")),
-    Code.CLAIM_NOT_FOUND: (lambda r: f'persistentvolumeclaim "{_p(r, "claim")}" not found', None),
-    Code.VOLUME_NOT_FOUND: (lambda r: f'persistentvolume "{_p(r, "volume")}" not found', None),
-    Code.CLAIM_BEING_DELETED: (lambda r: f'persistentvolumeclaim "{_p(r, "claim")}" is being deleted', None),
-    Code.NOTHING_TO_BIND: (
+    ReasonCode.VOLUME_ZONE: (_fixed("node(s) had no available volume zone"), lambda r: _p(r, "volume")),
+    ReasonCode.VOLUME_NODE_AFFINITY: (_fixed("node(s) had volume node affinity conflict"), lambda r: _p(r, "volume")),
+    ReasonCode.UNBOUND_IMMEDIATE: (
+        _fixed("pod has unbound immediate PersistentVolumeClaims"),
+        lambda r: _p(r, "claim"),
+    ),
+    ReasonCode.CLAIM_NOT_FOUND: (lambda r: f'persistentvolumeclaim "{_p(r, "claim")}" not found', None),
+    ReasonCode.VOLUME_NOT_FOUND: (lambda r: f'persistentvolume "{_p(r, "volume")}" not found', None),
+    ReasonCode.CLAIM_BEING_DELETED: (lambda r: f'persistentvolumeclaim "{_p(r, "claim")}" is being deleted', None),
+    ReasonCode.NOTHING_TO_BIND: (
         _fixed("node(s) didn't find available persistent volumes to bind"),
         lambda r: _p(r, "claim"),
     ),
-    Code.STORAGE_CAPACITY: (_fixed("node(s) did not have enough free storage"), lambda r: _p(r, "claim")),
-    Code.NOT_SIMULATED: (lambda r: f"NotSimulated({_p(r, 'what')})", None),
-    Code.GROUP_UNHEALTHY: (_fixed(_NOT_READY), lambda r: _p(r, "detail")),
-    Code.GROUP_BACKOFF: (
+    ReasonCode.STORAGE_CAPACITY: (_fixed("node(s) did not have enough free storage"), lambda r: _p(r, "claim")),
+    ReasonCode.NOT_SIMULATED: (lambda r: f"NotSimulated({_p(r, 'what')})", None),
+    ReasonCode.GROUP_UNHEALTHY: (_fixed(_NOT_READY), lambda r: _p(r, "detail")),
+    ReasonCode.GROUP_BACKOFF: (
         _fixed("in backoff after failed scale-up"),
         lambda r: f"until {format_time(_n(r, 'until'))}: {_p(r, 'error')}",
     ),
-    Code.GROUP_MAX_SIZE: (_fixed("max node group size reached"), lambda r: f"max {_p(r, 'max')}"),
-    Code.GROUP_UNREADABLE: (_fixed(_NOT_READY), lambda r: f"could not be read: {_p(r, 'detail')}"),
-    Code.NO_TEMPLATE: (_fixed(_NOT_READY), lambda r: f"no node template: {_p(r, 'detail')}"),
-    Code.MAX_NODES_TOTAL: (_fixed("max total nodes in cluster reached"), lambda r: f"maxNodesTotal {_p(r, 'max')}"),
-    Code.RESOURCE_LIMIT: (lambda r: f'exceeded quota: "cluster-wide", resources: {_p(r, "resources")}', _room),
-    Code.NOT_CHOSEN: (_fixed("another group was chosen"), lambda r: _p(r, "chosen")),
-    Code.ATOMIC_LIMIT: (
+    ReasonCode.GROUP_MAX_SIZE: (_fixed("max node group size reached"), lambda r: f"max {_p(r, 'max')}"),
+    ReasonCode.GROUP_UNREADABLE: (_fixed(_NOT_READY), lambda r: f"could not be read: {_p(r, 'detail')}"),
+    ReasonCode.NO_TEMPLATE: (_fixed(_NOT_READY), lambda r: f"no node template: {_p(r, 'detail')}"),
+    ReasonCode.MAX_NODES_TOTAL: (
+        _fixed("max total nodes in cluster reached"),
+        lambda r: f"maxNodesTotal {_p(r, 'max')}",
+    ),
+    ReasonCode.RESOURCE_LIMIT: (lambda r: f'exceeded quota: "cluster-wide", resources: {_p(r, "resources")}', _room),
+    ReasonCode.NOT_CHOSEN: (_fixed("another group was chosen"), lambda r: _p(r, "chosen")),
+    ReasonCode.ATOMIC_LIMIT: (
         _fixed("atomic scale-up exceeds cluster node count limit"),
         lambda r: f"{_p(r, 'nodes')} nodes, maxNodesTotal {_p(r, 'max')}",
     ),
-    Code.NOT_PROMISED: (_fixed("pods that the scheduler takes first would close its place; looked at again"), None),
-    Code.MAX_NODES_PER_SCALE_UP: (_fixed("max nodes per scale-up reached"), lambda r: f"max {_p(r, 'max')}"),
-    Code.TIME_BUDGET: (_fixed("not looked at: time budget used up"), lambda r: format_duration(_n(r, "seconds"))),
-    Code.POOL_MAX_SIZE: (_fixed("max pool size reached"), lambda r: f"pool {_p(r, 'pool')}, max {_p(r, 'max')}"),
-    Code.RULE_NOT_DUE: (
+    ReasonCode.NOT_PROMISED: (
+        _fixed("pods that the scheduler takes first would close its place; looked at again"),
+        None,
+    ),
+    ReasonCode.MAX_NODES_PER_SCALE_UP: (_fixed("max nodes per scale-up reached"), lambda r: f"max {_p(r, 'max')}"),
+    ReasonCode.TIME_BUDGET: (_fixed("not looked at: time budget used up"), lambda r: format_duration(_n(r, "seconds"))),
+    ReasonCode.POOL_MAX_SIZE: (_fixed("max pool size reached"), lambda r: f"pool {_p(r, 'pool')}, max {_p(r, 'max')}"),
+    ReasonCode.RULE_NOT_DUE: (
         _fixed("not due"),
         lambda r: f"next at {format_time(_n(r, 'until'))}" if "until" in r.params else "",
     ),
-    Code.RULE_EXPIRED: (
+    ReasonCode.RULE_EXPIRED: (
         _fixed("its time is over by more than half an hour; dropped"),
         lambda r: f"was due at {format_time(_n(r, 'due'))}",
     ),
-    Code.RULE_BELOW: (
+    ReasonCode.RULE_BELOW: (
         _fixed("the allocation rate is not above the threshold"),
         lambda r: f"{_p(r, 'metric')} {_n(r, 'rate'):g}%, above {_p(r, 'above')}%",
     ),
-    Code.RULE_NO_DATA: (_fixed("there is nothing to measure"), lambda r: _p(r, "detail")),
-    Code.RULE_DEVICES: (
+    ReasonCode.RULE_NO_DATA: (_fixed("there is nothing to measure"), lambda r: _p(r, "detail")),
+    ReasonCode.RULE_DEVICES: (
         _fixed("an accelerator of the pool is not ready, so that its rates mean nothing"),
         lambda r: f"node {_p(r, 'node')}",
     ),
-    Code.RULE_SCALING: (_fixed("the pool is scaling"), lambda r: _p(r, "detail")),
-    Code.RULE_PODS_FIRST: (_fixed("pending pods come first, and got nodes in this pass"), None),
-    Code.RULE_SUPERSEDED: (_fixed("another rule acts on the pool in this pass"), lambda r: _p(r, "by")),
-    Code.RULE_INTERVAL: (
+    ReasonCode.RULE_SCALING: (_fixed("the pool is scaling"), lambda r: _p(r, "detail")),
+    ReasonCode.RULE_PODS_FIRST: (_fixed("pending pods come first, and got nodes in this pass"), None),
+    ReasonCode.RULE_SUPERSEDED: (_fixed("another rule acts on the pool in this pass"), lambda r: _p(r, "by")),
+    ReasonCode.RULE_INTERVAL: (
         _fixed("metric rules acted on the pool a short while ago"),
         lambda r: f"again after {format_time(_n(r, 'until'))}",
     ),
-    Code.RULE_INVALID: (lambda r: f"rule {_p(r, 'rule')} is not in force", lambda r: _p(r, "detail")),
-    Code.RULE_NO_GROUP: (
+    ReasonCode.RULE_INVALID: (lambda r: f"rule {_p(r, 'rule')} is not in force", lambda r: _p(r, "detail")),
+    ReasonCode.RULE_NO_GROUP: (
         lambda r: f"rule {_p(r, 'rule')} names a node group that does not exist",
         lambda r: _p(r, "group"),
     ),
-    Code.RULES_OFF: (_fixed("scaleUp.rules is false"), None),
-    Code.RULE_OBJECT_INVALID: (
+    ReasonCode.RULES_OFF: (_fixed("scaleUp.rules is false"), None),
+    ReasonCode.RULE_OBJECT_INVALID: (
         lambda r: f"HorizontalNodeAutoscaler {_p(r, 'object')} is refused as a whole",
         lambda r: _p(r, "detail"),
     ),
-    Code.AVOID_TAINT: (
+    ReasonCode.AVOID_TAINT: (
         _fixed("a taint makes nodes count as not ready, and may stop all scaling"),
         lambda r: f"node {_p(r, 'node')}, taint {_p(r, 'taint')}",
     ),
-    Code.AVOID_ANNOTATION: (
+    ReasonCode.AVOID_ANNOTATION: (
         _fixed("an annotation on a DaemonSet's pod changes which nodes are empty"),
         lambda r: f"pod {_p(r, 'pod')}",
     ),
-    Code.PODS_OFF: (_fixed("scaleUp.unschedulablePods is false"), None),
-    Code.POOL_MIN_SIZE: (_fixed("min pool size reached"), lambda r: f"pool {_p(r, 'pool')}, min {_p(r, 'min')}"),
-    Code.RULE_NEEDS_NODE: (
+    ReasonCode.PODS_OFF: (_fixed("scaleUp.unschedulablePods is false"), None),
+    ReasonCode.POOL_MIN_SIZE: (_fixed("min pool size reached"), lambda r: f"pool {_p(r, 'pool')}, min {_p(r, 'min')}"),
+    ReasonCode.RULE_NEEDS_NODE: (
         lambda r: f"rule {_p(r, 'rule')} needs it",
         lambda r: f"without it {_p(r, 'metric')} would be at {_n(r, 'rate'):g}%, above {_p(r, 'above')}%",
     ),
-    Code.HEADROOM: (_fixed("its free capacity is headroom"), lambda r: _p(r, "headroom")),
-    Code.EXPANDER_SKIPPED: (lambda r: f"expander {_p(r, 'expander')} was passed over", lambda r: _p(r, "detail")),
-    Code.PRIORITY_CONFIG_INVALID: (
+    ReasonCode.HEADROOM: (_fixed("its free capacity is headroom"), lambda r: _p(r, "headroom")),
+    ReasonCode.EXPANDER_SKIPPED: (lambda r: f"expander {_p(r, 'expander')} was passed over", lambda r: _p(r, "detail")),
+    ReasonCode.PRIORITY_CONFIG_INVALID: (
         _fixed("priorities of the priority expander are invalid"),
         lambda r: _p(r, "detail"),
     ),
-    Code.PRIORITY_NOT_MATCHED: (lambda r: f"no priority rule matches node group {_p(r, 'group')}", None),
-    Code.PRIORITY_NO_MATCH: (_fixed("no priority rule matches any node group"), None),
-    Code.NO_PRICE: (lambda r: f"node group {_p(r, 'group')} has no price", lambda r: _p(r, "detail")),
-    Code.SCHEDULING_GATED: (_fixed("scheduling is gated"), lambda r: _p(r, "gates")),
-    Code.DAEMONSET_POD: (_fixed("DaemonSet pods never trigger scale-up"), None),
-    Code.EXPENDABLE: (
+    ReasonCode.PRIORITY_NOT_MATCHED: (lambda r: f"no priority rule matches node group {_p(r, 'group')}", None),
+    ReasonCode.PRIORITY_NO_MATCH: (_fixed("no priority rule matches any node group"), None),
+    ReasonCode.NO_PRICE: (lambda r: f"node group {_p(r, 'group')} has no price", lambda r: _p(r, "detail")),
+    ReasonCode.SCHEDULING_GATED: (_fixed("scheduling is gated"), lambda r: _p(r, "gates")),
+    ReasonCode.DAEMONSET_POD: (_fixed("DaemonSet pods never trigger scale-up"), None),
+    ReasonCode.EXPENDABLE: (
         _fixed("priority is below the expendable cutoff"),
         lambda r: f"{_p(r, 'priority')} < {_p(r, 'cutoff')}",
     ),
-    Code.TERMINATING: (_fixed("is being deleted"), None),
-    Code.NOMINATED: (_fixed("is nominated to a node"), lambda r: _p(r, "node")),
-    Code.NOT_YET_SEEN: (_fixed("the scheduler has not refused it yet"), None),
-    Code.TOO_YOUNG: (_fixed("too young"), lambda r: f"{_time(r, 'age')} old, looked at after {_time(r, 'delay')}"),
-    Code.WAITING_FOR_MORE: (_fixed("waiting a moment for more pods"), lambda r: f"the oldest is {_time(r, 'age')} old"),
-    Code.OTHER_SCHEDULER: (_fixed("belongs to a scheduler that is not allowed"), lambda r: _p(r, "scheduler")),
-    Code.CLUSTER_UNHEALTHY: (
+    ReasonCode.TERMINATING: (_fixed("is being deleted"), None),
+    ReasonCode.NOMINATED: (_fixed("is nominated to a node"), lambda r: _p(r, "node")),
+    ReasonCode.NOT_YET_SEEN: (_fixed("the scheduler has not refused it yet"), None),
+    ReasonCode.TOO_YOUNG: (
+        _fixed("too young"),
+        lambda r: f"{_time(r, 'age')} old, looked at after {_time(r, 'delay')}",
+    ),
+    ReasonCode.WAITING_FOR_MORE: (
+        _fixed("waiting a moment for more pods"),
+        lambda r: f"the oldest is {_time(r, 'age')} old",
+    ),
+    ReasonCode.OTHER_SCHEDULER: (_fixed("belongs to a scheduler that is not allowed"), lambda r: _p(r, "scheduler")),
+    ReasonCode.CLUSTER_UNHEALTHY: (
         _fixed("cluster is unhealthy"),
         lambda r: (
             f"no node is ready and {_p(r, 'option')} is false"
@@ -213,101 +230,110 @@ _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
             else f"{_p(r, 'unready')} of {_p(r, 'registered')} nodes are unready"
         ),
     ),
-    Code.SCALE_DOWN_DISABLED: (_fixed("scale-down is disabled"), None),
-    Code.SCALE_DOWN_DISABLED_ANNOTATION: (_fixed("node is annotated scale-down-disabled"), None),
-    Code.SCALE_DOWN_UNREADY_DISABLED: (_fixed("node is unready and scaleDownUnreadyEnabled is false"), None),
-    Code.NOT_AUTOSCALED: (_fixed("node is in no autoscaled group"), None),
-    Code.NOT_UNNEEDED_LONG_ENOUGH: (
+    ReasonCode.SCALE_DOWN_DISABLED: (_fixed("scale-down is disabled"), None),
+    ReasonCode.SCALE_DOWN_DISABLED_ANNOTATION: (_fixed("node is annotated scale-down-disabled"), None),
+    ReasonCode.SCALE_DOWN_UNREADY_DISABLED: (_fixed("node is unready and scaleDownUnreadyEnabled is false"), None),
+    ReasonCode.NOT_AUTOSCALED: (_fixed("node is in no autoscaled group"), None),
+    ReasonCode.NOT_UNNEEDED_LONG_ENOUGH: (
         _fixed("not unneeded long enough"),
         lambda r: f"since {format_time(_n(r, 'since'))}, needs {_time(r, 'needs')}",
     ),
-    Code.NOT_UNREADY_LONG_ENOUGH: (
+    ReasonCode.NOT_UNREADY_LONG_ENOUGH: (
         _fixed("not unready long enough"),
         lambda r: f"since {format_time(_n(r, 'since'))}, needs {_time(r, 'needs')}",
     ),
-    Code.GROUP_MIN_SIZE: (
+    ReasonCode.GROUP_MIN_SIZE: (
         _fixed("node group min size reached"),
         lambda r: f"size {_p(r, 'target')}, min {_p(r, 'min')}",
     ),
-    Code.MINIMAL_RESOURCE_LIMIT: (_fixed("minimal resource limit exceeded"), lambda r: _p(r, "resources")),
-    Code.BEING_DELETED: (_fixed("currently being deleted"), None),
-    Code.NOT_UNDERUTILIZED: (
+    ReasonCode.MINIMAL_RESOURCE_LIMIT: (_fixed("minimal resource limit exceeded"), lambda r: _p(r, "resources")),
+    ReasonCode.BEING_DELETED: (_fixed("currently being deleted"), None),
+    ReasonCode.NOT_UNDERUTILIZED: (
         _fixed("not underutilized"),
         lambda r: f"{_p(r, 'resource')} {_n(r, 'utilization'):.0%}, threshold {_n(r, 'threshold'):.0%}",
     ),
-    Code.RECENTLY_UNREMOVABLE: (_fixed("recently found unremovable"), _recently),
-    Code.NO_PLACE_TO_MOVE_PODS: (_fixed("no place to move its pods"), lambda r: f"{_p(r, 'pod')}: {_p(r, 'what')}"),
-    Code.BLOCKED_BY_POD: (lambda r: f"blocked by pod {_p(r, 'pod')}", _rule),
-    Code.BLOCKED_BY_ON_COMPLETION_POD: (_fixed("waits for a pod to complete"), lambda r: _p(r, "pod")),
-    Code.IN_COOLDOWN: (
+    ReasonCode.RECENTLY_UNREMOVABLE: (_fixed("recently found unremovable"), _recently),
+    ReasonCode.NO_PLACE_TO_MOVE_PODS: (
+        _fixed("no place to move its pods"),
+        lambda r: f"{_p(r, 'pod')}: {_p(r, 'what')}",
+    ),
+    ReasonCode.BLOCKED_BY_POD: (lambda r: f"blocked by pod {_p(r, 'pod')}", _rule),
+    ReasonCode.BLOCKED_BY_ON_COMPLETION_POD: (_fixed("waits for a pod to complete"), lambda r: _p(r, "pod")),
+    ReasonCode.IN_COOLDOWN: (
         _fixed("scale-down is in cooldown"),
         lambda r: f"{_p(r, 'which')}, until {format_time(_n(r, 'until'))}",
     ),
-    Code.PARALLELISM: (_fixed("enough nodes are being removed at once"), lambda r: f"limit {_p(r, 'limit')}"),
-    Code.ATOMIC_FAILED: (
+    ReasonCode.PARALLELISM: (_fixed("enough nodes are being removed at once"), lambda r: f"limit {_p(r, 'limit')}"),
+    ReasonCode.ATOMIC_FAILED: (
         _fixed("its group goes as a whole or not at all"),
         lambda r: f"{_p(r, 'nodes')} of {_p(r, 'of')} nodes could go",
     ),
-    Code.NOT_EVALUATED: (_fixed("not looked at: time for simulating removals used up"), lambda r: _time(r, "seconds")),
-    Code.NODE_COOLDOWN: (
+    ReasonCode.NOT_EVALUATED: (
+        _fixed("not looked at: time for simulating removals used up"),
+        lambda r: _time(r, "seconds"),
+    ),
+    ReasonCode.NODE_COOLDOWN: (
         _fixed("its node group protects young nodes"),
         lambda r: f"until {format_time(_n(r, 'until'))}",
     ),
-    Code.GROUP_FROZEN: (_fixed("its node group is unhealthy; nothing is changed there"), lambda r: _p(r, "detail")),
-    Code.DISRUPTION_LIMIT: (
+    ReasonCode.GROUP_FROZEN: (
+        _fixed("its node group is unhealthy; nothing is changed there"),
+        lambda r: _p(r, "detail"),
+    ),
+    ReasonCode.DISRUPTION_LIMIT: (
         lambda r: f"maxDisruption: {_p(r, 'what')} reached",
         lambda r: f"limit {_p(r, 'limit')}, more at {format_time(_n(r, 'until'))}",
     ),
-    Code.DISRUPTION_BRAKE: (
+    ReasonCode.DISRUPTION_BRAKE: (
         _fixed("maxDisruption: the brake is on until somebody releases it (outscaler release)"),
         lambda r: f"{_p(r, 'nodes')} of {_p(r, 'of')} nodes at once, share {_n(r, 'share'):.0%}",
     ),
-    Code.OUTSIDE_WINDOW: (
+    ReasonCode.OUTSIDE_WINDOW: (
         _fixed("maintenance windows forbid removals now"),
         lambda r: _p(r, "window") + (f", until {format_time(_n(r, 'until'))}" if "until" in r.params else ""),
     ),
-    Code.GROUP_GROWING: (_fixed("its node group is being grown just now"), None),
-    Code.REMOVAL_FAILED: (
+    ReasonCode.GROUP_GROWING: (_fixed("its node group is being grown just now"), None),
+    ReasonCode.REMOVAL_FAILED: (
         _fixed("its removal failed"),
         lambda r: f"{_p(r, 'detail')}; tried again after {format_time(_n(r, 'until'))}",
     ),
-    Code.NOT_STARTED: (_fixed("node has not started yet"), None),
-    Code.PROMISED: (_fixed("pending pods are expected on it"), lambda r: _p(r, "pod")),
-    Code.UNEXPECTED: (_fixed("could not be decided"), lambda r: _p(r, "detail")),
-    Code.IDENTITY_CONTESTED: (
+    ReasonCode.NOT_STARTED: (_fixed("node has not started yet"), None),
+    ReasonCode.PROMISED: (_fixed("pending pods are expected on it"), lambda r: _p(r, "pod")),
+    ReasonCode.UNEXPECTED: (_fixed("could not be decided"), lambda r: _p(r, "detail")),
+    ReasonCode.IDENTITY_CONTESTED: (
         _fixed("which machine it is cannot be known"),
         lambda r: f"machine {_p(r, 'instance')}, nodes {_p(r, 'nodes')}",
     ),
-    Code.CONTROLLER_NOT_FOUND: (_fixed("its controller does not exist"), lambda r: _p(r, "controller")),
-    Code.MIN_REPLICAS: (
+    ReasonCode.CONTROLLER_NOT_FOUND: (_fixed("its controller does not exist"), lambda r: _p(r, "controller")),
+    ReasonCode.MIN_REPLICAS: (
         _fixed("its controller has too few replicas"),
         lambda r: f"{_p(r, 'replicas')}, minReplicaCount {_p(r, 'min')}",
     ),
-    Code.NOT_REPLICATED: (_fixed("nothing would recreate it"), lambda r: _p(r, "controller", "no controller")),
-    Code.LOCAL_STORAGE: (_fixed("it uses local storage"), lambda r: f"volume {_p(r, 'volume')}"),
-    Code.NOT_SAFE_TO_EVICT: (_fixed("it is annotated safe-to-evict: false"), None),
-    Code.KUBE_SYSTEM: (_fixed("kube-system pod without a PodDisruptionBudget"), None),
-    Code.LONG_UNREGISTERED: (
+    ReasonCode.NOT_REPLICATED: (_fixed("nothing would recreate it"), lambda r: _p(r, "controller", "no controller")),
+    ReasonCode.LOCAL_STORAGE: (_fixed("it uses local storage"), lambda r: f"volume {_p(r, 'volume')}"),
+    ReasonCode.NOT_SAFE_TO_EVICT: (_fixed("it is annotated safe-to-evict: false"), None),
+    ReasonCode.KUBE_SYSTEM: (_fixed("kube-system pod without a PodDisruptionBudget"), None),
+    ReasonCode.LONG_UNREGISTERED: (
         lambda r: f"instance {_p(r, 'instance')} never became a node",
         lambda r: f"first seen {format_time(_n(r, 'since'))}, needs {_time(r, 'needs')}",
     ),
-    Code.CREATION_FAILED: (
+    ReasonCode.CREATION_FAILED: (
         lambda r: f"instance {_p(r, 'instance')} could not be created",
         lambda r: ": ".join(filter(None, (_p(r, "error"), _p(r, "detail")))),
     ),
-    Code.SIZE_ABOVE_REALITY: (
+    ReasonCode.SIZE_ABOVE_REALITY: (
         _fixed("target size is above what is there"),
         lambda r: f"{_p(r, 'registered')} nodes, target {_p(r, 'target')}, so since {format_time(_n(r, 'since'))}",
     ),
-    Code.SCALE_UP_TIMED_OUT: (
+    ReasonCode.SCALE_UP_TIMED_OUT: (
         lambda r: f"{_p(r, 'nodes')} nodes did not join in time",
         lambda r: f"asked for at {format_time(_n(r, 'since'))}",
     ),
-    Code.DISCARD_HELD: (
+    ReasonCode.DISCARD_HELD: (
         lambda r: f"instance {_p(r, 'instance')} of {_p(r, 'group')} has no node and is not discarded",
         lambda r: _p(r, "detail"),
     ),
-    Code.NOT_ENOUGH_PDB: (_fixed("its PodDisruptionBudget allows no disruption"), lambda r: _p(r, "budget")),
+    ReasonCode.NOT_ENOUGH_PDB: (_fixed("its PodDisruptionBudget allows no disruption"), lambda r: _p(r, "budget")),
 }
 
 

@@ -13,10 +13,10 @@ from chalicelib.model.pass_footprint import why_large
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.leases import Lease
-from chalicelib.store.scan_state import Pace
+from chalicelib.store.scan_state import ScanState
 
 
-def wanted_before(pace: Pace, rt: Runtime) -> str:
+def wanted_before(pace: ScanState, rt: Runtime) -> str:
     """Why this pass needs the large function, "" where it does not. pace: the row before the lease is taken. A lease
     that is still in force is of a pass under way, which has not died."""
     if rt.hand_over is None:

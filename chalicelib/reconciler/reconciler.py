@@ -31,27 +31,27 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
 from chalicelib.model.pass_footprint import after as memory_after
-from chalicelib.model.plan import Mark, Plan
+from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.policy import Policy
-from chalicelib.model.snapshot import Gap, Snapshot
-from chalicelib.operations.recording import Tale
-from chalicelib.plan.planner import decide
+from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.operations.recording import PassRecorder
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.horizontal_node_autoscaler import obeyed
 from chalicelib.policy.read_credentials import observing
 from chalicelib.reconciler import ownership_keys, taint_writer
 from chalicelib.reconciler.function_size import handed_over, wanted_before, wanted_with
 from chalicelib.reconciler.retry import ask_again_soon
-from chalicelib.reconciler.scan_slots import superseded
+from chalicelib.reconciler.scan_slots import is_superseded
 from chalicelib.runtime.active_policy import current
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.snapshot import live_cluster
-from chalicelib.snapshot.node_groups import observe
-from chalicelib.store.errors import LeaseHeld, Stale, StoreError
+from chalicelib.snapshot.node_groups import read_node_groups
+from chalicelib.store.errors import LeaseHeld, StaleWrite, StoreError
 from chalicelib.store.leases import Lease
 
 if TYPE_CHECKING:
-    from chalicelib.kube.client import Cluster
+    from chalicelib.kube.client import KubeClient
 
 LEASE_FOR = 150.0
 """Seconds until another may take over from a pass that died: longer than the function lives (120, .chalice/config)."""
@@ -93,7 +93,7 @@ def _pass(message: ReconcileMessage, rt: Runtime) -> None:
         return
     if message.reason == Cause.SCHEDULE.value:
         pace = rt.store.schedule.due(policy.name)
-        if superseded(message.at, pace.last_pass, policy.scan_interval):
+        if is_superseded(message.at, pace.last_pass, policy.scan_interval):
             return
         why = wanted_before(pace, rt)
         if why:
@@ -129,11 +129,11 @@ def _taken(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | No
 
 
 def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Runtime) -> None:
-    began, tale = rt.clock(), Tale(policy, lease, rt)
+    began, tale = rt.clock(), PassRecorder(policy, lease, rt)
     rt.gauge.begin()
     try:
         run(policy, lease, tale, rt)
-    except Stale as stale:
+    except StaleWrite as stale:
         tale.overtaken(stale)
         logger.warning(
             "others were quicker than this pass every time; it comes back", cluster=policy.name, detail=str(stale)
@@ -168,7 +168,7 @@ def _ask_again(message: ReconcileMessage, after: float, rt: Runtime) -> None:
         rt.sender.send(RECONCILE, encode(msgspec.structs.replace(message, at=rt.clock())), whole_delay(after))
 
 
-def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
+def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
     """One pass under a lease; returns what was decided. Raises ClusterError, StoreError (Fenced: nothing was done)."""
     until = rt.clock() + DECIDED_WITHIN
     kube = rt.connect(policy)
@@ -176,10 +176,10 @@ def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
 
     def look() -> Snapshot:
         with tale.part("updateClusterState"):
-            seen = live_cluster.take(
+            seen = live_cluster.read_live_cluster(
                 policy.name,
                 kube,
-                lambda nodes: observe(providers, nodes),
+                lambda nodes: read_node_groups(providers, nodes),
                 rt.clock(),
                 namespace=policy.options.namespace,
                 rules=obeyed(policy),
@@ -190,7 +190,7 @@ def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
     plan, snapshot = _decide_and_save(policy, look, lease, tale, rt, until)
     rt.checkpoint("reconcile:saved")
     act = permitted(policy).act
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TaintUpdate, ...] = ()
     if act:
         send(plan.operations, rt)
         marks = _mark(plan, kube, policy, rt)
@@ -198,7 +198,7 @@ def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
     return plan
 
 
-def _mark(plan: Plan, kube: Cluster, policy: Policy, rt: Runtime) -> tuple[Mark, ...]:
+def _mark(plan: Plan, kube: KubeClient, policy: Policy, rt: Runtime) -> tuple[TaintUpdate, ...]:
     """The marks that were written. What could not be is planned again; the pass is saved, and not made again for it."""
     try:
         return taint_writer.apply(plan.marks, kube, policy.options, rt.clock, policy.name)
@@ -208,7 +208,7 @@ def _mark(plan: Plan, kube: Cluster, policy: Policy, rt: Runtime) -> tuple[Mark,
 
 
 def _decide_and_save(
-    policy: Policy, look: Callable[[], Snapshot], lease: Lease, tale: Tale, rt: Runtime, until: float
+    policy: Policy, look: Callable[[], Snapshot], lease: Lease, tale: PassRecorder, rt: Runtime, until: float
 ) -> tuple[Plan, Snapshot]:
     """Decide, and save memory and operations in one transaction. until: when to be content with what was found.
 
@@ -220,7 +220,7 @@ def _decide_and_save(
     def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
         with tale.part("autoscaling"):
             left = until - rt.clock()
-            return decide(
+            return plan_cluster(
                 snapshot,
                 _in_time(policy, left),
                 before,
@@ -243,7 +243,7 @@ def _decide_and_save(
         operations = _signed(plan.operations, lease) if act else ()
         try:
             rt.store.memory.save(policy.name, before, _kept(after, before, act=act), operations, lease)
-        except Stale:
+        except StaleWrite:
             if attempt + 1 == _TRIES:
                 raise
             continue
@@ -310,7 +310,9 @@ def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:
         for group in snapshot.groups
     )
     gaps = tuple(
-        Gap(kind="NodeGroup", name=name, detail=f"belongs to cluster {owner}", weakens=("the plan for this group",))
+        MissingData(
+            kind="NodeGroup", name=name, detail=f"belongs to cluster {owner}", weakens=("the plan for this group",)
+        )
         for name, owner in sorted(foreign.items())
     )
     return msgspec.structs.replace(snapshot, groups=groups, gaps=(*snapshot.gaps, *gaps))

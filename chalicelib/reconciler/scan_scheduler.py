@@ -28,8 +28,8 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.dispatch.sqs import whole_delay
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
-from chalicelib.operations.stuck import left_lying
-from chalicelib.reconciler.scan_slots import slots
+from chalicelib.operations.stuck import resend_reason
+from chalicelib.reconciler.scan_slots import scan_slots
 from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
@@ -99,7 +99,7 @@ def queue_scans(policy: Policy, rt: Runtime) -> bool:
     """Send the messages of this cluster's slots until the next tick; False if none is due or some are on their way."""
     now = rt.clock()
     pace = rt.store.schedule.due(policy.name)
-    due = slots(pace.last_pass, policy.scan_interval, now)
+    due = scan_slots(pace.last_pass, policy.scan_interval, now)
     if not due:
         return False
     marker = due[-1] + LOST_AFTER
@@ -124,7 +124,7 @@ def sweep(cluster: str, rt: Runtime) -> tuple[str, ...]:
     now = rt.clock()
     swept = []
     for operation in rt.store.operations.look(cluster):
-        why = left_lying(operation, now)
+        why = resend_reason(operation, now)
         if why:
             rt.sender.send(act_queue(operation.spec.provider), encode(ActMessage(cluster, operation.spec.id)), 0)
             rt.store.operations.mark_sent(cluster, operation.spec.id, now)

@@ -20,7 +20,7 @@ MINUTE = 60.0
 MARGIN = 5.0
 
 
-def slots(last_pass: float, interval: float, now: float) -> tuple[float, ...]:
+def scan_slots(last_pass: float, interval: float, now: float) -> tuple[float, ...]:
     """The instants at which passes are due from now until shortly before the next tick, none in the past.
 
     last_pass: 0.0 for a cluster that was never looked at. A cluster that fell behind is due at once, and only once:
@@ -34,7 +34,7 @@ def slots(last_pass: float, interval: float, now: float) -> tuple[float, ...]:
     return tuple(first + index * interval for index in range(count))
 
 
-def superseded(at: float, last_pass: float, interval: float) -> bool:
+def is_superseded(at: float, last_pass: float, interval: float) -> bool:
     """Whether a scheduled message meant for `at` asks for nothing new: a pass began then or later, or just before.
 
     This is what makes repeated, late and piled-up messages cheap: the first one is a pass, the others are one read.

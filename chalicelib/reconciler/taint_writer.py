@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from chalicelib.kube.errors import ClusterError, Forbidden, Missing, Unauthorized
+from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unauthorized
 from chalicelib.kube.nodes import add_taint, remove_soft_taint, remove_taint
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
-from chalicelib.model.plan import Mark
+from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options
 from chalicelib.plan.scale_down.taint_updates import CLEANUP, SOFTEN, UNSOFTEN
 from chalicelib.runtime.log import failure, logger
 
 if TYPE_CHECKING:
-    from chalicelib.kube.client import Cluster
+    from chalicelib.kube.client import KubeClient
 
 TAKEN_OFF = 10
 """Soft taints taken off in a pass where the option switches them off and so sets no number."""
@@ -31,8 +31,8 @@ _REFUSALS = 3
 
 
 def apply(
-    marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Callable[[], float], name: str = ""
-) -> tuple[Mark, ...]:
+    marks: Sequence[TaintUpdate], cluster: KubeClient, options: Options, clock: Callable[[], float], name: str = ""
+) -> tuple[TaintUpdate, ...]:
     """Write them; those that were written. Hard taints first, for at most CLEANING seconds; then soft ones, as given,
     with at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds are over (options.md §10).
 
@@ -41,7 +41,7 @@ def apply(
     """
     hard = [mark for mark in marks if mark.action == CLEANUP]
     soft = [mark for mark in marks if mark.action in (UNSOFTEN, SOFTEN)]
-    written: list[Mark] = []
+    written: list[TaintUpdate] = []
     refused = 0
     for some, seconds in (
         (hard, CLEANING),
@@ -67,11 +67,11 @@ def apply(
     return tuple(written)
 
 
-def _write(mark: Mark, cluster: Cluster, clock: Callable[[], float], name: str) -> bool:
+def _write(mark: TaintUpdate, cluster: KubeClient, clock: Callable[[], float], name: str) -> bool:
     """One of them; whether it changed anything. Raises Forbidden, Unauthorized."""
     try:
         changed = _WRITERS[mark.action](mark, cluster, clock())
-    except Missing:
+    except NotFound:
         return False
     except (Forbidden, Unauthorized):
         raise
@@ -83,21 +83,21 @@ def _write(mark: Mark, cluster: Cluster, clock: Callable[[], float], name: str) 
     return changed
 
 
-def _cleanup(mark: Mark, cluster: Cluster, now: float) -> bool:
+def _cleanup(mark: TaintUpdate, cluster: KubeClient, now: float) -> bool:
     del now
     return remove_taint(cluster, mark.node, TO_BE_DELETED, uncordon=mark.cordoned)
 
 
-def _unsoften(mark: Mark, cluster: Cluster, now: float) -> bool:
+def _unsoften(mark: TaintUpdate, cluster: KubeClient, now: float) -> bool:
     del now
     return remove_soft_taint(cluster, mark.node, DELETION_CANDIDATE, unless=TO_BE_DELETED)
 
 
-def _soften(mark: Mark, cluster: Cluster, now: float) -> bool:
+def _soften(mark: TaintUpdate, cluster: KubeClient, now: float) -> bool:
     soft = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(now)))
     return add_taint(cluster, mark.node, soft, cordon=False, unless=TO_BE_DELETED)
 
 
-_WRITERS: Mapping[str, Callable[[Mark, Cluster, float], bool]] = MappingProxyType(
+_WRITERS: Mapping[str, Callable[[TaintUpdate, KubeClient, float], bool]] = MappingProxyType(
     {CLEANUP: _cleanup, UNSOFTEN: _unsoften, SOFTEN: _soften}
 )

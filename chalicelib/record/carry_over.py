@@ -20,7 +20,7 @@ LONGEST = 100_000
 """Bytes of the row, packed; DynamoDB takes 400 KB. Beyond it the gauges of single groups are left out."""
 
 
-class Published(msgspec.Struct, frozen=True, omit_defaults=True):
+class PublishedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """The status ConfigMap as last written. digest: of all but its times; at: epoch seconds of the last attempt;
     missing: there was none at that attempt, which was told then."""
 
@@ -29,7 +29,7 @@ class Published(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: bool = False
 
 
-class Left(msgspec.Struct, frozen=True, omit_defaults=True):
+class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
     """told: repeats.py. gauges: as of the last pass; counts: since the cluster is known (metrics.key). unready: nodes
     being removed that were not ready, with the instant that was planned."""
 
@@ -37,20 +37,20 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True):
     gauges: dict[str, float] = {}
     counts: dict[str, float] = {}
     unready: dict[str, float] = {}
-    published: Published = Published()
+    published: PublishedStatus = PublishedStatus()
 
-    def counting(self, grown: Values) -> Left:
+    def counting(self, grown: Values) -> CarryOver:
         """With counters grown."""
         total = self.counts | {series: self.counts.get(series, 0.0) + more for series, more in grown.items()}
         return msgspec.structs.replace(self, counts=total)
 
-    def removing(self, unready: Mapping[str, float], now: float) -> Left:
+    def removing(self, unready: Mapping[str, float], now: float) -> CarryOver:
         """With more nodes that go although they are not ready, and without those of long ago."""
         still = {node: at for node, at in (self.unready | dict(unready)).items() if now - at < UNREADY_KEPT}
         return msgspec.structs.replace(self, unready=still)
 
 
-def read(data: bytes) -> Left:
+def read(data: bytes) -> CarryOver:
     """What `write` was given; Left() for anything else."""
     both = carry_over_rows.parts(data)
     try:
@@ -58,14 +58,14 @@ def read(data: bytes) -> Left:
             return _unpacked(data)
         return msgspec.structs.replace(_unpacked(both[0]), told=_unpacked(both[1]).told)
     except (zlib.error, msgspec.MsgspecError, ValueError):
-        return Left()
+        return CarryOver()
 
 
-def write(left: Left) -> bytes:
+def write(left: CarryOver) -> bytes:
     """As bytes for the rows, a kilobyte or two. What was told seldom changes: it is a part of its own (left_rows)."""
     often = _packed(msgspec.structs.replace(left, told=b""), _WORDS)
     if len(often) < carry_over_rows.LARGEST_INSIDE:
-        return carry_over_rows.joined(often, _packed(Left(told=left.told)) if left.told else b"")
+        return carry_over_rows.joined(often, _packed(CarryOver(told=left.told)) if left.told else b"")
     data = _packed(left)
     if len(data) <= LONGEST:
         return data
@@ -73,20 +73,20 @@ def write(left: Left) -> bytes:
     return _packed(msgspec.structs.replace(left, gauges=whole))
 
 
-def _packed(left: Left, words: bytes = b"") -> bytes:
+def _packed(left: CarryOver, words: bytes = b"") -> bytes:
     packer = zlib.compressobj(9, zdict=words) if words else zlib.compressobj(6)
     return packer.compress(msgspec.msgpack.encode(left)) + packer.flush()
 
 
-def _unpacked(data: bytes) -> Left:
+def _unpacked(data: bytes) -> CarryOver:
     """Raises zlib.error, MsgspecError; ValueError for more than is ever written."""
     if not data:
-        return Left()
+        return CarryOver()
     unpacker = zlib.decompressobj(zdict=_WORDS)
     found = unpacker.decompress(data, _LONGEST_UNPACKED)
     if not unpacker.eof:
         raise ValueError("what the last pass left is longer than any")
-    return msgspec.msgpack.decode(found, type=Left)
+    return msgspec.msgpack.decode(found, type=CarryOver)
 
 
 def _words() -> bytes:

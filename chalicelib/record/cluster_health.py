@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.timestamps import format_time
-from chalicelib.store.scan_state import Pace
+from chalicelib.store.scan_state import ScanState
 
 LATE_AFTER = 180.0
 """Seconds beyond its interval after which a cluster's next pass is late."""
 
 
-def health(interval: float | None, pace: Pace, now: float, *, planned: bool) -> str:
+def health(interval: float | None, pace: ScanState, now: float, *, planned: bool) -> str:
     """The first of these that holds: unreadable (the stored policy), off, waiting (no pass yet), late (a pass is
     overdue), `failing: CLASS since INSTANT`, ok. Of the last pass before an overdue one, `late, failing: …` says both.
 
@@ -31,7 +31,7 @@ def health(interval: float | None, pace: Pace, now: float, *, planned: bool) -> 
     return ", ".join(late + failing) or "ok"
 
 
-def results(pace: Pace) -> dict[str, Any]:
+def results(pace: ScanState) -> dict[str, Any]:
     """lastPass, lastSuccess and lastError as JSON shows them: RFC 3339, null for never."""
     failure = pace.failure
     return {

@@ -11,20 +11,20 @@ from chalicelib.kube import configmaps
 from chalicelib.kube.configmaps import ConfigMap
 from chalicelib.kube.errors import Unavailable
 from chalicelib.kube.events import post_event
-from chalicelib.kube.lazy_client import Lazily
+from chalicelib.kube.lazy_client import LazyKubeClient
 from chalicelib.kube.pods import get_pod
 from chalicelib.record.events import Event
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _WrittenMeta(msgspec.Struct, frozen=True):
     uid: str
 
 
 class _Object(msgspec.Struct, frozen=True):
-    metadata: _Meta
+    metadata: _WrittenMeta
 
 
-class Board(Lazily):
+class ClusterWriter(LazyKubeClient):
     """connect: called when the first event is posted."""
 
     def uid_of(self, kind: str, namespace: str, name: str) -> str:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.errors import ProviderError
 from chalicelib.record.metrics import key
-from chalicelib.record.operation_events import Step, kept
+from chalicelib.record.operation_events import OperationStep, kept
 from chalicelib.store.errors import StoreError
 
 ABANDONED = "Abandoned"
@@ -40,7 +40,7 @@ def of_error(error: BaseException) -> dict[str, float]:
     return {key("errors_total", type=next(name for kind, name in ERRORS if isinstance(error, kind))): 1.0}
 
 
-def of_step(step: Step) -> dict[str, float]:
+def of_step(step: OperationStep) -> dict[str, float]:
     """Evictions: granted ones at once; refused ones, which are asked again, when the drain gives up on them."""
     refused = step.outcome.refused if step.gives_up else ()
     counts = {"succeeded": len(step.outcome.evicted), "failed": len(refused)}
@@ -49,23 +49,25 @@ def of_step(step: Step) -> dict[str, float]:
     }
 
 
-def of_end(operation: Operation, outcome: Done | Failed, unready: frozenset[str] = frozenset()) -> dict[str, float]:
+def of_end(
+    operation: Operation, outcome: Succeeded | Failed, unready: frozenset[str] = frozenset()
+) -> dict[str, float]:
     """An operation that is over. unready: nodes that were not ready when their removal was planned.
 
     One that we called off ourselves is nobody's failure and counts nothing.
     """
     if isinstance(outcome, Failed):
         return _failed(operation, outcome)
-    if operation.spec.kind is Kind.GROW:
+    if operation.spec.kind is OperationKind.GROW:
         return {key("scaled_up_nodes_total"): float(max(0, operation.spec.to_size - operation.spec.from_size))}
-    if operation.spec.kind is Kind.DISCARD:
+    if operation.spec.kind is OperationKind.DISCARD:
         return {key("old_unregistered_nodes_removed_count"): float(len(operation.spec.targets))}
-    if operation.spec.kind is Kind.REMOVE:
+    if operation.spec.kind is OperationKind.REMOVE:
         return _removed(operation, outcome, unready)
     return {}
 
 
-def _removed(operation: Operation, outcome: Done, unready: frozenset[str]) -> dict[str, float]:
+def _removed(operation: Operation, outcome: Succeeded, unready: frozenset[str]) -> dict[str, float]:
     """state.md §12: an unready node is unready; a ready one is underutilized if it was drained, else empty."""
     counts: dict[str, float] = {}
     for target in operation.spec.targets:
@@ -80,7 +82,7 @@ def _failed(operation: Operation, outcome: Failed) -> dict[str, float]:
     if outcome.cls == ABANDONED:
         return {}
     counts = {key("failed_operations_total", kind=operation.spec.kind.value): 1.0}
-    if operation.spec.kind is Kind.GROW:
+    if operation.spec.kind is OperationKind.GROW:
         counts[key("failed_scale_ups_total", reason=known_reason(outcome.cls))] = 1.0
     kind = "apiCallError" if outcome.cls in OF_CLUSTERS else "cloudProviderError" if outcome.cls in OF_PROVIDERS else ""
     return counts | ({key("errors_total", type=kind): 1.0} if kind else {})

@@ -43,7 +43,7 @@ def digest(*words: str, lasting: bool = False) -> bytes:
     return _PASSES + made[1:] if made.startswith(_STAYS) else made
 
 
-def known(told: bytes, now: float) -> dict[bytes, int]:
+def recent(told: bytes, now: float) -> dict[bytes, int]:
     """What was told within the last five minutes (or the last day, where it lasts), with its second. Rubbish is nothing
     told; so is the future, where a clock went back."""
     whole = len(told) - len(told) % _ENTRY.size
@@ -54,12 +54,12 @@ def known(told: bytes, now: float) -> dict[bytes, int]:
     }
 
 
-def fresh(told: bytes, keys: Iterable[bytes], now: float) -> tuple[frozenset[bytes], bytes]:
+def filter_new(told: bytes, keys: Iterable[bytes], now: float) -> tuple[frozenset[bytes], bytes]:
     """Those of the keys that are not known, and what is to be kept once they are told.
 
     Where nothing is fresh and nothing has run out, what is to be kept is the very same bytes.
     """
-    lately = known(told, now)
+    lately = recent(told, now)
     new = frozenset(keys) - lately.keys()
     if not new and len(lately) * _ENTRY.size == len(told):
         return new, told

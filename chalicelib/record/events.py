@@ -12,7 +12,7 @@ from typing import Protocol
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError, Missing
+from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.policy import Options
 from chalicelib.record.event_dedup import digest
 
@@ -108,7 +108,7 @@ def post_all(events: Iterable[Event], api: EventApi, clock: Callable[[], float])
         tried += 1
         try:
             _post(event, api, clock(), uids)
-        except Missing:
+        except NotFound:
             continue
         except ClusterError as error:
             return tried, f"{type(error).__name__}: {error}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.policy import Options
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.record.counters import known_reason
 from chalicelib.record.metrics import BUCKETS, Values, key
@@ -62,7 +62,7 @@ def of_pass(plan: Plan, options: Options, before: Values) -> dict[str, float]:
 def _waiting(plan: Plan) -> dict[str, int]:
     """unschedulable: all that the scheduler refused, those that are being helped included, as upstream counts them."""
     helped = sum(len(up.pods) for up in plan.scale_ups) + len(plan.fits_existing)
-    unseen = sum(len(one.pods) for one in plan.ignored if one.reason.code is Code.NOT_YET_SEEN)
+    unseen = sum(len(one.pods) for one in plan.ignored if one.reason.code is ReasonCode.NOT_YET_SEEN)
     return {
         "unschedulable": sum(len(verdict.pods) for verdict in plan.unschedulable) + helped,
         "scheduler_unprocessed": unseen,
@@ -75,7 +75,7 @@ def _most_nodes(plan: Plan, options: Options) -> int:
 
 
 def _waits(reason: Reason | None) -> bool:
-    return reason is not None and reason.code is Code.IN_COOLDOWN
+    return reason is not None and reason.code is ReasonCode.IN_COOLDOWN
 
 
 def _last(plan: Plan, before: Values) -> dict[str, float]:
@@ -113,15 +113,15 @@ def counted(plan: Plan) -> dict[str, float]:
     """What the counters of a pass grow by."""
     grown: Counter[str] = Counter()
     for group in plan.groups:
-        for name in _limited(group.skipped, Code.RESOURCE_LIMIT):
+        for name in _limited(group.skipped, ReasonCode.RESOURCE_LIMIT):
             grown[key("skipped_scale_events_count", direction="up", reason=name)] += 1
     for verdict in plan.unremovable:
-        for name in _limited(verdict.reason, Code.MINIMAL_RESOURCE_LIMIT):
+        for name in _limited(verdict.reason, ReasonCode.MINIMAL_RESOURCE_LIMIT):
             grown[key("skipped_scale_events_count", direction="down", reason=name)] += 1
     for repair in plan.repairs:
-        if repair.reason.code is Code.SCALE_UP_TIMED_OUT:
+        if repair.reason.code is ReasonCode.SCALE_UP_TIMED_OUT:
             grown[key("failed_scale_ups_total", reason="timeout")] += 1
-        if repair.reason.code is Code.CREATION_FAILED:
+        if repair.reason.code is ReasonCode.CREATION_FAILED:
             cause = known_reason(str(repair.reason.params.get("error", "")).partition(".")[0])
             grown[key("failed_node_creations_total", reason=cause)] += len(repair.instances)
     providers = sum(gap.kind.startswith("provider/") for gap in plan.gaps)
@@ -130,7 +130,7 @@ def counted(plan: Plan) -> dict[str, float]:
     return {series: float(count) for series, count in grown.items()}
 
 
-def _limited(reason: Reason | None, code: Code) -> list[str]:
+def _limited(reason: Reason | None, code: ReasonCode) -> list[str]:
     if reason is None or reason.code is not code:
         return []
     resources = {name.strip() for name in str(reason.params.get("resources", "")).split(",")}

@@ -16,12 +16,12 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import NodeVerdict, Plan
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.store.failure_streak import PassFailure
-from chalicelib.store.journal import JournalEntry, Ledger
+from chalicelib.store.journal import CounterTotals, JournalEntry
 
 PLAN, OPERATION, PASS = "plan", "operation", "pass"
 DIGEST = "decision"
@@ -35,7 +35,7 @@ class Journal(Protocol):
     def append(self, cluster: str, entry: JournalEntry) -> None:
         """Write one entry."""
 
-    def ledger(self, cluster: str) -> Ledger:
+    def ledger(self, cluster: str) -> CounterTotals:
         """Counters, and what was told lately."""
 
     def count(self, cluster: str, counts: Mapping[str, float]) -> None:
@@ -65,7 +65,7 @@ def of_plan(plan: Plan) -> JournalEntry:
     return JournalEntry(at=plan.at, kind=PLAN, plan=plan.id, facts=facts, body=body.decode())
 
 
-def of_outcome(operation: Operation, outcome: Done | Failed, now: float) -> JournalEntry:
+def of_outcome(operation: Operation, outcome: Succeeded | Failed, now: float) -> JournalEntry:
     """The entry of an operation that is over."""
     facts: dict[str, str | int | float | bool] = {
         "kind": operation.spec.kind.value,
@@ -152,7 +152,7 @@ def decision(plan: Plan) -> str:
 def _kept_for(verdict: NodeVerdict) -> tuple[str, str]:
     """Why a node stays. A node is tried every five minutes, and kept in between for what was found then, which is no
     other decision."""
-    if verdict.reason.code is Code.RECENTLY_UNREMOVABLE:
+    if verdict.reason.code is ReasonCode.RECENTLY_UNREMOVABLE:
         return str(verdict.reason.params.get("was", verdict.reason.code)), verdict.pod
     return verdict.reason.code, verdict.pod
 

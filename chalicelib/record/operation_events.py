@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.record.events import WARNING, Event, about_node, about_pods, about_status, sizes
 
@@ -19,20 +19,20 @@ MARKED = "marked the node as toBeDeleted/unschedulable"
 REMOVED = "nodes removed by cluster autoscaler"
 
 
-class Ending(msgspec.Struct, frozen=True):
+class OperationEnd(msgspec.Struct, frozen=True):
     """An operation that is over, in its final state. largest: the group's maximum, None where it is not known."""
 
     operation: Operation
-    outcome: Done | Failed
+    outcome: Succeeded | Failed
     options: Options = Options()
     largest: int | None = None
 
 
-class Step(msgspec.Struct, frozen=True):
+class OperationStep(msgspec.Struct, frozen=True):
     """A step that did not end its operation. why: of a step that is being taken back, what was in the way."""
 
     before: Operation
-    outcome: Pending
+    outcome: InProgress
     why: str = ""
 
     @property
@@ -41,7 +41,7 @@ class Step(msgspec.Struct, frozen=True):
         return self.outcome.step == "undo"
 
 
-def of_end(ending: Ending) -> list[Event]:
+def events_of_end(ending: OperationEnd) -> list[Event]:
     """Every event of an operation's end."""
     return [
         event
@@ -51,7 +51,7 @@ def of_end(ending: Ending) -> list[Event]:
     ]
 
 
-def of_step(step: Step) -> list[Event]:
+def events_of_step(step: OperationStep) -> list[Event]:
     """Every event of a step."""
     return [event for fact, tell in STEPS for event in tell(fact, step)]
 
@@ -65,13 +65,13 @@ def triggered(group: str, old: int, new: int, largest: int | None) -> str:
 # -- ends
 
 
-def _grown(fact: str, end: Ending) -> list[Event]:
+def _grown(fact: str, end: OperationEnd) -> list[Event]:
     one = end.operation
     words = f"Scale-up: group {one.spec.group} size set to " + sizes(one.spec.from_size, one.spec.to_size, end.largest)
     return about_status(fact, end.options, "ScaledUpGroup", words)
 
 
-def _helped(fact: str, end: Ending) -> list[Event]:
+def _helped(fact: str, end: OperationEnd) -> list[Event]:
     one = end.operation
     return about_pods(
         fact,
@@ -81,20 +81,20 @@ def _helped(fact: str, end: Ending) -> list[Event]:
     )
 
 
-def _not_grown(fact: str, end: Ending) -> list[Event]:
+def _not_grown(fact: str, end: OperationEnd) -> list[Event]:
     return about_status(fact, end.options, "FailedToScaleUpGroup", _no_growth(end), type_=WARNING)
 
 
-def _let_down(fact: str, end: Ending) -> list[Event]:
+def _let_down(fact: str, end: OperationEnd) -> list[Event]:
     """The pods that wanted it are told as well: whoever looks at one learns of the vendor's answer (demands.md 15)."""
     return about_pods(fact, end.operation.spec.pods, "FailedToScaleUpGroup", _no_growth(end), type_=WARNING)
 
 
-def _no_growth(end: Ending) -> str:
+def _no_growth(end: OperationEnd) -> str:
     return f"Scale-up failed for group {end.operation.spec.group}: {_error(end)}"
 
 
-def _removed(fact: str, end: Ending) -> list[Event]:
+def _removed(fact: str, end: OperationEnd) -> list[Event]:
     events: list[Event] = []
     for target in end.operation.spec.targets:
         if kept(end.outcome, target.node):
@@ -108,7 +108,7 @@ def _removed(fact: str, end: Ending) -> list[Event]:
     return events
 
 
-def _left(fact: str, end: Ending) -> list[Event]:
+def _left(fact: str, end: OperationEnd) -> list[Event]:
     """On each node what became of it: of several, some may have been kept."""
     events = []
     for target in end.operation.spec.targets:
@@ -122,17 +122,17 @@ def _left(fact: str, end: Ending) -> list[Event]:
     return events
 
 
-def kept(outcome: Done | Failed, node: str) -> str:
+def kept(outcome: Succeeded | Failed, node: str) -> str:
     """Why this node of a removal is still there, empty if it is not."""
     return outcome.message if isinstance(outcome, Failed) else str(outcome.facts.get(f"kept {node}", ""))
 
 
-def _not_reverted(fact: str, end: Ending) -> list[Event]:
+def _not_reverted(fact: str, end: OperationEnd) -> list[Event]:
     words = f"Failed to decrease target size for group {end.operation.spec.group} after scale-up timeout: {_error(end)}"
     return about_status(fact, end.options, "FailedToRevertScaleUp", words, type_=WARNING)
 
 
-def _discarded(fact: str, end: Ending) -> list[Event]:
+def _discarded(fact: str, end: OperationEnd) -> list[Event]:
     return [
         event
         for target in end.operation.spec.targets
@@ -142,7 +142,7 @@ def _discarded(fact: str, end: Ending) -> list[Event]:
     ]
 
 
-def _not_discarded(fact: str, end: Ending) -> list[Event]:
+def _not_discarded(fact: str, end: OperationEnd) -> list[Event]:
     return [
         event
         for target in end.operation.spec.targets
@@ -156,7 +156,7 @@ def _not_discarded(fact: str, end: Ending) -> list[Event]:
     ]
 
 
-def _error(end: Ending) -> str:
+def _error(end: OperationEnd) -> str:
     """The vendor's words with our class and its code, which is what people search for."""
     failed = end.outcome
     assert isinstance(failed, Failed)
@@ -164,32 +164,35 @@ def _error(end: Ending) -> str:
     return f"{name}: {failed.message}" if failed.message else name
 
 
-_End = Callable[[str, Ending], list[Event]]
-ENDS: tuple[tuple[str, Kind, type[Done] | type[Failed], _End], ...] = (
-    ("scale-up done", Kind.GROW, Done, _grown),
-    ("scale-up failed", Kind.GROW, Failed, _not_grown),
-    ("removal done", Kind.REMOVE, Done, _removed),
-    ("node removed", Kind.REMOVE, Done, _left),
-    ("node removed", Kind.REMOVE, Failed, _left),
-    ("target not lowered", Kind.SHRINK, Failed, _not_reverted),
-    ("instance discarded", Kind.DISCARD, Done, _discarded),
-    ("instance not discarded", Kind.DISCARD, Failed, _not_discarded),
-    ("pod helped", Kind.GROW, Done, _helped),
-    ("pod let down", Kind.GROW, Failed, _let_down),
+_End = Callable[[str, OperationEnd], list[Event]]
+ENDS: tuple[tuple[str, OperationKind, type[Succeeded] | type[Failed], _End], ...] = (
+    ("scale-up done", OperationKind.GROW, Succeeded, _grown),
+    ("scale-up failed", OperationKind.GROW, Failed, _not_grown),
+    ("removal done", OperationKind.REMOVE, Succeeded, _removed),
+    ("node removed", OperationKind.REMOVE, Succeeded, _left),
+    ("node removed", OperationKind.REMOVE, Failed, _left),
+    ("target not lowered", OperationKind.SHRINK, Failed, _not_reverted),
+    ("instance discarded", OperationKind.DISCARD, Succeeded, _discarded),
+    ("instance not discarded", OperationKind.DISCARD, Failed, _not_discarded),
+    ("pod helped", OperationKind.GROW, Succeeded, _helped),
+    ("pod let down", OperationKind.GROW, Failed, _let_down),
 )
 
 
 # -- steps
 
 
-def _marked(fact: str, step: Step) -> list[Event]:
-    if step.before.spec.kind is not Kind.REMOVE or (step.before.status.step, step.outcome.step) != ("taint", "recheck"):
+def _marked(fact: str, step: OperationStep) -> list[Event]:
+    if step.before.spec.kind is not OperationKind.REMOVE or (step.before.status.step, step.outcome.step) != (
+        "taint",
+        "recheck",
+    ):
         return []
     return [about_node(fact, target.node, "ScaleDown", MARKED) for target in step.before.spec.targets]
 
 
-def _not_marked(fact: str, step: Step) -> list[Event]:
-    if step.before.spec.kind is not Kind.REMOVE or step.before.status.step != "taint" or not step.gives_up:
+def _not_marked(fact: str, step: OperationStep) -> list[Event]:
+    if step.before.spec.kind is not OperationKind.REMOVE or step.before.status.step != "taint" or not step.gives_up:
         return []
     words = f"failed to mark the node as toBeDeleted/unschedulable: {step.why or 'see the end of the operation'}"
     return [
@@ -197,11 +200,11 @@ def _not_marked(fact: str, step: Step) -> list[Event]:
     ]
 
 
-def _evicted(fact: str, step: Step) -> list[Event]:
+def _evicted(fact: str, step: OperationStep) -> list[Event]:
     return about_pods(fact, step.outcome.evicted, "ScaleDown", "deleting pod for node scale down")
 
 
-def _not_evicted(fact: str, step: Step) -> list[Event]:
+def _not_evicted(fact: str, step: OperationStep) -> list[Event]:
     """A refusal is asked again every few seconds; it is told when the drain gives up, as upstream does."""
     if not step.gives_up:
         return []
@@ -210,7 +213,7 @@ def _not_evicted(fact: str, step: Step) -> list[Event]:
     )
 
 
-STEPS: tuple[tuple[str, Callable[[str, Step], list[Event]]], ...] = (
+STEPS: tuple[tuple[str, Callable[[str, OperationStep], list[Event]]], ...] = (
     ("node marked", _marked),
     ("node not marked", _not_marked),
     ("pod evicted", _evicted),

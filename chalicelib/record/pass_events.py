@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from chalicelib.model.node import TO_BE_DELETED, Node
-from chalicelib.model.operation import Kind
-from chalicelib.model.plan import Mark, Plan, PodVerdict, Repair
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.plan import Plan, Repair, TaintUpdate, UnschedulablePods
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.policy.priority_configmap import CONFIG_MAP
@@ -25,32 +25,32 @@ from chalicelib.record import rule_events as rules
 from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, about_pods, about_status, sizes
 
 
-class Seen(msgspec.Struct, frozen=True):
+class PassFacts(msgspec.Struct, frozen=True):
     """One pass. marks: taints outside of operations that were written (handlers/marking.py)."""
 
     plan: Plan
     snapshot: Snapshot
     options: Options = Options()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TaintUpdate, ...] = ()
 
 
-def of_pass(seen: Seen) -> list[Event]:
+def events_of_pass(seen: PassFacts) -> list[Event]:
     """Every event of this pass, at most PODS_TOLD per fact."""
     return [event for fact, tell in FACTS for event in tell(fact, seen)[:PODS_TOLD]]
 
 
-def not_triggered(verdict: PodVerdict, text: Callable[[Reason], str] = reason_text.text) -> str:
+def not_triggered(verdict: UnschedulablePods, text: Callable[[Reason], str] = reason_text.text) -> str:
     """scale-up.md §10: how many groups have which reason, the most frequent first, equally frequent ones by their text.
     A reason that a group has several times counts once for it. Where all say that the cluster is full, only that."""
     said = [{reason.key: reason for reason in reasons}.values() for reasons in verdict.reasons.values()]
-    if said and all(reason.code is Code.MAX_NODES_TOTAL for reasons in said for reason in reasons) and all(said):
+    if said and all(reason.code is ReasonCode.MAX_NODES_TOTAL for reasons in said for reason in reasons) and all(said):
         return text(next(iter(said[0])))
     counts = Counter(words for reasons in said for words in {text(reason) for reason in reasons})
     parts = [f"{count} {words}" for words, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
     return f"pod didn't trigger scale-up: {', '.join(parts)}" if parts else "pod didn't trigger scale-up"
 
 
-def _unhealthy(fact: str, seen: Seen) -> list[Event]:
+def _unhealthy(fact: str, seen: PassFacts) -> list[Event]:
     """state.md §4. A cluster without (ready) nodes is only a matter where it may not be grown from nothing."""
     health, stuck = seen.plan.health, not seen.options.scale_up_from_zero
     words = next(
@@ -68,22 +68,22 @@ def _unhealthy(fact: str, seen: Seen) -> list[Event]:
     return about_status(fact, seen.options, "ClusterUnhealthy", words, type_=WARNING) if words else []
 
 
-def _full(fact: str, seen: Seen) -> list[Event]:
+def _full(fact: str, seen: PassFacts) -> list[Event]:
     reasons = (reason for verdict in seen.plan.unschedulable for each in verdict.reasons.values() for reason in each)
-    full = next((reason for reason in reasons if reason.code is Code.MAX_NODES_TOTAL), None)
+    full = next((reason for reason in reasons if reason.code is ReasonCode.MAX_NODES_TOTAL), None)
     if full is None:
         return []
     words = f"Max total nodes in cluster reached: {full.params.get('max', seen.options.max_nodes_total)}"
     return about_status(fact, seen.options, "MaxNodesTotalReached", words, type_=WARNING)
 
 
-def _growing(fact: str, seen: Seen) -> list[Event]:
+def _growing(fact: str, seen: PassFacts) -> list[Event]:
     """For each scale-up whose operation was saved: it begins."""
     most = {up.group: up.max for up in seen.plan.scale_ups}
     return [
         event
         for operation in seen.plan.operations
-        if operation.spec.kind is Kind.GROW
+        if operation.spec.kind is OperationKind.GROW
         for event in about_status(
             fact,
             seen.options,
@@ -94,12 +94,12 @@ def _growing(fact: str, seen: Seen) -> list[Event]:
     ]
 
 
-def _removing(fact: str, seen: Seen, *, occupied: bool) -> list[Event]:
+def _removing(fact: str, seen: PassFacts, *, occupied: bool) -> list[Event]:
     """For each removal whose operation was saved: it begins."""
     begun = {
         target.node
         for operation in seen.plan.operations
-        if operation.spec.kind is Kind.REMOVE
+        if operation.spec.kind is OperationKind.REMOVE
         for target in operation.spec.targets
     }
     removals = [one for one in seen.plan.removals if one.node in begun and bool(one.evict) is occupied][:PODS_TOLD]
@@ -143,7 +143,9 @@ def _shares(node: Node, asked: Mapping[str, int]) -> str:
     )
 
 
-def _repairs(fact: str, seen: Seen, code: Code, reason: str, words: Callable[[Repair, Seen], str]) -> list[Event]:
+def _repairs(
+    fact: str, seen: PassFacts, code: ReasonCode, reason: str, words: Callable[[Repair, PassFacts], str]
+) -> list[Event]:
     return [
         event
         for repair in seen.plan.repairs
@@ -152,21 +154,21 @@ def _repairs(fact: str, seen: Seen, code: Code, reason: str, words: Callable[[Re
     ]
 
 
-def _timed_out(fact: str, seen: Seen) -> list[Event]:
-    return _repairs(fact, seen, Code.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _late)
+def _timed_out(fact: str, seen: PassFacts) -> list[Event]:
+    return _repairs(fact, seen, ReasonCode.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _late)
 
 
-def _late(repair: Repair, seen: Seen) -> str:
+def _late(repair: Repair, seen: PassFacts) -> str:
     since = repair.reason.params.get("since", 0.0)
     waited = seen.plan.at - float(since) if since else seen.options.max_node_provision_time
     return f"Nodes added to group {repair.group} failed to register within {format_duration(max(0.0, waited))}"
 
 
-def _not_created(fact: str, seen: Seen) -> list[Event]:
-    return _repairs(fact, seen, Code.CREATION_FAILED, "ScaleUpFailed", _errors)
+def _not_created(fact: str, seen: PassFacts) -> list[Event]:
+    return _repairs(fact, seen, ReasonCode.CREATION_FAILED, "ScaleUpFailed", _errors)
 
 
-def _errors(repair: Repair, seen: Seen) -> str:
+def _errors(repair: Repair, seen: PassFacts) -> str:
     del seen
     error, detail = (str(repair.reason.params.get(name, "")) for name in ("error", "detail"))
     return (
@@ -175,7 +177,7 @@ def _errors(repair: Repair, seen: Seen) -> str:
     )
 
 
-def _cleaned(fact: str, seen: Seen) -> list[Event]:
+def _cleaned(fact: str, seen: PassFacts) -> list[Event]:
     return [
         about_node(fact, mark.node, "ClusterAutoscalerCleanup", f"removed {TO_BE_DELETED} taint from node {mark.node}")
         for mark in seen.marks
@@ -184,13 +186,13 @@ def _cleaned(fact: str, seen: Seen) -> list[Event]:
 
 
 _PRIORITIES = {
-    Code.PRIORITY_CONFIG_INVALID: "PriorityConfigMapInvalid",
-    Code.PRIORITY_NOT_MATCHED: "PriorityConfigMapNotMatchedGroup",
-    Code.PRIORITY_NO_MATCH: "PriorityConfigMapNoGroupMatched",
+    ReasonCode.PRIORITY_CONFIG_INVALID: "PriorityConfigMapInvalid",
+    ReasonCode.PRIORITY_NOT_MATCHED: "PriorityConfigMapNotMatchedGroup",
+    ReasonCode.PRIORITY_NO_MATCH: "PriorityConfigMapNoGroupMatched",
 }
 
 
-def _priorities(fact: str, seen: Seen) -> list[Event]:
+def _priorities(fact: str, seen: PassFacts) -> list[Event]:
     """On the ConfigMap of the priority expander (scale-up.md §8); each group that no rule matches is a fact of its
     own."""
     return [
@@ -208,7 +210,7 @@ def _priorities(fact: str, seen: Seen) -> list[Event]:
     ]
 
 
-def _not_helped(fact: str, seen: Seen) -> list[Event]:
+def _not_helped(fact: str, seen: PassFacts) -> list[Event]:
     """Pods for which nothing is bought, with upstream's words; those that fit on a node that exists need none."""
     uids = {pod.key: pod.uid for pod in seen.snapshot.pods if not pod.node}
     return [
@@ -218,7 +220,7 @@ def _not_helped(fact: str, seen: Seen) -> list[Event]:
     ]
 
 
-FACTS: tuple[tuple[str, Callable[[str, Seen], list[Event]]], ...] = (
+FACTS: tuple[tuple[str, Callable[[str, PassFacts], list[Event]]], ...] = (
     ("cluster unhealthy", _unhealthy),
     ("cluster full", _full),
     ("scale-up begins", _growing),

@@ -13,10 +13,10 @@ from typing import Protocol
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError, Missing
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed
-from chalicelib.model.plan import Mark, Plan
+from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, Succeeded
+from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.state.readiness import is_ready
@@ -31,14 +31,14 @@ from chalicelib.record import (
     operation_events,
     status_configmap,
 )
-from chalicelib.record.carry_over import Left, Published
+from chalicelib.record.carry_over import CarryOver, PublishedStatus
 from chalicelib.record.events import Event
 from chalicelib.store.errors import StoreError
 
 _TRIES = 5
 
 
-class Place(events.EventApi, status_configmap.Pinboard, Protocol):
+class WritableRecord(events.EventApi, status_configmap.ConfigMapApi, Protocol):
     """The cluster, to be written to."""
 
 
@@ -49,17 +49,17 @@ class Recorder:
     metrics: what is written for CloudWatch."""
 
     journal: journal.Journal
-    board: Place | None
+    board: WritableRecord | None
     clock: Callable[[], float]
     options: Options
     emit: Callable[[str], None] = metrics.to_stdout
     metrics: Metrics = Metrics.SUMMARY
 
 
-class Told(msgspec.Struct, frozen=True):
+class RecordResult(msgspec.Struct, frozen=True):
     """A pass, told. left, decision: for the next pass. trouble: what could not be told, in words."""
 
-    left: Left
+    left: CarryOver
     decision: str
     trouble: tuple[str, ...] = ()
 
@@ -68,12 +68,12 @@ def record_plan(
     plan: Plan,
     snapshot: Snapshot,
     recorder: Recorder,
-    before: Left,
+    before: CarryOver,
     last: str,
     *,
     seconds: Mapping[str, float],
-    marks: Sequence[Mark] = (),
-) -> Told:
+    marks: Sequence[TaintUpdate] = (),
+) -> RecordResult:
     """Tell a decision. before, last: what the last pass left, and the digest of its decision. seconds: how long the
     parts of the pass took, by metrics' names of functions. marks: taints outside of operations that were written.
 
@@ -89,36 +89,36 @@ def record_plan(
         trouble.append(f"journal: {type(error).__name__}: {error}")
     left = _measured(plan, snapshot, recorder, before, seconds)
     if recorder.board is None:
-        return Told(left, decision, tuple(trouble))
+        return RecordResult(left, decision, tuple(trouble))
     if recorder.options.write_status_configmap:
         published, problem = _published(plan, recorder.options, left.published, recorder.board)
         left = msgspec.structs.replace(left, published=published)
         trouble += [f"status: {problem}"] * bool(problem)
-    seen = pass_events.Seen(plan, snapshot, recorder.options, tuple(marks))
-    told, problem = _announced(pass_events.of_pass(seen), recorder, left.told, plan.at)
+    seen = pass_events.PassFacts(plan, snapshot, recorder.options, tuple(marks))
+    told, problem = _announced(pass_events.events_of_pass(seen), recorder, left.told, plan.at)
     trouble += [f"events: {problem}"] * bool(problem)
-    return Told(msgspec.structs.replace(left, told=told), decision, tuple(trouble))
+    return RecordResult(msgspec.structs.replace(left, told=told), decision, tuple(trouble))
 
 
 def record_failure(
-    cluster: str, error: BaseException, recorder: Recorder, before: Left, seconds: Mapping[str, float]
-) -> Left:
+    cluster: str, error: BaseException, recorder: Recorder, before: CarryOver, seconds: Mapping[str, float]
+) -> CarryOver:
     """Tell that a pass failed: an error of its type is counted. What is left for the next pass."""
     grown = counters.of_error(error)
     _emit(cluster, grown | _durations(seconds), recorder, recorder.clock(), {"error": type(error).__name__})
     return before.counting(grown | gauges.timed(seconds))
 
 
-def record_step(step: operation_events.Step, recorder: Recorder) -> str:
+def record_step(step: operation_events.OperationStep, recorder: Recorder) -> str:
     """Tell a step of an operation that goes on. What cut the events short, empty if nothing did. Raises StoreError."""
     operation, grown = step.before, counters.of_step(step)
     _emit(operation.spec.cluster, grown, recorder, recorder.clock(), {"node_group": operation.spec.group})
-    return _entered(operation.spec.cluster, grown, operation_events.of_step(step), recorder)
+    return _entered(operation.spec.cluster, grown, operation_events.events_of_step(step), recorder)
 
 
 def record_outcome(
     operation: Operation,
-    outcome: Done | Failed,
+    outcome: Succeeded | Failed,
     recorder: Recorder,
     *,
     largest: int | None = None,
@@ -132,14 +132,16 @@ def record_outcome(
         fields["code"] = outcome.code
     _emit(operation.spec.cluster, grown, recorder, now, fields)
     recorder.journal.append(operation.spec.cluster, journal.of_outcome(operation, outcome, now))
-    ending = operation_events.Ending(operation, outcome, recorder.options, largest)
-    return _entered(operation.spec.cluster, grown, operation_events.of_end(ending), recorder)
+    ending = operation_events.OperationEnd(operation, outcome, recorder.options, largest)
+    return _entered(operation.spec.cluster, grown, operation_events.events_of_end(ending), recorder)
 
 
 # -- metrics
 
 
-def _measured(plan: Plan, snapshot: Snapshot, recorder: Recorder, before: Left, seconds: Mapping[str, float]) -> Left:
+def _measured(
+    plan: Plan, snapshot: Snapshot, recorder: Recorder, before: CarryOver, seconds: Mapping[str, float]
+) -> CarryOver:
     now_gauges, grown = gauges.of_pass(plan, recorder.options, before.gauges), gauges.counted(plan)
     _emit(plan.cluster, now_gauges | grown | _durations(seconds), recorder, plan.at, {"plan": plan.id})
     left = before.counting(grown | gauges.timed(seconds)).removing(_unready(plan, snapshot, recorder.options), plan.at)
@@ -151,7 +153,7 @@ def _unready(plan: Plan, snapshot: Snapshot, options: Options) -> dict[str, floa
     leaving = {
         target.node
         for operation in plan.operations
-        if operation.spec.kind is Kind.REMOVE
+        if operation.spec.kind is OperationKind.REMOVE
         for target in operation.spec.targets
     }
     return {node.name: plan.at for node in snapshot.nodes if node.name in leaving and not is_ready(node, options)}
@@ -170,15 +172,17 @@ def _emit(cluster: str, values: metrics.Values, recorder: Recorder, now: float, 
 # -- the cluster
 
 
-def _published(plan: Plan, options: Options, before: Published, board: Place) -> tuple[Published, str]:
+def _published(
+    plan: Plan, options: Options, before: PublishedStatus, board: WritableRecord
+) -> tuple[PublishedStatus, str]:
     """A refusal counts as written: it is tried again in a minute, not in every pass. That there is no such ConfigMap is
     told once, until it was there again."""
     try:
         return status_configmap.publish(plan, options, before, board), ""
     except ClusterError as error:
-        said, missing = status_configmap.digest(status_configmap.document(plan, {})), isinstance(error, Missing)
+        said, missing = status_configmap.digest(status_configmap.document(plan, {})), isinstance(error, NotFound)
         problem = status_configmap.how_to_make(options) if missing else f"{type(error).__name__}: {error}"
-        return Published(said, plan.at, missing), "" if missing and before.missing else problem
+        return PublishedStatus(said, plan.at, missing), "" if missing and before.missing else problem
 
 
 def _announced(told_of: Sequence[Event], recorder: Recorder, told: bytes, now: float) -> tuple[bytes, str]:
@@ -188,9 +192,9 @@ def _announced(told_of: Sequence[Event], recorder: Recorder, told: bytes, now: f
     one object that cannot have events (its namespace is going) does not stand in front of the others for ever.
     """
     assert recorder.board is not None
-    chosen = _chosen(told_of, event_dedup.fresh(told, [event.key for event in told_of], now)[0], recorder)
+    chosen = _chosen(told_of, event_dedup.filter_new(told, [event.key for event in told_of], now)[0], recorder)
     tried, problem = events.post_all(chosen, recorder.board, recorder.clock)
-    return event_dedup.fresh(told, [event.key for event in chosen[:tried]], now)[1], problem
+    return event_dedup.filter_new(told, [event.key for event in chosen[:tried]], now)[1], problem
 
 
 def _chosen(told_of: Sequence[Event], new: frozenset[bytes], recorder: Recorder) -> list[Event]:
@@ -224,7 +228,7 @@ def _ledger(cluster: str, grown: metrics.Values, keys: frozenset[bytes], recorde
     """Those of the keys that were not told yet. Raises StoreError."""
     for _ in range(_TRIES if keys else 0):
         ledger = recorder.journal.ledger(cluster)
-        new, told = event_dedup.fresh(ledger.told, keys, recorder.clock())
+        new, told = event_dedup.filter_new(ledger.told, keys, recorder.clock())
         if told == ledger.told:
             keys = new
             break

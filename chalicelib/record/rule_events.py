@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import RuleVerdict
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import RuleObject
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
@@ -19,17 +19,17 @@ from chalicelib.reasons import text
 from chalicelib.record.events import NORMAL, WARNING, Event, about_node, about_pods, about_status
 
 if TYPE_CHECKING:
-    from chalicelib.record.pass_events import Seen
+    from chalicelib.record.pass_events import PassFacts
 
-_EXPIRED = {Code.RULE_EXPIRED: "RuleExpired"}
-_UNUSABLE = {Code.RULE_INVALID: "RuleInvalid", Code.RULE_NO_GROUP: "RuleGroupUnknown"}
+_EXPIRED = {ReasonCode.RULE_EXPIRED: "RuleExpired"}
+_UNUSABLE = {ReasonCode.RULE_INVALID: "RuleInvalid", ReasonCode.RULE_NO_GROUP: "RuleGroupUnknown"}
 
 
-def objects_refused(fact: str, seen: Seen) -> list[Event]:
+def objects_refused(fact: str, seen: PassFacts) -> list[Event]:
     """Objects that are refused whole, for their own mistakes or because others came first."""
     why = {each.key: "; ".join(each.problems) for each in seen.snapshot.rule_objects or () if each.problems}
     for note in seen.plan.notes:
-        if note.code is Code.RULE_OBJECT_INVALID:
+        if note.code is ReasonCode.RULE_OBJECT_INVALID:
             key = str(note.params.get("object", ""))
             why[key] = why.get(key) or str(note.params.get("detail", ""))
     words = "refused as a whole (a good version before it stays in force)"
@@ -37,12 +37,12 @@ def objects_refused(fact: str, seen: Seen) -> list[Event]:
         event
         for key, detail in sorted(why.items())
         for event in _on_object(
-            f"{fact} {detail}", key, seen, Code.RULE_OBJECT_INVALID.value, f"{words}: {detail}", WARNING
+            f"{fact} {detail}", key, seen, ReasonCode.RULE_OBJECT_INVALID.value, f"{words}: {detail}", WARNING
         )
     ]
 
 
-def objects_warned(fact: str, seen: Seen) -> list[Event]:
+def objects_warned(fact: str, seen: PassFacts) -> list[Event]:
     """Objects that are obeyed, but for something that is passed over."""
     return [
         event
@@ -60,9 +60,9 @@ def objects_warned(fact: str, seen: Seen) -> list[Event]:
     ]
 
 
-def scaled_up(fact: str, seen: Seen) -> list[Event]:
+def scaled_up(fact: str, seen: PassFacts) -> list[Event]:
     """Rules that add nodes, once the operations are saved."""
-    saved = {operation.spec.group for operation in seen.plan.operations if operation.spec.kind is Kind.GROW}
+    saved = {operation.spec.group for operation in seen.plan.operations if operation.spec.kind is OperationKind.GROW}
     at_work = {rule for up in seen.plan.scale_ups if up.group in saved for rule in up.rules}
     return [
         event
@@ -80,30 +80,32 @@ def scaled_up(fact: str, seen: Seen) -> list[Event]:
     ]
 
 
-def expired(fact: str, seen: Seen) -> list[Event]:
+def expired(fact: str, seen: PassFacts) -> list[Event]:
     """Occurrences of cron rules that are dropped (A4)."""
     return _stopped(fact, seen, _EXPIRED)
 
 
-def unusable(fact: str, seen: Seen) -> list[Event]:
+def unusable(fact: str, seen: PassFacts) -> list[Event]:
     """Rules that are not in force on a pool, or have none."""
     return _stopped(fact, seen, _UNUSABLE)
 
 
-def avoid_taint(fact: str, seen: Seen) -> list[Event]:
+def avoid_taint(fact: str, seen: PassFacts) -> list[Event]:
     """A10: once for each node."""
     return [
         about_node(
             fact, str(note.params.get("node", "")), note.code.value, text.sentence(note), type_=WARNING, lasting=True
         )
         for note in seen.plan.notes
-        if note.code is Code.AVOID_TAINT
+        if note.code is ReasonCode.AVOID_TAINT
     ]
 
 
-def avoid_annotation(fact: str, seen: Seen) -> list[Event]:
+def avoid_annotation(fact: str, seen: PassFacts) -> list[Event]:
     """A10: once for each pod."""
-    found = {str(note.params.get("pod", "")): note for note in seen.plan.notes if note.code is Code.AVOID_ANNOTATION}
+    found = {
+        str(note.params.get("pod", "")): note for note in seen.plan.notes if note.code is ReasonCode.AVOID_ANNOTATION
+    }
     uids = {pod.key: pod.uid for pod in seen.snapshot.pods if pod.key in found} if found else {}
     return [
         event
@@ -114,7 +116,7 @@ def avoid_annotation(fact: str, seen: Seen) -> list[Event]:
     ]
 
 
-def _stopped(fact: str, seen: Seen, codes: Mapping[Code, str]) -> list[Event]:
+def _stopped(fact: str, seen: PassFacts, codes: Mapping[ReasonCode, str]) -> list[Event]:
     return [
         event
         for verdict in seen.plan.rules
@@ -130,7 +132,7 @@ def _stopped(fact: str, seen: Seen, codes: Mapping[Code, str]) -> list[Event]:
     ]
 
 
-def _about(fact: str, verdict: RuleVerdict, seen: Seen, reason: str, message: str, type_: str) -> list[Event]:
+def _about(fact: str, verdict: RuleVerdict, seen: PassFacts, reason: str, message: str, type_: str) -> list[Event]:
     """fact: made one of its own for the rule, the pool and the occurrence, so that none hides another."""
     fact = " ".join((fact, _key(verdict), verdict.pool, str(int(verdict.due))))
     return (_on_object(fact, verdict.source, seen, reason, message, type_) if verdict.source else []) or about_status(
@@ -139,7 +141,7 @@ def _about(fact: str, verdict: RuleVerdict, seen: Seen, reason: str, message: st
 
 
 def _on_object(
-    fact: str, key: str, seen: Seen, reason: str, message: str, type_: str, *, lasting: bool = False
+    fact: str, key: str, seen: PassFacts, reason: str, message: str, type_: str, *, lasting: bool = False
 ) -> list[Event]:
     """None for an object that was not seen in this pass, or whose uid is not known: `kubectl describe` would not show
     it."""
@@ -162,7 +164,7 @@ def _on_object(
     ]
 
 
-def _seen(key: str, seen: Seen) -> RuleObject | None:
+def _seen(key: str, seen: PassFacts) -> RuleObject | None:
     return next((each for each in seen.snapshot.rule_objects or () if each.key == key), None)
 
 

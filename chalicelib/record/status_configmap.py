@@ -17,12 +17,12 @@ import msgspec
 import yaml
 
 from chalicelib.kube.configmaps import ConfigMap
-from chalicelib.kube.errors import Conflict, Missing
+from chalicelib.kube.errors import Conflict, NotFound
 from chalicelib.model.plan import GroupVerdict, Health, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
 from chalicelib.net.safe_yaml import parsed
-from chalicelib.record.carry_over import Published
+from chalicelib.record.carry_over import PublishedStatus
 
 KEY = "status"
 ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"
@@ -34,7 +34,7 @@ _TRIES = 3
 Document = dict[str, Any]
 
 
-class Pinboard(Protocol):
+class ConfigMapApi(Protocol):
     """Where the ConfigMap is; the real one is record/board.py. Methods raise ClusterError, see kube/configmaps.py."""
 
     def find(self, namespace: str, name: str) -> ConfigMap:
@@ -46,7 +46,7 @@ class Pinboard(Protocol):
         """Set these keys; raises Conflict, Missing."""
 
 
-def publish(plan: Plan, options: Options, before: Published, board: Pinboard) -> Published:
+def publish(plan: Plan, options: Options, before: PublishedStatus, board: ConfigMapApi) -> PublishedStatus:
     """Write the status if it is due; what is known of it afterwards. Raises ClusterError: then it was not written;
     Missing where there is no such ConfigMap. It is never made: RBAC cannot limit that to a name, and who may make any
     ConfigMap of kube-system may make those that other programs believe."""
@@ -60,12 +60,12 @@ def publish(plan: Plan, options: Options, before: Published, board: Pinboard) ->
         data, annotations = {KEY: text}, {ANNOTATION: long_time(plan.at)}
         try:
             board.change(*place, found, data, annotations)
-        except (Conflict, Missing):  # changed or deleted by somebody else just now: look again
+        except (Conflict, NotFound):  # changed or deleted by somebody else just now: look again
             if attempt == _TRIES:
                 raise
         else:
             break
-    return Published(said, plan.at)
+    return PublishedStatus(said, plan.at)
 
 
 def how_to_make(options: Options) -> str:

@@ -36,9 +36,9 @@ def instant(policy: Policy, now: float) -> Policy:
     are schedules: functions that only pass messages on begin without it."""
     if not policy.schedules:
         return policy
-    from chalicelib.schedules.apply import at_instant
+    from chalicelib.schedules.apply import apply_schedules
 
-    return at_instant(policy, now)
+    return apply_schedules(policy, now)
 
 
 @functools.lru_cache(maxsize=256)

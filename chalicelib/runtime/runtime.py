@@ -29,11 +29,11 @@ from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_o
 from chalicelib.model.resource_names import POLICY_TABLE, TABLE, state_table
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.runtime.active_policy import read
-from chalicelib.runtime.webhook_credentials import Document, Doors
+from chalicelib.runtime.webhook_credentials import Document, WebhookCredentials
 
 if TYPE_CHECKING:
-    from chalicelib.aws.secrets_manager import SecretReader
-    from chalicelib.kube.client import Cluster
+    from chalicelib.aws.secrets_manager import SecretsManagerReader
+    from chalicelib.kube.client import KubeClient
     from chalicelib.providers.base import Provider
     from chalicelib.store import Store
     from chalicelib.store.policies import StoredWebhook
@@ -49,9 +49,9 @@ BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
 SECRET_KEPT_FOR = 600.0
 
 ReadSecret = Callable[[str], str]
-Connect = Callable[[Policy], "Cluster"]
-Reach = Callable[[KubernetesAccess, ReadSecret], "Cluster"]
-Build = Callable[[Policy, "Cluster", ReadSecret], Sequence["Provider"]]
+Connect = Callable[[Policy], "KubeClient"]
+Reach = Callable[[KubernetesAccess, ReadSecret], "KubeClient"]
+Build = Callable[[Policy, "KubeClient", ReadSecret], Sequence["Provider"]]
 
 
 class PassGauge(Protocol):
@@ -102,7 +102,7 @@ class Runtime:
     connect: Connect
     providers: Build
     owner: Callable[[], str]
-    doors: Doors
+    doors: WebhookCredentials
     batch_failures_reported: bool = False
     checkpoint: Callable[[str], None] = _nobody_stops
     emit: Callable[[str], None] = _to_stdout
@@ -135,27 +135,27 @@ def build(
     whether this is a Lambda function, which connects to no loopback address and obeys no proxy of the environment.
     """
 
-    def reached(access: KubernetesAccess, secret: ReadSecret) -> Cluster:
+    def reached(access: KubernetesAccess, secret: ReadSecret) -> KubeClient:
         from chalicelib.kube.connect import connect as to_cluster
 
         return to_cluster(access, secret, clock=clock, sleep=sleep, jitter=chance, hosted=hosted)
 
     to = reach or reached
 
-    def connected(policy: Policy) -> Cluster:
+    def connected(policy: Policy) -> KubeClient:
         from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
 
         return to(policy.kubernetes, ClusterSecrets(read_secret, policy.name, (KUBECONFIG,), deployment))
 
-    def registered(policy: Policy, cluster: Cluster, secret: ReadSecret) -> Sequence[Provider]:
+    def registered(policy: Policy, cluster: KubeClient, secret: ReadSecret) -> Sequence[Provider]:
         from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
         from chalicelib.providers.registry import providers as for_policy
-        from chalicelib.providers.services import Means
+        from chalicelib.providers.services import ProviderServices
 
         def reader(*uses: str) -> ReadSecret:
             return ClusterSecrets(secret, policy.name, uses, deployment)
 
-        means = Means(
+        means = ProviderServices(
             connect=lambda access: to(access, reader("clusterapi", KUBECONFIG)),
             sleep=sleep,
             chance=chance,
@@ -189,7 +189,7 @@ def build(
         connect=connect or connected,
         providers=providers or registered,
         owner=owner or _new_owner,
-        doors=Doors(
+        doors=WebhookCredentials(
             webhooks=webhooks, current=current, load=loaded, read_secret=read_secret, clock=clock, deployment=deployment
         ),
         deployment=deployment,
@@ -198,14 +198,14 @@ def build(
 
 def from_environment(environment: Mapping[str, str], clock: Callable[[], float] = time.time) -> Runtime:
     """What the functions of a deployment use; raises BadInput naming the variable that is missing."""
-    from chalicelib.aws.secrets_manager import SecretReader
+    from chalicelib.aws.secrets_manager import SecretsManagerReader
     from chalicelib.store import Store
 
     table = state_table(environment)
     if not table:
         raise BadInput("environment", f"{TABLE} is not set", "set it to the name of Outscaler's DynamoDB table")
     sender = SqsSender.from_environment(environment)
-    secrets = Secrets(SecretReader(), clock)
+    secrets = SecretCache(SecretsManagerReader(), clock)
     store = Store(table, clock=clock, policy_table=environment.get(POLICY_TABLE, ""))
     made = build(
         clock=clock,
@@ -228,14 +228,14 @@ def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
     return replace(made, memory_size=int(size), gauge=Gauge(), hand_over=LargeFunction.from_environment(environment))
 
 
-class Secrets:
+class SecretCache:
     """Reads secrets, and each of them again when ten minutes have passed. Clients of clusters and vendors, and the
     webhook, ask for it again at once when what it holds is refused, so that a rotated one works at the first refusal.
 
     While AWS gives no answer the value that was read last is used. Raises BadInput, SecretUnavailable.
     """
 
-    def __init__(self, reader: SecretReader, clock: Callable[[], float]) -> None:
+    def __init__(self, reader: SecretsManagerReader, clock: Callable[[], float]) -> None:
         self._reader, self._clock = reader, clock
         self._until: dict[str, float] = {}
 

@@ -20,7 +20,7 @@ SHORTEST_WINDOW = 1.0
 """Seconds of a window however short the policy asks for it: without one every event would be a message and a pass."""
 
 
-def wake(policy: Policy, cause: Cause, rt: Runtime) -> bool:
+def request_reconcile(policy: Policy, cause: Cause, rt: Runtime) -> bool:
     """Whether this is the first of its window, and so sent the message that ends it. Raises StoreError, NotSent."""
     window, debounce, by = max(policy.webhook.debounce, SHORTEST_WINDOW), rt.store.debounce, rt.owner()
     try:
@@ -29,12 +29,12 @@ def wake(policy: Policy, cause: Cause, rt: Runtime) -> bool:
         message = ReconcileMessage(cluster=policy.name, reason=cause.value, at=rt.clock() + window)
         rt.sender.send(RECONCILE, encode(message), whole_delay(window))
     except OutscalerError:  # no message: an open window would swallow what comes next
-        take_back(policy.name, lambda: debounce.forget_wake(policy.name, by=by))
+        cancel_request(policy.name, lambda: debounce.forget_wake(policy.name, by=by))
         raise
     return True
 
 
-def take_back(cluster: str, forget: Callable[[], None]) -> None:
+def cancel_request(cluster: str, forget: Callable[[], None]) -> None:
     """Undo what is ours before an error is passed on; where that fails too, the row ends by itself."""
     try:
         forget()

@@ -31,7 +31,7 @@ from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.secret import SecretUnavailable, place_of
 from chalicelib.policy.secret_names import WEBHOOK, ClusterSecrets
 from chalicelib.runtime.log import logger
-from chalicelib.runtime.webhook_secret import Keys, read_keys
+from chalicelib.runtime.webhook_secret import WebhookKeys, read_keys
 
 KEPT_FOR = 60.0
 APART = 30.0  # seconds between two reads of one cluster's secret for proofs that did not fit
@@ -62,15 +62,15 @@ class Webhook(Protocol):
 
 
 @dataclass(frozen=True)
-class Door:
+class ClusterCredentials:
     """known: whether there is such a cluster. keys: what opens the webhook to its callers."""
 
     known: bool
-    keys: Keys
+    keys: WebhookKeys
 
 
 @dataclass(frozen=True)
-class _Kept(Generic[T]):
+class _CachedValue(Generic[T]):
     """A value for a version of a policy, until an instant."""
 
     value: T
@@ -82,20 +82,20 @@ class _Shelf(Generic[T]):
     """Values by cluster, at most so many; the one that was not asked for the longest goes first."""
 
     def __init__(self, most: int) -> None:
-        self._kept: OrderedDict[str, _Kept[T]] = OrderedDict()
+        self._kept: OrderedDict[str, _CachedValue[T]] = OrderedDict()
         self._most = most
 
     def get(self, name: str, version: int, now: float, make: Callable[[], T]) -> T:
         """What is kept for this version, or else what `make` returns."""
         kept = self._kept.get(name)
         if kept is None or kept.version != version or _is_over(kept.until, now):
-            kept = _Kept(make(), version, now + KEPT_FOR)
+            kept = _CachedValue(make(), version, now + KEPT_FOR)
             self._kept[name] = kept
         return self._bounded(name)
 
     def put(self, name: str, version: int, now: float, value: T) -> None:
         """Keep this value from now on."""
-        self._kept[name] = _Kept(value, version, now + KEPT_FOR)
+        self._kept[name] = _CachedValue(value, version, now + KEPT_FOR)
         self._bounded(name)
 
     def _bounded(self, name: str) -> T:
@@ -110,7 +110,7 @@ def _is_over(until: float, now: float) -> bool:
     return not now < until <= now + KEPT_FOR
 
 
-class Doors:
+class WebhookCredentials:
     """The cache of this process. Threads wait for each other, so that many of them ask AWS once.
 
     webhooks: the webhook's part of every policy in force, by cluster. current: cluster -> its stored policy, None if
@@ -133,20 +133,20 @@ class Doors:
         self._known: Mapping[str, Webhook] = {}
         self._known_until = 0.0
         self._read_again: dict[str, float] = {}
-        self._keys: _Shelf[Keys] = _Shelf(MAX_DOORS)
+        self._keys: _Shelf[WebhookKeys] = _Shelf(MAX_DOORS)
         self._policies: _Shelf[Policy | None] = _Shelf(MAX_POLICIES)
         self.decoy = secrets.token_bytes(32)
 
-    def at(self, name: str) -> Door:
+    def at(self, name: str) -> ClusterCredentials:
         """The door of this name; raises StoreError if the table cannot be read, and nothing else."""
         with self._lock:
             webhook = self._webhook(name)
             if webhook is None:
-                return Door(known=False, keys=Keys())
+                return ClusterCredentials(known=False, keys=WebhookKeys())
             keys = self._keys.get(name, webhook.version, self._clock(), lambda: self._read_keys(name, webhook))
-            return Door(known=True, keys=keys)
+            return ClusterCredentials(known=True, keys=keys)
 
-    def again(self, name: str) -> Door | None:
+    def again(self, name: str) -> ClusterCredentials | None:
         """The door with its secret read anew, for a caller whose proof did not fit; None where it was read anew lately,
         or where it is the same. Raises StoreError."""
         with self._lock:
@@ -159,7 +159,7 @@ class Doors:
             except SecretUnavailable:
                 return None  # the keys that are known stay
             self._keys.put(name, webhook.version, now, keys)
-            return Door(known=True, keys=keys) if keys != before else None
+            return ClusterCredentials(known=True, keys=keys) if keys != before else None
 
     def _may_read_again(self, name: str, now: float) -> bool:
         """Whether the last time was long ago, which is noted. Names are those of known clusters only."""
@@ -186,13 +186,13 @@ class Doors:
             self._known, self._known_until = self._webhooks(), now + KEPT_FOR
         return self._known.get(name)
 
-    def _read_keys(self, name: str, webhook: Webhook, *, fresh: bool = False) -> Keys:
+    def _read_keys(self, name: str, webhook: Webhook, *, fresh: bool = False) -> WebhookKeys:
         secret = webhook.secret
         if secret is None:
             policy = self.policy(name)
             secret = policy.webhook.secret if policy else ""
         if not secret:
-            return Keys()
+            return WebhookKeys()
         try:
             read = ClusterSecrets(self._read_secret, name, (WEBHOOK,), self._deployment)
             return read_keys(read.fresh(secret) if fresh else read(secret), place_of(secret))
@@ -200,7 +200,7 @@ class Doors:
             if fresh and isinstance(error, SecretUnavailable):
                 raise
             logger.error("webhook secret cannot be used", cluster=name, secret_name=secret, detail=str(error))
-            return Keys()
+            return WebhookKeys()
 
     def _read_policy(self, name: str) -> Policy | None:
         stored = self._current(name)

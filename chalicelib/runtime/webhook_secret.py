@@ -26,7 +26,7 @@ _EXAMPLE = 'store {"hmac": "…"}, {"bearer": "…"} or both, or plain text; a v
 
 
 @dataclass(frozen=True, repr=False)
-class Keys:
+class WebhookKeys:
     """The values that are accepted now, as bytes; both empty means that nobody gets in."""
 
     hmac: tuple[bytes, ...] = ()
@@ -43,16 +43,16 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
     body_signatures: bool = False
 
 
-def read_keys(text: str, place: str) -> Keys:
+def read_keys(text: str, place: str) -> WebhookKeys:
     """The keys in a secret's text. place: the secret's name. Raises BadInput, in which no part of the text appears."""
     if not text.lstrip().startswith("{"):
         value = _checked(text.strip(), place)
-        return Keys(hmac=(value,), bearer=(value,))
+        return WebhookKeys(hmac=(value,), bearer=(value,))
     try:
         document = msgspec.json.decode(text, type=_Document)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "the webhook secret is JSON that cannot be read", _EXAMPLE) from None
-    keys = Keys(
+    keys = WebhookKeys(
         hmac=_values(document.hmac, f"{place}: hmac"),
         bearer=_values(document.bearer, f"{place}: bearer"),
         body_signatures=document.body_signatures,

@@ -18,7 +18,7 @@ from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.model.snapshot import Snapshot
 
 
-def at_instant(policy: Policy, now: float) -> Policy:
+def apply_schedules(policy: Policy, now: float) -> Policy:
     """The policy with what the schedules say that are open at `now` (epoch seconds): the mode, the headroom, and wider
     bounds in spec.nodeGroups, which providers keep to when they are asked for nodes. Twice is the same as once."""
     for each in _open(policy.schedules, now):
@@ -26,7 +26,7 @@ def at_instant(policy: Policy, now: float) -> Policy:
     return policy
 
 
-def bounded(snapshot: Snapshot, policy: Policy, now: float) -> Snapshot:
+def apply_scheduled_bounds(snapshot: Snapshot, policy: Policy, now: float) -> Snapshot:
     """The snapshot with the bounds that open schedules give its node groups.
 
     A schedule's maximum replaces a group's own, its minimum too, and is enforced whatever enforceNodeGroupMinSize says.

@@ -19,7 +19,7 @@ _CHANGE = 3 * 3600.0  # longer than any zone's clock is put back by
 _FEW = 8  # occurrences that may lie behind one that is looked for, where a clock was put back
 
 
-class Times(msgspec.Struct, frozen=True):
+class CronTimes(msgspec.Struct, frozen=True):
     """last: the latest occurrence up to now; following: the first after it; 0.0: there is none. problem: why this is
     not known."""
 
@@ -28,26 +28,26 @@ class Times(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Clock:
+class LocalClock:
     """The times of one pass. now: epoch seconds."""
 
     def __init__(self, now: float) -> None:
         self._now = now
-        self._known: dict[tuple[str, str], Times] = {}
+        self._known: dict[tuple[str, str], CronTimes] = {}
 
-    def times(self, cron: str, zone: str) -> Times:
+    def times(self, cron: str, zone: str) -> CronTimes:
         """Of five fields of cron in a time zone. What is neither has a problem instead: never an exception."""
         found = self._known.get((cron, zone))
         if found is None:
             found = self._known[cron, zone] = self._find(cron, zone)
         return found
 
-    def _find(self, cron: str, zone: str) -> Times:
+    def _find(self, cron: str, zone: str) -> CronTimes:
         try:
             place = ZoneInfo(zone)
-            return Times(_latest(cron, place, self._now), _following(cron, place, self._now))
+            return CronTimes(_latest(cron, place, self._now), _following(cron, place, self._now))
         except (CronSimError, ValueError, KeyError, OSError, AssertionError, OverflowError) as error:
-            return Times(problem=f"{cron[:60]!r} in {zone[:60]!r} is not cron in a time zone: {error}"[:200])
+            return CronTimes(problem=f"{cron[:60]!r} in {zone[:60]!r} is not cron in a time zone: {error}"[:200])
 
 
 def _latest(cron: str, zone: ZoneInfo, now: float) -> float:

@@ -20,7 +20,7 @@ from cronsim import CronSim, CronSimError
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Window
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 
 _YEAR = 366 * 86400.0
 _AMBIGUOUS = 3 * 3600.0  # longer than any zone's clock is put back by
@@ -42,7 +42,7 @@ def outside(windows: Sequence[Window], now: float) -> Reason | None:
         return None
     name = called(forbidding) if forbidding is not None else ", ".join(called(each) for each in allowing)
     until = next_allowed(windows, now)
-    return Reason.of(Code.OUTSIDE_WINDOW, window=name, **({} if until is None else {"until": until}))
+    return Reason.of(ReasonCode.OUTSIDE_WINDOW, window=name, **({} if until is None else {"until": until}))
 
 
 def is_open(window: Window, now: float) -> bool:

@@ -62,7 +62,7 @@ class PodStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     nominated_node_name: str = ""
 
 
-class PodObject(msgspec.Struct, gc=False, frozen=True):
+class ApiPod(msgspec.Struct, gc=False, frozen=True):
     """A Pod on the wire. kind is empty in the API's own lists, which name it once for all items."""
 
     metadata: PodMeta
@@ -188,7 +188,7 @@ class Affinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TolerationObject(msgspec.Struct, gc=False, frozen=True):
+class ApiToleration(msgspec.Struct, gc=False, frozen=True):
     """spec.tolerations[]."""
 
     key: str = ""
@@ -197,7 +197,7 @@ class TolerationObject(msgspec.Struct, gc=False, frozen=True):
     effect: str = ""
 
 
-class SpreadObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+class ApiSpreadConstraint(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """spec.topologySpreadConstraints[]."""
 
     topology_key: str = ""
@@ -210,7 +210,7 @@ class SpreadObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     node_taints_policy: str | None = None
 
 
-class Named(msgspec.Struct, gc=False, frozen=True):
+class ApiNamed(msgspec.Struct, gc=False, frozen=True):
     """Something of which only the name counts: a scheduling gate, a resource claim."""
 
     name: str = ""
@@ -229,11 +229,11 @@ class PodSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     init_containers: list[Container] | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
-    tolerations: list[TolerationObject] | None = None
-    topology_spread_constraints: list[SpreadObject] | None = None
+    tolerations: list[ApiToleration] | None = None
+    topology_spread_constraints: list[ApiSpreadConstraint] | None = None
     volumes: list[dict[str, Any]] | None = None
-    resource_claims: list[Named] | None = None
-    scheduling_gates: list[Named] | None = None
+    resource_claims: list[ApiNamed] | None = None
+    scheduling_gates: list[ApiNamed] | None = None
     overhead: dict[str, Quantity] | None = None
     resources: Requirements | None = None
     priority: Int32 | None = None
@@ -245,7 +245,7 @@ class PodSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     host_network: bool = False
 
 
-class Meta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+class ApiMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """metadata of anything but a pod."""
 
     name: str
@@ -258,7 +258,7 @@ class Meta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
-class TaintObject(msgspec.Struct, gc=False, frozen=True):
+class ApiTaint(msgspec.Struct, gc=False, frozen=True):
     """spec.taints[]."""
 
     key: str
@@ -270,7 +270,7 @@ class NodeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """spec of a node."""
 
     provider_id: str = msgspec.field(default="", name="providerID")
-    taints: list[TaintObject] | None = None
+    taints: list[ApiTaint] | None = None
     unschedulable: bool = False
 
 
@@ -291,10 +291,10 @@ class NodeStatus(msgspec.Struct, gc=False, frozen=True):
     conditions: list[NodeCondition] | None = None
 
 
-class NodeObject(msgspec.Struct, gc=False, frozen=True):
+class ApiNode(msgspec.Struct, gc=False, frozen=True):
     """A Node on the wire."""
 
-    metadata: Meta
+    metadata: ApiMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus | None = None
     kind: str = ""
@@ -316,10 +316,10 @@ class BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     desired_healthy: Int32 = 0
 
 
-class BudgetObject(msgspec.Struct, gc=False, frozen=True):
+class ApiBudget(msgspec.Struct, gc=False, frozen=True):
     """A PodDisruptionBudget on the wire."""
 
-    metadata: Meta
+    metadata: ApiMeta
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
     kind: str = ""
@@ -347,19 +347,19 @@ class ControllerSpec(msgspec.Struct, gc=False, frozen=True):
     template: PodTemplate = PodTemplate()
 
 
-class ControllerObject(msgspec.Struct, gc=False, frozen=True):
+class ApiController(msgspec.Struct, gc=False, frozen=True):
     """A DaemonSet, ReplicaSet, ReplicationController, StatefulSet or Job on the wire."""
 
-    metadata: Meta
+    metadata: ApiMeta
     spec: ControllerSpec = ControllerSpec()
     kind: str = ""
     api_version: str = msgspec.field(default="", name="apiVersion")
 
 
-class NamespaceObject(msgspec.Struct, gc=False, frozen=True):
+class ApiNamespace(msgspec.Struct, gc=False, frozen=True):
     """A Namespace on the wire."""
 
-    metadata: Meta
+    metadata: ApiMeta
     kind: str = ""
     api_version: str = msgspec.field(default="", name="apiVersion")
 

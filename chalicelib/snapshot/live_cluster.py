@@ -12,15 +12,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
 
-from chalicelib.kube.client import Cluster, Page, path_segment
-from chalicelib.kube.errors import ClusterError, Forbidden, Missing, Unavailable
+from chalicelib.kube.client import KubeClient, Page, path_segment
+from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Gap, Snapshot
+from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, PLURAL
 from chalicelib.snapshot import horizontal_node_autoscalers
-from chalicelib.snapshot.snapshot_builder import Folder
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from chalicelib.snapshot.storage import NAMESPACE, PRIORITIES
 
 _READERS = 4
@@ -28,7 +28,7 @@ _STORAGE = "storage.k8s.io"
 _CONTROLLERS = ("BlockedByPod ControllerNotFound", "BlockedByPod MinReplicasReached")
 
 
-class Resource(msgspec.Struct, frozen=True):
+class ListedResource(msgspec.Struct, frozen=True):
     """One list to read. weakens: the verdicts that are less sure without it; required: there is no plan without it."""
 
     kind: str
@@ -42,9 +42,9 @@ class Resource(msgspec.Struct, frozen=True):
 
 # In the order of folding. Nodes from the server's watch cache (resourceVersion 0), as upstream's informers see them;
 # pods from the store, because the cache ignores `limit` on many versions (ecosystem.md §4) and they are the many.
-RESOURCES: tuple[Resource, ...] = (
-    Resource("Node", "", "nodes", "/api/v1/nodes", {"resourceVersion": "0"}, required=True),
-    Resource(
+RESOURCES: tuple[ListedResource, ...] = (
+    ListedResource("Node", "", "nodes", "/api/v1/nodes", {"resourceVersion": "0"}, required=True),
+    ListedResource(
         "Pod",
         "",
         "pods",
@@ -52,51 +52,55 @@ RESOURCES: tuple[Resource, ...] = (
         {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
         required=True,
     ),
-    Resource(
+    ListedResource(
         "DaemonSet",
         "apps",
         "daemonsets",
         "/apis/apps/v1/daemonsets",
         weakens=("scale-up: DaemonSet pods on new nodes", *_CONTROLLERS),
     ),
-    Resource("ReplicaSet", "apps", "replicasets", "/apis/apps/v1/replicasets", weakens=_CONTROLLERS),
-    Resource("StatefulSet", "apps", "statefulsets", "/apis/apps/v1/statefulsets", weakens=_CONTROLLERS),
-    Resource("Job", "batch", "jobs", "/apis/batch/v1/jobs", weakens=_CONTROLLERS),
-    Resource(
+    ListedResource("ReplicaSet", "apps", "replicasets", "/apis/apps/v1/replicasets", weakens=_CONTROLLERS),
+    ListedResource("StatefulSet", "apps", "statefulsets", "/apis/apps/v1/statefulsets", weakens=_CONTROLLERS),
+    ListedResource("Job", "batch", "jobs", "/apis/batch/v1/jobs", weakens=_CONTROLLERS),
+    ListedResource(
         "ReplicationController", "", "replicationcontrollers", "/api/v1/replicationcontrollers", weakens=_CONTROLLERS
     ),
-    Resource(
+    ListedResource(
         "PodDisruptionBudget",
         "policy",
         "poddisruptionbudgets",
         "/apis/policy/v1/poddisruptionbudgets",
         weakens=("BlockedByPod NotEnoughPdb",),
     ),
-    Resource("Namespace", "", "namespaces", "/api/v1/namespaces", weakens=("inter-pod affinity by namespaceSelector",)),
-    Resource(
+    ListedResource(
+        "Namespace", "", "namespaces", "/api/v1/namespaces", weakens=("inter-pod affinity by namespaceSelector",)
+    ),
+    ListedResource(
         "PersistentVolumeClaim",
         "",
         "persistentvolumeclaims",
         "/api/v1/persistentvolumeclaims",
         weakens=("scale-up: pods with claims on volumes",),
     ),
-    Resource(
+    ListedResource(
         "PersistentVolume",
         "",
         "persistentvolumes",
         "/api/v1/persistentvolumes",
         weakens=("scale-up: pods with claims on volumes",),
     ),
-    Resource(
+    ListedResource(
         "StorageClass",
         _STORAGE,
         "storageclasses",
         f"/apis/{_STORAGE}/v1/storageclasses",
         weakens=("scale-up: pods with claims that are not bound yet",),
     ),
-    Resource("CSINode", _STORAGE, "csinodes", f"/apis/{_STORAGE}/v1/csinodes", weakens=("MaxVolumeCount",)),
-    Resource("CSIDriver", _STORAGE, "csidrivers", f"/apis/{_STORAGE}/v1/csidrivers", weakens=("NotEnoughStorage",)),
-    Resource(
+    ListedResource("CSINode", _STORAGE, "csinodes", f"/apis/{_STORAGE}/v1/csinodes", weakens=("MaxVolumeCount",)),
+    ListedResource(
+        "CSIDriver", _STORAGE, "csidrivers", f"/apis/{_STORAGE}/v1/csidrivers", weakens=("NotEnoughStorage",)
+    ),
+    ListedResource(
         "CSIStorageCapacity",
         _STORAGE,
         "csistoragecapacities",
@@ -105,17 +109,17 @@ RESOURCES: tuple[Resource, ...] = (
     ),
 )
 # Read where the policy says so (policy/horizontal.obeyed), in the one namespace that counts.
-RULE_OBJECTS = Resource(
+RULE_OBJECTS = ListedResource(
     KIND, GROUP, PLURAL, horizontal_node_autoscalers.PATH, weakens=horizontal_node_autoscalers.WEAKENS
 )
 # The one object that is read by name: what the priority expander is told, if anything.
 PRIORITY_CONFIG = f"/api/v1/namespaces/{{}}/configmaps/{PRIORITIES}"
 
-Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[Gap, ...]]]
+Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]]
 
 
-def take(
-    cluster: str, kube: Cluster, observe: Observe, now: float, *, namespace: str = NAMESPACE, rules: bool = False
+def read_live_cluster(
+    cluster: str, kube: KubeClient, observe: Observe, now: float, *, namespace: str = NAMESPACE, rules: bool = False
 ) -> Snapshot:
     """Read everything in the table and the priority expander's ConfigMap, then the node groups.
 
@@ -127,7 +131,7 @@ def take(
     read, or where anything fails for another cause than a refusal (403) or a missing resource (404): that passes, and
     the next pass sees more.
     """
-    folder = Folder(namespace)
+    folder = SnapshotBuilder(namespace)
     with ThreadPoolExecutor(_READERS, thread_name_prefix="list") as pool:
         try:
             # The first page of everything is on its way before the first is folded.
@@ -146,7 +150,7 @@ def take(
     return folder.snapshot(cluster, now, groups)
 
 
-def _fold_rules(pages: Iterable[Page], folder: Folder) -> None:
+def _fold_rules(pages: Iterable[Page], folder: SnapshotBuilder) -> None:
     """Fold the rule objects. They are an extra of a vendor: whatever keeps them from being read (a webhook of their own
     that is down, say) is a gap, and stops nothing. A cluster that does not know the kind has none."""
     try:
@@ -155,24 +159,24 @@ def _fold_rules(pages: Iterable[Page], folder: Folder) -> None:
                 folder.forget(KIND)
             folder.feed(page.body, RULE_OBJECTS.path, KIND)
         folder.none_of(KIND)  # no page: nobody wants them, and there are none
-    except Missing:
+    except NotFound:
         folder.forget(KIND)
         folder.none_of(KIND)
     except (ClusterError, BadInput) as error:
         folder.forget(KIND)
-        folder.gap(Gap(KIND, str(error), place=RULE_OBJECTS.path, weakens=RULE_OBJECTS.weakens))
+        folder.gap(MissingData(KIND, str(error), place=RULE_OBJECTS.path, weakens=RULE_OBJECTS.weakens))
 
 
-def _fold_priorities(reading: Future[bytes], namespace: str, folder: Folder) -> None:
+def _fold_priorities(reading: Future[bytes], namespace: str, folder: SnapshotBuilder) -> None:
     """Fold the ConfigMap; that there is none is nothing to speak of, that it may not be read is a gap."""
     place = PRIORITY_CONFIG.format(namespace)
     try:
         folder.feed(reading.result(), place, "ConfigMap")
-    except Missing:
+    except NotFound:
         return
     except Forbidden as refusal:
         folder.gap(
-            Gap(
+            MissingData(
                 "ConfigMap",
                 refusal.message,
                 name=f"{namespace}/{PRIORITIES}",
@@ -200,17 +204,17 @@ class _Ahead:
         return self._pool.submit(next, self._pages, None)
 
 
-def _fold_all(resource: Resource, pages: Iterable[Page], folder: Folder) -> None:
+def _fold_all(resource: ListedResource, pages: Iterable[Page], folder: SnapshotBuilder) -> None:
     """Fold one list, or leave a gap if it may be missing and is; raises every other ClusterError."""
     try:
         for page in pages:
             if page.first:
                 folder.forget(resource.kind)
             folder.feed(page.body, resource.path, resource.kind)
-    except (Forbidden, Missing) as refusal:
+    except (Forbidden, NotFound) as refusal:
         if resource.required:
             raise
         folder.forget(resource.kind)
-        folder.gap(Gap(resource.kind, refusal.message, place=resource.path, weakens=resource.weakens))
+        folder.gap(MissingData(resource.kind, refusal.message, place=resource.path, weakens=resource.weakens))
     except BadInput as error:  # complete JSON, but no list of objects: something else answers in the server's place
         raise Unavailable(str(error)) from error

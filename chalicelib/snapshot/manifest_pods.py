@@ -14,8 +14,8 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pod import PodClass
-from chalicelib.plan.what_if import Wanted
-from chalicelib.snapshot.snapshot_builder import Folder
+from chalicelib.plan.what_if import AddedPods
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 _BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _REMEDY = "give Pods, or workloads with a pod template, as JSON or YAML"
@@ -32,15 +32,15 @@ _TEMPLATES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
 _ELSE = (("spec", "template"), ("spec", "replicas"), "")
 
 
-def flat(document: Any) -> list[dict[str, Any]]:
+def flatten_manifests(document: Any) -> list[dict[str, Any]]:
     """The objects of a decoded document: those of a List, or the one it is."""
     if isinstance(document, list):
-        return [each for part in document for each in flat(part)]
+        return [each for part in document for each in flatten_manifests(part)]
     if not isinstance(document, dict):
         return []
     if str(document.get("kind", "")).endswith("List") and isinstance(document.get("items"), list):
         kind = str(document["kind"]).removesuffix("List")
-        return [each for part in document["items"] for each in flat(_named(part, kind))]
+        return [each for part in document["items"] for each in flatten_manifests(_named(part, kind))]
     return [document]
 
 
@@ -48,16 +48,16 @@ def _named(item: Any, kind: str) -> Any:
     return {"kind": kind, **item} if isinstance(item, dict) and kind else item
 
 
-def wanted(
+def pods_to_add(
     objects: Sequence[Mapping[str, Any]], place: str, known: Sequence[PodClass]
-) -> tuple[tuple[Wanted, ...], tuple[str, ...]]:
+) -> tuple[tuple[AddedPods, ...], tuple[str, ...]]:
     """What to add, one entry per object, and the kinds that were passed over because they have no pods.
 
     place: the file, for errors. known: the cluster's classes; a priority class that one of them names gets its value.
     Raises BadInput for a pod that could not be one.
     """
     priorities = {cls.priority_class: cls.priority for cls in known if cls.priority_class and cls.priority is not None}
-    found: list[Wanted] = []
+    found: list[AddedPods] = []
     skipped: set[str] = set()
     for at, thing in enumerate(objects):
         where = f"{place}: {_title(thing, at)}"
@@ -120,7 +120,7 @@ def _owned(workload: Mapping[str, Any], controller: str) -> list[dict[str, Any]]
 
 def _made(
     template: Mapping[str, Any], named: Mapping[str, Any], where: str, priorities: Mapping[str, int], owners: Any
-) -> Wanted:
+) -> AddedPods:
     """One entry: the spec of `template`, the name and namespace of `named`."""
     meta, names = _map(template.get("metadata")), _map(named.get("metadata"))
     spec = template.get("spec")
@@ -145,14 +145,14 @@ def _made(
             if value is not None
         },
     }
-    folder = Folder()
+    folder = SnapshotBuilder()
     folder.feed(_encoded(pod, where), where)
     folded = folder.snapshot("", 0.0)
     if not folded.pods:
         problem = folded.gaps[0].detail if folded.gaps else "is no pod"
         raise BadInput(where, problem, _REMEDY)
     (one,) = folded.pods
-    return Wanted(one.namespace, one.name, folded.cls(one), keep_name=bool(names.get("name")))
+    return AddedPods(one.namespace, one.name, folded.cls(one), keep_name=bool(names.get("name")))
 
 
 def _encoded(pod: Mapping[str, Any], where: str) -> bytes:

@@ -11,7 +11,7 @@ from itertools import islice
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 from chalicelib.plan.state.node_identity import contested, some
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import ProviderError
@@ -21,16 +21,18 @@ MOST = 20
 _SHOWN = 300  # characters of an unexpected error
 
 
-def observe(providers: Sequence[Provider], nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[Gap, ...]]:
+def read_node_groups(
+    providers: Sequence[Provider], nodes: Sequence[Node]
+) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
     """Groups and gaps of every provider, in the order of the providers."""
     groups: list[NodeGroup] = []
-    gaps: list[Gap] = []
+    gaps: list[MissingData] = []
     for provider in providers:
         try:
             seen = provider.observe(nodes)
         except ProviderError as error:
             gaps.append(
-                Gap(
+                MissingData(
                     kind=f"provider/{provider.name}",
                     detail=f"{error.cls}: {error.message}",
                     weakens=("all node groups of this provider",),
@@ -40,7 +42,7 @@ def observe(providers: Sequence[Provider], nodes: Sequence[Node]) -> tuple[tuple
         except MALFORMED as error:
             # Each provider isolates its objects; what slips through must not cost the other providers their pass.
             gaps.append(
-                Gap(
+                MissingData(
                     kind=f"provider/{provider.name}",
                     weakens=("all node groups of this provider",),
                     detail=f"an answer could not be understood: {type(error).__name__}: {str(error)[:_SHOWN]}",
@@ -52,7 +54,7 @@ def observe(providers: Sequence[Provider], nodes: Sequence[Node]) -> tuple[tuple
     return tuple(groups), (*gaps, *islice(_contested(groups, nodes), MOST))
 
 
-def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[Gap]:
+def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[MissingData]:
     """One for each machine of which it cannot be known which Node it is."""
     found = contested(groups, nodes)
     owners = {instance.id: group for group in groups for instance in group.instances if instance.id in found}
@@ -63,7 +65,7 @@ def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[G
             if len(names) > 1
             else f"the node {names[0]} says that it is the machine {instance}, and something else as well"
         )
-        yield Gap(
+        yield MissingData(
             kind="Node",
             name=names[0],
             place=f"nodeGroups[provider={group.provider}, id={group.id}]",

@@ -296,7 +296,7 @@ def _pod_terms(raw: api_types.PodAffinity | None) -> tuple[PodAffinityTerm, ...]
     )
 
 
-def _spread(raw: Iterable[api_types.SpreadObject], when: str) -> tuple[SpreadConstraint, ...]:
+def _spread(raw: Iterable[api_types.ApiSpreadConstraint], when: str) -> tuple[SpreadConstraint, ...]:
     return tuple(
         SpreadConstraint(
             c.topology_key,

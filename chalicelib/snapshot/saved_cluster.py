@@ -18,10 +18,10 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Gap, Snapshot
+from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.net.bounded_files import MOST_OBJECTS, content
 from chalicelib.snapshot import api_types
-from chalicelib.snapshot.snapshot_builder import Folder, node_from_wire
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder, node_from_wire
 from chalicelib.snapshot.storage import NAMESPACE
 
 _PROVIDER = "file"
@@ -45,7 +45,7 @@ _CLAIMED = (
 _PROVIDERS = (_PROVIDER, "alicloud", "clusterapi", "cherryservers", "exoscale", "huaweicloud")
 
 
-class _Group(msgspec.Struct, forbid_unknown_fields=True):
+class _SavedGroup(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     min: int = 0
     max: int = 0
@@ -56,7 +56,7 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True):
     zeroOrMax: bool = False  # noqa: N815 - the document's own word
     nodes: tuple[str, ...] = ()
     nodeLabels: dict[str, str] = {}  # noqa: N815 - the document's own word
-    template: api_types.NodeObject | None = None
+    template: api_types.ApiNode | None = None
 
 
 class _Manifest(msgspec.Struct):
@@ -68,7 +68,7 @@ def read(
 ) -> Snapshot:
     """The snapshot saved in a directory; raises BadInput naming the file and place. namespace: options.namespace."""
     manifest = node_groups or directory / "manifest.json"
-    folder = Folder(namespace)
+    folder = SnapshotBuilder(namespace)
     documents = _documents(directory, manifest)
     for path in documents:
         folder.feed(_load(path), path.name)
@@ -76,7 +76,7 @@ def read(
     return folder.snapshot(cluster, taken_at, groups(manifest, folder.nodes))
 
 
-def _what_is_missing(folder: Folder, directory: Path, documents: Sequence[Path]) -> None:
+def _what_is_missing(folder: SnapshotBuilder, directory: Path, documents: Sequence[Path]) -> None:
     """Nodes and pods must have been saved, though there may be none of them; anything else that was not is a gap."""
     for kind, words, weakens in KINDS:
         if kind in folder.kinds or any(word in path.name.lower() for path in documents for word in words):
@@ -84,12 +84,14 @@ def _what_is_missing(folder: Folder, directory: Path, documents: Sequence[Path])
         if not weakens:
             raise BadInput(str(directory), f"holds no {kind}", "save them too: kubectl get nodes,pods -A -o json")
         folder.gap(
-            Gap(kind=kind, detail="no file holds any: either there are none, or they were not saved", weakens=weakens)
+            MissingData(
+                kind=kind, detail="no file holds any: either there are none, or they were not saved", weakens=weakens
+            )
         )
     _what_claims_need(folder, documents)
 
 
-def _what_claims_need(folder: Folder, documents: Sequence[Path]) -> None:
+def _what_claims_need(folder: SnapshotBuilder, documents: Sequence[Path]) -> None:
     """Storage matters where a pod has a claim on a volume, and only there; one gap for all that was not saved of it."""
     absent = [
         kind
@@ -99,7 +101,7 @@ def _what_claims_need(folder: Folder, documents: Sequence[Path]) -> None:
     if absent and folder.claims:
         kinds = " or ".join(absent)
         folder.gap(
-            Gap(
+            MissingData(
                 kind=absent[0],
                 weakens=("scale-up: pods with claims on volumes",),
                 detail=f"no file holds any {kinds}: either there are none, or they were not saved",
@@ -165,7 +167,7 @@ def group_of(node: Node) -> str:
     return rest.partition("/")[0] if scheme else ""
 
 
-def _is_member(node: Node, group: _Group) -> bool:
+def _is_member(node: Node, group: _SavedGroup) -> bool:
     """By what the manifest says of the group's nodes, else by the node's own providerID."""
     if group.nodes or group.nodeLabels:
         labelled = bool(group.nodeLabels) and group.nodeLabels.items() <= node.labels.items()
@@ -173,7 +175,7 @@ def _is_member(node: Node, group: _Group) -> bool:
     return group_of(node) == group.id
 
 
-def _template(item: api_types.NodeObject) -> Node:
+def _template(item: api_types.ApiNode) -> Node:
     """A group's template; its allocatable is empty where only the capacity is given, and the planner says what is left
     of it (plan/template.with_allocatable)."""
     node = node_from_wire(item)
@@ -183,7 +185,7 @@ def _template(item: api_types.NodeObject) -> Node:
 
 def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> NodeGroup:
     try:
-        spec = msgspec.json.decode(raw, type=_Group)
+        spec = msgspec.json.decode(raw, type=_SavedGroup)
     except msgspec.ValidationError as error:
         raise BadInput(place, str(error), "a group has id, min, max, size and template") from None
     if spec.provider not in _PROVIDERS:

@@ -20,7 +20,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Condition, Node, Taint
 from chalicelib.model.pod import Owner, Pod
 from chalicelib.model.quantity import parse_amount, quantity_text
-from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Gap, Snapshot
+from chalicelib.model.snapshot import Budget, Controller, DaemonSet, MissingData, Snapshot
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
 from chalicelib.snapshot import api_types, unreadable_objects
@@ -55,7 +55,7 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-class Folder:
+class SnapshotBuilder:
     """Collects one cluster's objects. Feed it documents, then ask for the snapshot once.
 
     namespace: where Outscaler's own ConfigMaps are looked for (options.namespace).
@@ -71,7 +71,7 @@ class Folder:
         self._daemonsets: list[DaemonSet] = []
         self._namespaces: dict[str, dict[str, str]] = {}
         self._rules = RuleObjects()
-        self._gaps: list[Gap] = []
+        self._gaps: list[MissingData] = []
         self._listed: set[str] = set()
         self._seen: set[str] = set()
         self._resizing = False
@@ -115,7 +115,7 @@ class Folder:
         if kind == RULE_OBJECT:
             self._rules.listed()
 
-    def gap(self, gap: Gap) -> None:
+    def gap(self, gap: MissingData) -> None:
         """Note something that could not be read."""
         self._gaps.append(gap)
 
@@ -213,7 +213,9 @@ class Folder:
             self._nodes.setdefault(node.name, node)
         node_name = left.node if kind == "Pod" else left.name if kind == "Node" else ""
         self._gaps.append(
-            Gap(kind=kind, name=left.key[:_LONGEST_NAME], place=place, node=node_name, detail=detail[:_LONGEST_DETAIL])
+            MissingData(
+                kind=kind, name=left.key[:_LONGEST_NAME], place=place, node=node_name, detail=detail[:_LONGEST_DETAIL]
+            )
         )
 
     def snapshot(self, cluster: str, taken_at: float, groups: tuple[NodeGroup, ...] = ()) -> Snapshot:
@@ -249,7 +251,7 @@ class Folder:
 
     # one method per kind, in the order of the table below
 
-    def _pod(self, item: api_types.PodObject) -> None:
+    def _pod(self, item: api_types.ApiPod) -> None:
         meta, status = item.metadata, item.status
         if status.phase in {"Succeeded", "Failed"}:
             return  # never listed (scale-up.md §2); the live reader leaves them at the server
@@ -280,10 +282,10 @@ class Folder:
             bool(node) and _unready(bytes(status.conditions)),
         )
 
-    def _node(self, item: api_types.NodeObject) -> None:
+    def _node(self, item: api_types.ApiNode) -> None:
         self._nodes[item.metadata.name] = node_from_wire(item)
 
-    def _budget(self, item: api_types.BudgetObject) -> None:
+    def _budget(self, item: api_types.ApiBudget) -> None:
         status = item.status
         self._budgets.append(
             Budget(
@@ -296,16 +298,16 @@ class Folder:
             )
         )
 
-    def _namespace(self, item: api_types.NamespaceObject) -> None:
+    def _namespace(self, item: api_types.ApiNamespace) -> None:
         self._namespaces[item.metadata.name] = item.metadata.labels or {}
 
-    def _controller(self, item: api_types.ControllerObject, kind: str) -> None:
+    def _controller(self, item: api_types.ApiController, kind: str) -> None:
         meta = item.metadata
         references = meta.owner_references or ()
         owner = next((Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None)
         self._controllers.append(Controller(kind, meta.namespace, meta.name, meta.uid, item.spec.replicas, owner))
 
-    def _daemonset(self, item: api_types.ControllerObject) -> None:
+    def _daemonset(self, item: api_types.ApiController) -> None:
         meta, template = item.metadata, item.spec.template
         owner = msgspec.json.encode(
             [{"kind": "DaemonSet", "name": meta.name, "uid": meta.uid, "apiVersion": "apps/v1", "controller": True}]
@@ -322,7 +324,7 @@ class Folder:
         self._controllers.append(Controller("DaemonSet", meta.namespace, meta.name, meta.uid))
 
 
-_Fold = Callable[[Folder, Any], None]
+_Fold = Callable[[SnapshotBuilder, Any], None]
 
 
 def _unready(conditions: bytes) -> bool:
@@ -341,27 +343,27 @@ def _storage_fold(kind: str) -> _Fold:
 
 
 _FOLDS: dict[str, tuple[msgspec.json.Decoder[Any], _Fold]] = {
-    "Pod": (msgspec.json.Decoder(api_types.Listing[api_types.PodObject]), Folder._pod),
-    "Node": (msgspec.json.Decoder(api_types.Listing[api_types.NodeObject]), Folder._node),
-    "PodDisruptionBudget": (msgspec.json.Decoder(api_types.Listing[api_types.BudgetObject]), Folder._budget),
-    "Namespace": (msgspec.json.Decoder(api_types.Listing[api_types.NamespaceObject]), Folder._namespace),
+    "Pod": (msgspec.json.Decoder(api_types.Listing[api_types.ApiPod]), SnapshotBuilder._pod),
+    "Node": (msgspec.json.Decoder(api_types.Listing[api_types.ApiNode]), SnapshotBuilder._node),
+    "PodDisruptionBudget": (msgspec.json.Decoder(api_types.Listing[api_types.ApiBudget]), SnapshotBuilder._budget),
+    "Namespace": (msgspec.json.Decoder(api_types.Listing[api_types.ApiNamespace]), SnapshotBuilder._namespace),
     **{
         kind: (msgspec.json.Decoder(api_types.Listing[wired]), _storage_fold(kind))  # type: ignore[valid-type]
         for kind, (wired, _) in FOLDS.items()
     },
-    "DaemonSet": (msgspec.json.Decoder(api_types.Listing[api_types.ControllerObject]), Folder._daemonset),
+    "DaemonSet": (msgspec.json.Decoder(api_types.Listing[api_types.ApiController]), SnapshotBuilder._daemonset),
     **{
-        kind: (msgspec.json.Decoder(api_types.Listing[api_types.ControllerObject]), _controller_fold(kind))
+        kind: (msgspec.json.Decoder(api_types.Listing[api_types.ApiController]), _controller_fold(kind))
         for kind in ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")
     },
 }
 _ONE: dict[str, msgspec.json.Decoder[Any]] = {
-    "Pod": msgspec.json.Decoder(api_types.PodObject),
-    "Node": msgspec.json.Decoder(api_types.NodeObject),
-    "PodDisruptionBudget": msgspec.json.Decoder(api_types.BudgetObject),
-    "Namespace": msgspec.json.Decoder(api_types.NamespaceObject),
+    "Pod": msgspec.json.Decoder(api_types.ApiPod),
+    "Node": msgspec.json.Decoder(api_types.ApiNode),
+    "PodDisruptionBudget": msgspec.json.Decoder(api_types.ApiBudget),
+    "Namespace": msgspec.json.Decoder(api_types.ApiNamespace),
     **{
-        kind: msgspec.json.Decoder(api_types.ControllerObject)
+        kind: msgspec.json.Decoder(api_types.ApiController)
         for kind in ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet", "Job")
     },
     **{kind: msgspec.json.Decoder(wired) for kind, (wired, _) in FOLDS.items()},
@@ -391,7 +393,7 @@ def _amounts(place: str, raw: Mapping[str, api_types.Quantity] | None) -> dict[s
         raise BadInput(f"{place}.{error.place}", error.problem, error.remedy) from None
 
 
-def _sizes(item: api_types.NodeObject) -> Iterator[tuple[str, int, int]]:
+def _sizes(item: api_types.ApiNode) -> Iterator[tuple[str, int, int]]:
     """What a Node may hold at most, far above real ones, and what it holds: its kubelet writes it."""
     status = item.status or api_types.NodeStatus()
     yield "labels", 2_000, len(item.metadata.labels or ())
@@ -400,7 +402,7 @@ def _sizes(item: api_types.NodeObject) -> Iterator[tuple[str, int, int]]:
     yield "conditions", 500, len(status.conditions or ())
 
 
-def node_from_wire(item: api_types.NodeObject) -> Node:
+def node_from_wire(item: api_types.ApiNode) -> Node:
     """A Node; raises BadInput if it lacks the status a decision needs."""
     status, meta, spec = item.status, item.metadata, item.spec
     if large := next((f"{count} {what}, at most {most}" for what, most, count in _sizes(item) if count > most), ""):

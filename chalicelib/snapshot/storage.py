@@ -114,7 +114,7 @@ def _class_name(name: str | None, notes: wire.Notes | None) -> str:
     return (name or "") if old is None else old
 
 
-def _claim(item: wire.ClaimObject) -> Claim:
+def _claim(item: wire.ApiClaim) -> Claim:
     meta, spec, notes = item.metadata, item.spec, item.metadata.annotations or _NO_NOTES
     # A claim that names a volume is bound once the volume controller says so; saved by hand, it may say nothing at all.
     bound = bool(spec.volume_name) and (notes.bind_completed is not None or item.status.phase in {"Bound", "Lost", ""})
@@ -146,7 +146,7 @@ def claim_from_spec(spec: wire.ClaimSpec) -> Claim:
     )
 
 
-def _volume(item: wire.VolumeObject) -> PersistentVolume:
+def _volume(item: wire.ApiVolume) -> PersistentVolume:
     meta, spec = item.metadata, item.spec
     terms = node_terms(spec.node_affinity.required if spec.node_affinity else None)
     driver, handle = _attached_by(spec)
@@ -182,7 +182,7 @@ def _attached_by(spec: wire.VolumeSpec) -> tuple[str, str]:
     return next(found, ("", ""))
 
 
-def _class(item: wire.ClassObject) -> StorageClass:
+def _class(item: wire.ApiStorageClass) -> StorageClass:
     meta, notes = item.metadata, item.metadata.annotations or _NO_NOTES
     topologies = tuple(
         NodeTerm(tuple(Requirement(e.key, "In", tuple(e.values or ())) for e in term.match_label_expressions or ()))
@@ -198,7 +198,7 @@ def _class(item: wire.ClassObject) -> StorageClass:
     )
 
 
-def _csi_node(item: wire.CsiNodeObject) -> CSINode:
+def _csi_node(item: wire.ApiCsiNode) -> CSINode:
     return CSINode(
         item.metadata.name,
         {
@@ -209,18 +209,18 @@ def _csi_node(item: wire.CsiNodeObject) -> CSINode:
     )
 
 
-def _capacity(item: wire.CapacityObject) -> StorageCapacity:
+def _capacity(item: wire.ApiStorageCapacity) -> StorageCapacity:
     return StorageCapacity(
         item.storage_class_name, bounded(item.node_topology), _bytes(item.capacity), _bytes(item.maximum_volume_size)
     )
 
 
-def _publishing(item: wire.CsiDriverObject) -> str:
+def _publishing(item: wire.ApiCsiDriver) -> str:
     """The driver's name if it publishes what is left, else nothing."""
     return item.metadata.name if item.spec.storage_capacity else ""
 
 
-def _priorities(item: wire.ConfigMapObject) -> PriorityConfig:
+def _priorities(item: wire.ApiConfigMap) -> PriorityConfig:
     data = _PRIORITIES.decode(item.data) if item.data else None
     given = data.priorities if data else None
     return priority_configmap.read(None if given is None else {priority_configmap.KEY: given})
@@ -228,13 +228,13 @@ def _priorities(item: wire.ConfigMapObject) -> PriorityConfig:
 
 # kind -> (what it is on the wire, what is kept of it)
 FOLDS: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
-    CLAIMS: (wire.ClaimObject, _claim),
-    "PersistentVolume": (wire.VolumeObject, _volume),
-    "StorageClass": (wire.ClassObject, _class),
-    "CSINode": (wire.CsiNodeObject, _csi_node),
-    "CSIStorageCapacity": (wire.CapacityObject, _capacity),
-    "CSIDriver": (wire.CsiDriverObject, _publishing),
-    "ConfigMap": (wire.ConfigMapObject, _priorities),
+    CLAIMS: (wire.ApiClaim, _claim),
+    "PersistentVolume": (wire.ApiVolume, _volume),
+    "StorageClass": (wire.ApiStorageClass, _class),
+    "CSINode": (wire.ApiCsiNode, _csi_node),
+    "CSIStorageCapacity": (wire.ApiStorageCapacity, _capacity),
+    "CSIDriver": (wire.ApiCsiDriver, _publishing),
+    "ConfigMap": (wire.ApiConfigMap, _priorities),
 }
 
 

@@ -33,7 +33,7 @@ class Notes(
     was_default: str = ""
 
 
-class Meta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+class StorageMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """metadata of a storage object."""
 
     name: str
@@ -50,7 +50,7 @@ class Amounts(msgspec.Struct, gc=False, frozen=True):
     storage: Quantity | None = None
 
 
-class Needs(msgspec.Struct, gc=False, frozen=True):
+class ClaimResources(msgspec.Struct, gc=False, frozen=True):
     """resources of a claim."""
 
     requests: Amounts | None = None
@@ -60,7 +60,7 @@ class ClaimSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """spec of a PersistentVolumeClaim, or of the template of one."""
 
     access_modes: list[str] | None = None
-    resources: Needs | None = None
+    resources: ClaimResources | None = None
     storage_class_name: str | None = None
     volume_name: str = ""
     volume_mode: str = ""
@@ -73,10 +73,10 @@ class Phase(msgspec.Struct, gc=False, frozen=True):
     phase: str = ""
 
 
-class ClaimObject(msgspec.Struct, gc=False, frozen=True):
+class ApiClaim(msgspec.Struct, gc=False, frozen=True):
     """A PersistentVolumeClaim on the wire."""
 
-    metadata: Meta
+    metadata: StorageMeta
     spec: ClaimSpec
     status: Phase = Phase()
     kind: str = ""
@@ -102,7 +102,7 @@ class Reference(msgspec.Struct, gc=False, frozen=True):
     namespace: str = ""
 
 
-class Affinity(msgspec.Struct, gc=False, frozen=True):
+class VolumeNodeAffinity(msgspec.Struct, gc=False, frozen=True):
     """spec.nodeAffinity of a volume."""
 
     required: NodeSelector | None = None
@@ -141,7 +141,7 @@ class VolumeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     access_modes: list[str] | None = None
     storage_class_name: str = ""
     volume_mode: str = ""
-    node_affinity: Affinity | None = None
+    node_affinity: VolumeNodeAffinity | None = None
     claim_ref: Reference | None = None
     csi: CsiSource | None = None
     aws_elastic_block_store: DiskSource | None = None
@@ -152,10 +152,10 @@ class VolumeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     portworx_volume: DiskSource | None = None
 
 
-class VolumeObject(msgspec.Struct, gc=False, frozen=True):
+class ApiVolume(msgspec.Struct, gc=False, frozen=True):
     """A PersistentVolume on the wire."""
 
-    metadata: Meta
+    metadata: StorageMeta
     spec: VolumeSpec
     status: Phase = Phase()
     kind: str = ""
@@ -175,10 +175,10 @@ class TopologyTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     match_label_expressions: list[TopologyExpression] | None = None
 
 
-class ClassObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+class ApiStorageClass(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """A StorageClass on the wire."""
 
-    metadata: Meta
+    metadata: StorageMeta
     provisioner: str = ""
     volume_binding_mode: str = ""
     allowed_topologies: list[TopologyTerm] | None = None
@@ -205,10 +205,10 @@ class NodeDrivers(msgspec.Struct, gc=False, frozen=True):
     drivers: list[NodeDriver] | None = None
 
 
-class CsiNodeObject(msgspec.Struct, gc=False, frozen=True):
+class ApiCsiNode(msgspec.Struct, gc=False, frozen=True):
     """A CSINode on the wire."""
 
-    metadata: Meta
+    metadata: StorageMeta
     spec: NodeDrivers = NodeDrivers()
     kind: str = ""
     api_version: str = msgspec.field(default="", name="apiVersion")
@@ -220,19 +220,19 @@ class DriverSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     storage_capacity: bool | None = None
 
 
-class CsiDriverObject(msgspec.Struct, gc=False, frozen=True):
+class ApiCsiDriver(msgspec.Struct, gc=False, frozen=True):
     """A CSIDriver on the wire."""
 
-    metadata: Meta
+    metadata: StorageMeta
     spec: DriverSpec = DriverSpec()
     kind: str = ""
     api_version: str = msgspec.field(default="", name="apiVersion")
 
 
-class CapacityObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+class ApiStorageCapacity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """A CSIStorageCapacity on the wire."""
 
-    metadata: Meta
+    metadata: StorageMeta
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
     capacity: Quantity | None = None
@@ -247,10 +247,10 @@ class Priorities(msgspec.Struct, gc=False, frozen=True):
     priorities: str | None = None
 
 
-class ConfigMapObject(msgspec.Struct, gc=False, frozen=True):
+class ApiConfigMap(msgspec.Struct, gc=False, frozen=True):
     """A ConfigMap on the wire, whatever else it holds."""
 
-    metadata: Meta
+    metadata: StorageMeta
     data: msgspec.Raw = msgspec.Raw(b"")
     kind: str = ""
     api_version: str = msgspec.field(default="", name="apiVersion")

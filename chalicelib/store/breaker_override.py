@@ -12,7 +12,7 @@ from chalicelib.store.tables import RELEASE, ReleaseRow
 TIDY_AFTER = 86400  # seconds after its end that the row may be deleted by DynamoDB
 
 
-class Releases:
+class BreakerOverrides:
     """Writing the word. Reading it is part of loading memory: Memory.released_until."""
 
     def __init__(self, table: Table) -> None:

@@ -24,7 +24,7 @@ TIDY_AFTER = 3600  # seconds after its end that DynamoDB may delete a row
 _LONGEST_KEY = 900  # bytes; DynamoDB allows 1,024
 
 
-class Shelf:
+class SharedCache:
     """providers/means.py's Shelf, over the table; one row per key, compressed."""
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chalicelib.store.table_client import Refused, Table
+from chalicelib.store.table_client import ConditionFailed, Table
 from chalicelib.store.tables import LEFT, LeftRow
 
 LARGEST_INSIDE = 512
@@ -75,5 +75,5 @@ def write(table: Table, cluster: str, left: bytes, token: int) -> None:
     an_earlier_pass_did = LeftRow.token <= token
     try:
         table.write(table.put(LeftRow(cluster, LEFT, left=left, token=token), nobody_wrote_it | an_earlier_pass_did))
-    except Refused:
+    except ConditionFailed:
         return

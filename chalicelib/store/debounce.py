@@ -21,7 +21,7 @@ import hashlib
 import math
 from collections.abc import Callable
 
-from chalicelib.store.table_client import Refused, Table
+from chalicelib.store.table_client import ConditionFailed, Table
 from chalicelib.store.tables import SEEN, WEB, SeenRow
 
 SIGNATURE, WAKE = "signature", "wake"
@@ -73,7 +73,7 @@ class Debounce:
         )
         try:
             self._table.write(self._table.put(row, never_used | use_is_forgotten))
-        except Refused as refused:
+        except ConditionFailed as refused:
             return bool(by) and refused.old.get("by") == {"S": by}
         return True
 
@@ -81,7 +81,7 @@ class Debounce:
         """Take back a use by this writer; another's, or none, is left as it is."""
         try:
             self._table.write(self._table.delete(*_row_key(kind, cluster, key), SeenRow.by == by))
-        except Refused:
+        except ConditionFailed:
             return
 
 

@@ -38,7 +38,7 @@ class LeaseHeld(StoreError):
         return f"the lease is held by {self.owner} until {self.until:.3f}"
 
 
-class Fenced(StoreError):
+class LeaseLost(StoreError):
     """The token is not the newest one: somebody took the lease over, or it was given back."""
 
     def __init__(self, cluster: str, token: int) -> None:
@@ -49,7 +49,7 @@ class Fenced(StoreError):
         return f"{self.cluster}: the lease with token {self.token} is not in force any more"
 
 
-class Stale(StoreError):
+class StaleWrite(StoreError):
     """Something changed between reading and writing. items: the rows, where known."""
 
     def __init__(self, cluster: str, items: tuple[str, ...] = ()) -> None:
@@ -60,7 +60,7 @@ class Stale(StoreError):
         return f"{self.cluster}: changed since it was read: {', '.join(self.items) or 'a row'}"
 
 
-class Taken(StoreError):
+class OperationClaimed(StoreError):
     """Another executor holds the claim until that instant (epoch seconds)."""
 
     def __init__(self, holder: str, until: float) -> None:
@@ -71,7 +71,7 @@ class Taken(StoreError):
         return f"claimed by {self.holder} until {self.until:.3f}"
 
 
-class NotDue(StoreError):
+class OperationNotDue(StoreError):
     """The operation is not to be touched before that instant (epoch seconds)."""
 
     def __init__(self, due_at: float) -> None:
@@ -82,7 +82,7 @@ class NotDue(StoreError):
         return f"not due before {self.due_at:.3f}"
 
 
-class Over(StoreError):
+class OperationFinished(StoreError):
     """The operation has ended. state: succeeded, failed, abandoned, or `unknown` where no row is left."""
 
     def __init__(self, state: str) -> None:
@@ -93,7 +93,7 @@ class Over(StoreError):
         return f"the operation is over: {self.state}"
 
 
-class IllegalStep(StoreError):
+class IllegalTransition(StoreError):
     """The state machine of model/operation.py has no such arrow."""
 
     def __init__(self, before: str, after: str, why: str = "no such arrow") -> None:

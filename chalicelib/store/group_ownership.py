@@ -23,7 +23,7 @@ import msgspec
 
 from chalicelib.store.operation_rows import to_operations
 from chalicelib.store.staged_saves import Staging
-from chalicelib.store.table_client import Cancelled, Refused, Table, Write
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write
 from chalicelib.store.tables import CLAIMS, LEASE, OPEN, ClaimRow, LeaseRow
 
 Group = tuple[str, str]  # (provider, the group's key there)
@@ -36,7 +36,7 @@ STUCK = 86400.0
 """Seconds after its deadline from which an open operation keeps no claim: nobody carries it on."""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class OwnershipClaim(msgspec.Struct, frozen=True):
     """key: the place and the group's id there. since: epoch seconds. named: the cluster's policy, or the vendor's list
     for the cluster, names the group; claims of earlier releases do not say, and count as named. ended: why another
     cluster may take it over, "" while it holds."""
@@ -54,7 +54,7 @@ class Claim(msgspec.Struct, frozen=True):
         return self.key.partition("#")[2]
 
 
-class Claims:
+class GroupOwnership:
     """Who owns which node group. has_policy: whether a cluster has a policy in force."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Claims:
             it_is_ours = ClaimRow.owner == cluster
             try:
                 self._table.write(self._table.delete(CLAIMS, f"{provider}#{key}", it_is_ours))
-            except Refused:
+            except ConditionFailed:
                 continue
 
     def give_back(self, cluster: str, group: Group) -> str:
@@ -118,11 +118,11 @@ class Claims:
         """Every claimed group and its cluster."""
         return {(each.provider, each.key): each.owner for each in self.all()}
 
-    def all(self) -> tuple[Claim, ...]:
+    def all(self) -> tuple[OwnershipClaim, ...]:
         """Every claim, by provider and key; for people."""
         rows = [ClaimRow.from_raw_data(raw) for raw in self._table.query(CLAIMS, "")]
         return tuple(
-            Claim(
+            OwnershipClaim(
                 row.item.partition("#")[0],
                 row.item.partition("#")[2],
                 row.owner,
@@ -152,7 +152,7 @@ class Claims:
         row = ClaimRow(CLAIMS, item, owner=cluster, since=self._clock(), named=int(named))
         try:
             self._table.write(self._table.put(row, nobody_has_it))
-        except Refused as refused:
+        except ConditionFailed as refused:
             return ClaimRow.from_raw_data(refused.old)
         return row
 
@@ -164,7 +164,7 @@ class Claims:
         it_is_ours = ClaimRow.owner == row.owner
         try:
             self._table.write(self._table.update(CLAIMS, row.item, [ClaimRow.named.set(int(named))], it_is_ours))
-        except Refused:
+        except ConditionFailed:
             return  # released or taken over since it was read: the next operation finds out
 
     def _take_over(self, row: ClaimRow, cluster: str, *, named: bool) -> bool:
@@ -204,7 +204,7 @@ class Claims:
         )
         try:
             self._table.transact([end_older_passes, change])
-        except Cancelled:
+        except TransactionCancelled:
             return f"a pass of {row.owner} has begun, or the claim has changed hands"
         return ""
 

@@ -14,14 +14,14 @@ from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
 
 from chalicelib.store.codec import PIECE, decode, encode, fingerprint, pack, unpack
-from chalicelib.store.table_client import Raw, Refused, Table
+from chalicelib.store.table_client import ConditionFailed, Raw, Table
 from chalicelib.store.tables import JOURNAL, LEDGER, JournalRow, LedgerRow
 
 KEPT = 14 * 86400.0  # seconds, unless the store is told otherwise
 COUNT = "n "  # attributes of the ledger that begin with this are counters
 
 
-class Ledger(msgspec.Struct, frozen=True):
+class CounterTotals(msgspec.Struct, frozen=True):
     """counts: by name, since the cluster is known. told: record/repeats.py knows what is in it. version: of told."""
 
     counts: dict[str, float] = {}
@@ -80,11 +80,11 @@ class Journal:
 
     # --- the ledger
 
-    def ledger(self, cluster: str) -> Ledger:
+    def ledger(self, cluster: str) -> CounterTotals:
         """As it is now; an empty one where nothing was written yet. One read."""
-        return self.ledgers([cluster]).get(cluster, Ledger())
+        return self.ledgers([cluster]).get(cluster, CounterTotals())
 
-    def ledgers(self, clusters: Sequence[str]) -> dict[str, Ledger]:
+    def ledgers(self, clusters: Sequence[str]) -> dict[str, CounterTotals]:
         """Of each of these clusters that has one; one read for a hundred of them."""
         rows = self._table.get_many([(cluster, LEDGER) for cluster in clusters])
         return {cluster: _ledger(raw) for (cluster, _), raw in rows.items()}
@@ -104,7 +104,7 @@ class Journal:
         write = [*_adding(counts), LedgerRow.told.set(told), LedgerRow.version.set(version)]
         try:
             self._table.write(self._table.update(cluster, LEDGER, write, still_is_as_read))
-        except Refused as refused:
+        except ConditionFailed as refused:
             return _ledger(refused.old).version == version
         return True
 
@@ -114,14 +114,14 @@ def _adding(counts: Mapping[str, float]) -> list[Action]:
     return [Path([COUNT + name]).add(counts[name]) for name in sorted(counts)]
 
 
-def _ledger(raw: Raw) -> Ledger:
+def _ledger(raw: Raw) -> CounterTotals:
     row = LedgerRow.from_raw_data(raw)
     counts = {
         name.removeprefix(COUNT): float(value["N"])
         for name, value in raw.items()
         if name.startswith(COUNT) and "N" in value
     }
-    return Ledger(counts, row.told or b"", row.version or "")
+    return CounterTotals(counts, row.told or b"", row.version or "")
 
 
 def _first_at(at: float) -> str:

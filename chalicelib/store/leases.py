@@ -29,9 +29,9 @@ from pynamodb.expressions.update import Action
 
 from chalicelib.model.pass_footprint import PassMemory
 from chalicelib.store import carry_over_rows, failure_streak, pass_footprint
-from chalicelib.store.errors import Fenced, LeaseHeld, StoreError
+from chalicelib.store.errors import LeaseHeld, LeaseLost, StoreError
 from chalicelib.store.failure_streak import PassFailure
-from chalicelib.store.table_client import Refused, Table, Write
+from chalicelib.store.table_client import ConditionFailed, Table, Write
 from chalicelib.store.tables import LEASE, LeaseRow
 
 
@@ -86,7 +86,7 @@ class Leases:
         )
         try:
             row = LeaseRow.from_raw_data(self._table.write(take))
-        except Refused as refused:
+        except ConditionFailed as refused:
             row = LeaseRow.from_raw_data(refused.old)
             if row.owner != owner:
                 raise LeaseHeld(row.owner or "", row.until or 0.0) from None
@@ -142,7 +142,7 @@ class Leases:
             actions.extend(failure_streak.writes(failure))
         try:
             self._table.write(self._table.update(lease.cluster, LEASE, actions, _is_in_force(lease)))
-        except Refused:
+        except ConditionFailed:
             return False
         return True
 
@@ -169,7 +169,7 @@ def check_in_force(table: Table, lease: Lease) -> None:
     """The same check where there is nothing to write; raises Fenced."""
     row = table.get(LeaseRow, lease.cluster, LEASE)
     if row is None or int(row.token) != lease.token or row.owner != lease.owner:
-        raise Fenced(lease.cluster, lease.token)
+        raise LeaseLost(lease.cluster, lease.token)
 
 
 def _is_in_force(lease: Lease) -> Condition:

@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation
-from chalicelib.store.errors import Fenced, Stale, StoreError
+from chalicelib.store.errors import LeaseLost, StaleWrite, StoreError
 from chalicelib.store.leases import Lease, check_in_force, fence
 from chalicelib.store.memory_diff import ABSENT, Change, changes, version_of
-from chalicelib.store.memory_rows import Torn, adopt, change_write, is_version, to_memory
+from chalicelib.store.memory_rows import IncompleteRows, adopt, change_write, is_version, to_memory
 from chalicelib.store.staged_saves import TRIES, Staging, create
-from chalicelib.store.table_client import Cancelled, Refused, Table, Write
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write
 from chalicelib.store.tables import GROUPS, MEMORY, NODES, OPEN, OVER
 
 LONGER_THAN_A_WRITE = 90.0
@@ -28,7 +28,7 @@ LONGER_THAN_A_WRITE = 90.0
 less."""
 
 
-class Memories:
+class MemoryStore:
     """Loading and saving."""
 
     def __init__(self, table: Table, staging: Staging, clock: Callable[[], float]) -> None:
@@ -42,7 +42,7 @@ class Memories:
         for _ in range(TRIES):
             try:
                 memory, adoptions = to_memory(self._staging.view(cluster, MEMORY))
-            except Torn:
+            except IncompleteRows:
                 continue
             except (ValueError, zlib.error) as error:
                 raise _unreadable(cluster, error) from error
@@ -56,7 +56,7 @@ class Memories:
         for _ in range(TRIES):
             try:
                 return to_memory(self._staging.look(cluster, MEMORY))[0]
-            except Torn:
+            except IncompleteRows:
                 continue
             except (ValueError, zlib.error) as error:
                 raise _unreadable(cluster, error) from error
@@ -99,10 +99,10 @@ class Memories:
             return
         try:
             self._table.transact(writes)
-        except Cancelled as cancelled:
+        except TransactionCancelled as cancelled:
             if 0 in cancelled.refused:
-                raise Fenced(cluster, lease.token) from None
-            raise Stale(cluster, tuple(_item(writes[at]) for at in cancelled.refused)) from None
+                raise LeaseLost(cluster, lease.token) from None
+            raise StaleWrite(cluster, tuple(_item(writes[at]) for at in cancelled.refused)) from None
 
     def _save_alone(self, cluster: str, change: Change) -> None:
         """One conditional write, which is charged a quarter of a transaction. The row's version holds off every other
@@ -110,9 +110,9 @@ class Memories:
         take it over meanwhile. Raises Stale."""
         try:
             self._table.write(change_write(self._table, cluster, change))
-        except Refused as refused:
+        except ConditionFailed as refused:
             if refused.old.get("version", {}).get("S") != change.version:
-                raise Stale(cluster, (change.item,)) from None
+                raise StaleWrite(cluster, (change.item,)) from None
             # The first attempt was carried out, and only its answer was lost.
 
     def _fresh(self, cluster: str, operations: Sequence[Operation]) -> tuple[Operation, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.memory import Brake, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
+from chalicelib.model.memory import BreakerState, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
 from chalicelib.model.scaling_rules import RuleObject
 from chalicelib.store.codec import canonical, fingerprint, pack
 from chalicelib.store.tables import BRAKE, GROUPS, HEAD, NODES, RULE_OBJECTS, RULES, TEMPLATES, UNREGISTERED
@@ -23,7 +23,7 @@ ABSENT = ""
 ANY = "*"  # whatever is there; only for the further pieces of a value whose first piece is checked
 
 
-class Times(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChangedTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     """The cluster-wide instants of Memory, which executors write too."""
 
     last_scale_up: float = 0.0
@@ -32,7 +32,7 @@ class Times(msgspec.Struct, frozen=True, omit_defaults=True):
     first_seen: float = 0.0
 
     @classmethod
-    def of(cls, memory: Memory) -> Times:
+    def of(cls, memory: Memory) -> ChangedTimes:
         """Those of a whole memory."""
         return cls(*(getattr(memory, name) for name in cls.__struct_fields__))
 
@@ -57,7 +57,11 @@ def changes(before: Memory, after: Memory) -> tuple[Change, ...]:
     """What must be written to get from one to the other. Operations are not part of it: they belong to executors; nor
     is released_until, which belongs to people (release.py)."""
     return (
-        *([times_change(Times.of(before), Times.of(after))] if Times.of(before) != Times.of(after) else []),
+        *(
+            [times_change(ChangedTimes.of(before), ChangedTimes.of(after))]
+            if ChangedTimes.of(before) != ChangedTimes.of(after)
+            else []
+        ),
         *([brake_change(before.brake, after.brake)] if before.brake != after.brake else []),
         *_mapping(GROUPS, before.groups, after.groups, GroupMemory),
         *_mapping(TEMPLATES, before.templates, after.templates, LearntTemplate),
@@ -74,16 +78,16 @@ def row_change(item: str, before: Any, after: Any, kind: Any) -> Change:
     return Change(item, version_of(before, kind), fingerprint(data) if data else ABSENT, text=data.decode())
 
 
-def times_change(before: Times, after: Times) -> Change:
+def times_change(before: ChangedTimes, after: ChangedTimes) -> Change:
     """The cluster-wide instants; where none is known, nothing is stored."""
-    old, new = (None if times == Times() else times for times in (before, after))
-    return row_change(HEAD, old, new, Times)
+    old, new = (None if times == ChangedTimes() else times for times in (before, after))
+    return row_change(HEAD, old, new, ChangedTimes)
 
 
-def brake_change(before: Brake, after: Brake) -> Change:
+def brake_change(before: BreakerState, after: BreakerState) -> Change:
     """The brake; where it says nothing, nothing is stored."""
-    old, new = (None if brake == Brake() else brake for brake in (before, after))
-    return row_change(BRAKE, old, new, Brake)
+    old, new = (None if brake == BreakerState() else brake for brake in (before, after))
+    return row_change(BRAKE, old, new, BreakerState)
 
 
 def _mapping(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any], kind: Any) -> Iterator[Change]:

@@ -13,11 +13,11 @@ from pynamodb.expressions.update import Action
 
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store.codec import decode
-from chalicelib.store.errors import Stale
-from chalicelib.store.memory_diff import ABSENT, Change, Times, row_change, times_change
+from chalicelib.store.errors import StaleWrite
+from chalicelib.store.memory_diff import ABSENT, Change, ChangedTimes, row_change, times_change
 from chalicelib.store.memory_rows import change_write, head_actions, is_version
 from chalicelib.store.staged_saves import TRIES, Staging, is_closed
-from chalicelib.store.table_client import Cancelled, Refused, Table, Write
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled, Write
 from chalicelib.store.tables import GROUPS, HEAD, HeadRow, MemoryRow
 
 GroupPatch = Callable[[GroupMemory], GroupMemory]
@@ -44,12 +44,12 @@ class Patches:
             patches = about_group + self._head(cluster, memory_patch, count=bool(about_group))
             try:
                 self._send([*writes, *patches])
-            except Cancelled as cancelled:
+            except TransactionCancelled as cancelled:
                 if any(at < len(writes) for at in cancelled.refused):
                     raise
                 continue  # memory moved: read it again and patch what is there now
             return
-        raise Stale(cluster, (GROUPS + group, HEAD))
+        raise StaleWrite(cluster, (GROUPS + group, HEAD))
 
     def _send(self, writes: Sequence[Write]) -> None:
         if len(writes) > 1:
@@ -57,8 +57,8 @@ class Patches:
             return
         try:
             self._table.write(writes[0])  # half the price of a transaction
-        except Refused as refused:
-            raise Cancelled({0: refused.old}) from None
+        except ConditionFailed as refused:
+            raise TransactionCancelled({0: refused.old}) from None
 
     def _group(self, cluster: str, group: str, patch: GroupPatch) -> list[Write]:
         row = self._table.get(MemoryRow, cluster, GROUPS + group)
@@ -79,8 +79,8 @@ class Patches:
             row = self._table.get(HeadRow, cluster, HEAD)
         gate_is_open = HeadRow.pending.does_not_exist()
         actions: list[Action] = [HeadRow.patches.add(1)]
-        before = decode(row.text, Times) if row is not None and row.text else Times()
-        after = before if patch is None else Times.of(patch(_as_memory(before)))
+        before = decode(row.text, ChangedTimes) if row is not None and row.text else ChangedTimes()
+        after = before if patch is None else ChangedTimes.of(patch(_as_memory(before)))
         if after == before:
             return [self._table.update(cluster, HEAD, actions, gate_is_open)] if count else []
         change = _based_on(row, times_change(before, after))
@@ -94,5 +94,5 @@ def _based_on(row: MemoryRow | None, change: Change) -> Change:
     return msgspec.structs.replace(change, expected=row.version or ABSENT) if row is not None else change
 
 
-def _as_memory(times: Times) -> Memory:
-    return Memory(**{name: getattr(times, name) for name in Times.__struct_fields__})
+def _as_memory(times: ChangedTimes) -> Memory:
+    return Memory(**{name: getattr(times, name) for name in ChangedTimes.__struct_fields__})

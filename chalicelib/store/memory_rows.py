@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.memory import Brake, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
+from chalicelib.model.memory import BreakerState, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
 from chalicelib.model.scaling_rules import RuleObject
 from chalicelib.store.codec import canonical, decode, fingerprint, unpack
 from chalicelib.store.errors import StoreError
-from chalicelib.store.memory_diff import ABSENT, ANY, Change, Times
+from chalicelib.store.memory_diff import ABSENT, ANY, Change, ChangedTimes
 from chalicelib.store.operation_rows import to_operations
-from chalicelib.store.table_client import Cancelled, Raw, Table, Write
+from chalicelib.store.table_client import Raw, Table, TransactionCancelled, Write
 from chalicelib.store.tables import (
     BRAKE,
     GROUPS,
@@ -56,7 +56,7 @@ class Adoption(NamedTuple):
     read: str
 
 
-class Torn(StoreError):
+class IncompleteRows(StoreError):
     """Pieces of two different values were read: somebody wrote in between. Read again. Never leaves the store."""
 
 
@@ -107,11 +107,11 @@ def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
         values[field] = _joined(prefix, by_item, kind, adoptions)
     values["operations"] = to_operations(raw for item, raw in by_item.items() if item.startswith(OPEN))
     if BRAKE in by_item:
-        values["brake"] = _value(by_item[BRAKE], Brake, adoptions)
+        values["brake"] = _value(by_item[BRAKE], BreakerState, adoptions)
     if RELEASE in by_item:
         values["released_until"] = ReleaseRow.from_raw_data(by_item[RELEASE]).until or 0.0
-    times = _value(by_item[HEAD], Times, adoptions) if "text" in by_item.get(HEAD, {}) else Times()
-    values.update({name: getattr(times, name) for name in Times.__struct_fields__})
+    times = _value(by_item[HEAD], ChangedTimes, adoptions) if "text" in by_item.get(HEAD, {}) else ChangedTimes()
+    values.update({name: getattr(times, name) for name in ChangedTimes.__struct_fields__})
     return Memory(**values), tuple(adoptions)
 
 
@@ -129,10 +129,10 @@ def _joined(prefix: str, by_item: dict[str, Raw], kind: Any, adoptions: list[Ado
     row = BlobRow.from_raw_data(first)
     items = tuple(f"{prefix}{at:03d}" for at in range(int(row.parts)))
     if any(item not in by_item for item in items):
-        raise Torn
+        raise IncompleteRows
     pieces = [BlobRow.from_raw_data(by_item[item]) for item in items]
     if any(piece.version != row.version for piece in pieces):
-        raise Torn
+        raise IncompleteRows
     value = decode(unpack(tuple(piece.blob for piece in pieces)), kind)
     _note(adoptions, items, row.version, value, kind)
     return value
@@ -158,5 +158,5 @@ def adopt(table: Table, cluster: str, adoption: Adoption) -> None:
         writes.append(table.update(cluster, HEAD, count, gate_is_open))
     try:
         table.transact(writes)
-    except Cancelled:
+    except TransactionCancelled:
         return  # written anew meanwhile, so there is nothing to adopt

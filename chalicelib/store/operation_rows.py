@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.operation import Operation, OperationSpec, OperationStatus, State
+from chalicelib.model.operation import Operation, OperationSpec, OperationState, OperationStatus
 from chalicelib.store.codec import decode, encode
 from chalicelib.store.table_client import Raw
 from chalicelib.store.tables import OPEN, OVER, OperationRow
@@ -30,7 +30,7 @@ def to_operation(raw: Raw | OperationRow) -> Operation:
     """The operation that a row holds."""
     row = OperationRow.from_raw_data(raw) if isinstance(raw, dict) else raw
     status = OperationStatus(
-        state=State(row.state),
+        state=OperationState(row.state),
         step=row.step,
         data=decode(row.data, dict[str, str]),
         attempt=int(row.attempt),

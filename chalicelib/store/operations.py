@@ -13,16 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from chalicelib.model.operation import Operation, State
-from chalicelib.store.errors import IllegalStep, NotDue, Over, Stale, StoreError, Taken
+from chalicelib.model.operation import Operation, OperationState
+from chalicelib.store.errors import (
+    IllegalTransition,
+    OperationClaimed,
+    OperationFinished,
+    OperationNotDue,
+    StaleWrite,
+    StoreError,
+)
 from chalicelib.store.memory_patches import GroupPatch, MemoryPatch, Patches
 from chalicelib.store.operation_rows import status_actions, to_operation, to_operations, to_row
 from chalicelib.store.staged_saves import TRIES, Staging
-from chalicelib.store.table_client import Cancelled, Refused, Table
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled
 from chalicelib.store.tables import OPEN, OVER, OperationRow
 
-ENDS = frozenset({State.SUCCEEDED, State.FAILED, State.ABANDONED})
-AFTER_RUNNING = ENDS | {State.WAITING}
+ENDS = frozenset({OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABANDONED})
+AFTER_RUNNING = ENDS | {OperationState.WAITING}
 
 
 class Operations:
@@ -66,15 +73,15 @@ class Operations:
               │ NotDue                 │ claim ►  │ Taken         │ claim again: the executor died
         """
         now = self._clock()
-        nobody_is_at_it = OperationRow.state.is_in(State.PLANNED.value, State.WAITING.value)
+        nobody_is_at_it = OperationRow.state.is_in(OperationState.PLANNED.value, OperationState.WAITING.value)
         its_time_has_come = OperationRow.due_at <= now
-        somebody_was_at_it = OperationRow.state == State.RUNNING.value
+        somebody_was_at_it = OperationRow.state == OperationState.RUNNING.value
         and_did_not_finish_in_time = OperationRow.claimed_until < now
         claim = self._table.update(
             cluster,
             OPEN + operation,
             [
-                OperationRow.state.set(State.RUNNING.value),
+                OperationRow.state.set(OperationState.RUNNING.value),
                 OperationRow.claimed_by.set(owner),
                 OperationRow.claimed_until.set(now + ttl),
                 OperationRow.updated_at.set(now),
@@ -84,11 +91,11 @@ class Operations:
         )
         try:
             return to_operation(self._table.write(claim))
-        except Refused as refused:
+        except ConditionFailed as refused:
             if not refused.old:
                 return self._claim_elsewhere(cluster, operation, owner, ttl)
             found = to_operation(refused.old)
-            if found.status.state is State.RUNNING and found.status.claimed_by == owner:
+            if found.status.state is OperationState.RUNNING and found.status.claimed_by == owner:
                 return found  # the first try got through and only its answer was lost
             raise _in_the_way(found) from None
 
@@ -111,7 +118,7 @@ class Operations:
         """
         _check_arrow(before, after, owner)
         stored = after.with_status(claimed_by="", claimed_until=0.0, updated_at=self._clock())
-        it_is_being_worked_on = OperationRow.state == State.RUNNING.value
+        it_is_being_worked_on = OperationRow.state == OperationState.RUNNING.value
         by_us = OperationRow.claimed_by == owner
         and_this_is_the_same_attempt = OperationRow.attempt == before.status.attempt
         ours = it_is_being_worked_on & by_us & and_this_is_the_same_attempt
@@ -124,7 +131,7 @@ class Operations:
             writes = [self._table.delete(before.spec.cluster, item, ours), self._table.put(to_row(stored))]
         try:
             self._patches.write(before.spec.cluster, before.spec.group, writes, group_patch, memory_patch)
-        except Cancelled:
+        except TransactionCancelled:
             return self._settle(stored, owner)
         return stored
 
@@ -133,7 +140,7 @@ class Operations:
         it_is_open = OperationRow.state.exists()
         try:
             self._table.write(self._table.update(cluster, OPEN + operation, [OperationRow.sent_at.set(at)], it_is_open))
-        except Refused:
+        except ConditionFailed:
             return False
         return True
 
@@ -143,39 +150,39 @@ class Operations:
         """There was no open row: it is over, or part of a large save that is decided but not carried out."""
         found = self.get(cluster, operation)
         if found is None:
-            raise Over("unknown")
+            raise OperationFinished("unknown")
         if not found.is_open:
-            raise Over(found.status.state.value)
+            raise OperationFinished(found.status.state.value)
         return self.claim(cluster, operation, owner, ttl)
 
     def _settle(self, stored: Operation, owner: str) -> Operation:
         """The condition did not hold: because the same write got through before and its answer was lost, or really."""
         found = self.get(stored.spec.cluster, stored.spec.id)
         if found is None:
-            raise Over("unknown")
+            raise OperationFinished("unknown")
         if _says_the_same(found, stored):
             return found
-        if found.status.claimed_by == owner or found.status.state in (State.PLANNED, State.WAITING):
-            raise Stale(stored.spec.cluster, (OPEN + stored.spec.id,))
+        if found.status.claimed_by == owner or found.status.state in (OperationState.PLANNED, OperationState.WAITING):
+            raise StaleWrite(stored.spec.cluster, (OPEN + stored.spec.id,))
         raise _in_the_way(found)
 
 
 def _check_arrow(before: Operation, after: Operation, owner: str) -> None:
-    if before.status.state is not State.RUNNING or after.status.state not in AFTER_RUNNING:
-        raise IllegalStep(before.status.state.value, after.status.state.value)
+    if before.status.state is not OperationState.RUNNING or after.status.state not in AFTER_RUNNING:
+        raise IllegalTransition(before.status.state.value, after.status.state.value)
     if before.status.claimed_by != owner:
         why = f"it is claimed by {before.status.claimed_by}, not by {owner}"
-        raise IllegalStep(before.status.state.value, after.status.state.value, why)
+        raise IllegalTransition(before.status.state.value, after.status.state.value, why)
     if before.spec != after.spec or before.status.attempt != after.status.attempt:
-        raise IllegalStep(
+        raise IllegalTransition(
             before.status.state.value, after.status.state.value, "what an operation does cannot be changed"
         )
 
 
 def _in_the_way(found: Operation) -> StoreError:
-    if found.status.state is State.RUNNING:
-        return Taken(found.status.claimed_by, found.status.claimed_until)
-    return NotDue(found.status.due_at) if found.is_open else Over(found.status.state.value)
+    if found.status.state is OperationState.RUNNING:
+        return OperationClaimed(found.status.claimed_by, found.status.claimed_until)
+    return OperationNotDue(found.status.due_at) if found.is_open else OperationFinished(found.status.state.value)
 
 
 def _says_the_same(found: Operation, stored: Operation) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.store.errors import PolicyChanged
-from chalicelib.store.table_client import Cancelled, Refused, Table
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled
 from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
 
 FITTING = 390_000  # bytes of text and compiled form; DynamoDB's limit for an item is 400 KB
@@ -88,7 +88,7 @@ class Policies:
                     self._table.put(WebhookRow(WEBHOOKS, name, version=version, secret=webhook)),
                 ]
             )
-        except Cancelled as cancelled:
+        except TransactionCancelled as cancelled:
             in_force = next((row for row in cancelled.refused.values() if row), None)
             raise PolicyChanged(expected_version, stored(in_force).version if in_force else None) from None
         return version
@@ -112,7 +112,7 @@ class Policies:
                     it_is_still_in_force,
                 )
             )
-        except Refused:
+        except ConditionFailed:
             return False
         return True
 

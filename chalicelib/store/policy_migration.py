@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from chalicelib.store.policies import StoredPolicy, stored
-from chalicelib.store.table_client import Cancelled, Refused, Table
+from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled
 from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
 
 SHOWN = 10  # names in a sentence
@@ -88,7 +88,7 @@ class Moving:
             it_is_what_was_compared = PolicyRow.digest == here.digest
             try:
                 self._old.write(self._old.delete(cluster, item, it_is_what_was_compared))
-            except Refused:
+            except ConditionFailed:
                 continue
             deleted += 1
         return deleted
@@ -98,7 +98,7 @@ class Moving:
         nothing_is_there = PolicyRow.version.does_not_exist()
         try:
             self._new.write(self._new.put(_copy(row, row.cluster, row.item), nothing_is_there))
-        except Refused as refused:
+        except ConditionFailed as refused:
             return False if PolicyRow.from_raw_data(refused.old).digest == row.digest else None
         return True
 
@@ -112,7 +112,7 @@ class Moving:
                     self._new.put(WebhookRow(WEBHOOKS, name, version=version, secret=webhook)),
                 ]
             )
-        except Cancelled as cancelled:
+        except TransactionCancelled as cancelled:
             there = next((PolicyRow.from_raw_data(row) for row in cancelled.refused.values() if row), None)
             return msgspec.structs.replace(_left_alone(name, old, there), copied=copied)
         return Moved(name, version, copied)

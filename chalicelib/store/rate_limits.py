@@ -30,7 +30,7 @@ from typing import Protocol
 from pynamodb.expressions.condition import Condition
 
 from chalicelib.store.errors import StoreError
-from chalicelib.store.table_client import Raw, Refused, Table, Write
+from chalicelib.store.table_client import ConditionFailed, Raw, Table, Write
 from chalicelib.store.tables import PACES, PaceRow
 
 DIFFERENCE = 60.0  # seconds by which two honest clocks differ at most
@@ -42,7 +42,7 @@ _TRIES = 4  # writes for one lot: two at contention, more only if others are as 
 _LONGEST_KEY = 900  # bytes; DynamoDB allows 1,024
 
 
-class Pace(Protocol):
+class RateSettings(Protocol):
     """What providers/means.py calls a Pace: calls per second, and how many at once."""
 
     @property
@@ -58,14 +58,14 @@ class Pace(Protocol):
         """Calls at once."""
 
 
-class Paces:
+class RateLimits:
     """providers/means.py's Pacer, over the table. Never raises: without a table there is no limit, for a vendor that
     refuses is better than nodes that nobody can ask for."""
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
-    def take(self, pace: Pace, calls: int) -> float:
+    def take(self, pace: RateSettings, calls: int) -> float:
         """Seconds to wait before so many calls may be made; 0.0: now, and they are booked. A lot larger than the burst
         is given to a full bucket and paid for afterwards. A rate that is none sets no limit."""
         if calls <= 0 or not _SLOWEST <= pace.rate < math.inf:
@@ -75,7 +75,7 @@ class Paces:
         except StoreError:
             return 0.0
 
-    def hold(self, pace: Pace, seconds: float) -> None:
+    def hold(self, pace: RateSettings, seconds: float) -> None:
         """No calls for so long, an hour at most. A longer pause that is in force already stays."""
         if not seconds > 0:
             return
@@ -90,7 +90,7 @@ class Paces:
 class _Booking:
     """One attempt to book a lot, at one instant."""
 
-    def __init__(self, table: Table, pace: Pace, calls: int, now: float) -> None:
+    def __init__(self, table: Table, pace: RateSettings, calls: int, now: float) -> None:
         self._table, self._item, self._now = table, _item(pace), now
         self._cost = _in_microseconds(calls / pace.rate)
         self._full = max(self._cost, _in_microseconds(pace.burst / pace.rate))  # how far ahead may be booked
@@ -101,7 +101,7 @@ class _Booking:
         for _ in range(_TRIES):
             try:
                 self._table.write(write)
-            except Refused as refused:
+            except ConditionFailed as refused:
                 held, arrival = _instants(refused.old)
                 if self._now < held <= self._now + LONGEST_HOLD + DIFFERENCE:
                     return held - self._now
@@ -130,7 +130,7 @@ class _Booking:
         """The wait, after a row that no honest clock wrote was replaced by an empty bucket of this clock."""
         it_is_still_there = PaceRow.arrival == arrival
         actions = [PaceRow.arrival.set(self._now + self._full), PaceRow.expires_at.set(self._tidy_at())]
-        with suppress(Refused):  # somebody else has put it right
+        with suppress(ConditionFailed):  # somebody else has put it right
             self._table.write(self._table.update(PACES, self._item, actions, it_is_still_there))
         return self._cost
 
@@ -163,7 +163,7 @@ def _in_microseconds(seconds: float) -> float:
     return math.ceil(seconds * 1e6) / 1e6
 
 
-def _item(pace: Pace) -> str:
+def _item(pace: RateSettings) -> str:
     """The key as it is, for people who look into the table; a digest where it is too long for one."""
     if len(pace.key.encode()) <= _LONGEST_KEY:
         return pace.key

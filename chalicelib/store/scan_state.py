@@ -21,11 +21,11 @@ import msgspec
 from chalicelib.model.pass_footprint import PassMemory
 from chalicelib.store import carry_over_rows, failure_streak, pass_footprint
 from chalicelib.store.failure_streak import PassFailure
-from chalicelib.store.table_client import Refused, Table
+from chalicelib.store.table_client import ConditionFailed, Table
 from chalicelib.store.tables import LEASE, LeaseRow
 
 
-class Pace(msgspec.Struct, frozen=True):
+class ScanState(msgspec.Struct, frozen=True):
     """Where a cluster stands. Instants in epoch seconds; 0.0: never, or not. last_pass: of any pass that ended;
     last_success: of one that came to a decision, 0.0 also where only an earlier version has made passes. memory: what
     passes have taken."""
@@ -50,18 +50,18 @@ class Passed(msgspec.Struct, frozen=True):
     left: bytes = b""
 
 
-class Schedule:
+class ScanStates:
     """Markers of queued messages and instants of passes."""
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
-    def due(self, cluster: str) -> Pace:
+    def due(self, cluster: str) -> ScanState:
         """What is known of a cluster, for `Pace.is_due`."""
         row = self._table.get(LeaseRow, cluster, LEASE)
         if row is None:
-            return Pace()
-        return Pace(
+            return ScanState()
+        return ScanState(
             row.last_pass or 0.0,
             row.queued_until or 0.0,
             row.until or 0.0,
@@ -94,7 +94,7 @@ class Schedule:
         )
         try:
             self._table.write(mark)
-        except Refused:
+        except ConditionFailed:
             return False
         return True
 
@@ -103,7 +103,7 @@ class Schedule:
         it_is_that_one = LeaseRow.queued_until == marker if marker is not None else None
         try:
             self._table.write(self._table.update(cluster, LEASE, [LeaseRow.queued_until.remove()], it_is_that_one))
-        except Refused:
+        except ConditionFailed:
             return
 
     def passed(self, cluster: str, at: float) -> None:

@@ -23,7 +23,7 @@ import msgspec
 from pynamodb.exceptions import AttributeDeserializationError
 
 from chalicelib.store.errors import NewerSchema, StoreError, StoreUnavailable
-from chalicelib.store.table_client import Refused, Table
+from chalicelib.store.table_client import ConditionFailed, Table
 from chalicelib.store.tables import SCHEMA_ITEM, SCHEMA_PARTITION, SchemaRow
 
 SCHEMA = 1
@@ -72,7 +72,7 @@ class Schemas:
         it_is_older = SchemaRow.schema < self._known
         try:
             self._table.write(self._table.put(row, nothing_is_written | it_is_older))
-        except Refused:
+        except ConditionFailed:
             # Another function was quicker, and may know more.
             self._written, self._checked = self._read(consistent=True), self._clock()
             self.check()

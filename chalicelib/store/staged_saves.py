@@ -23,12 +23,12 @@ from pynamodb.expressions.update import Action
 from chalicelib.model.operation import Operation
 from chalicelib.model.operation_document import OperationDocument, from_document, to_document
 from chalicelib.store.codec import fingerprint, pack, unpack
-from chalicelib.store.errors import Fenced, Stale, StoreError
+from chalicelib.store.errors import LeaseLost, StaleWrite, StoreError
 from chalicelib.store.leases import Lease, fence
 from chalicelib.store.memory_diff import ABSENT, ANY, Change
 from chalicelib.store.memory_rows import change_row, change_write, head_actions, is_version
 from chalicelib.store.operation_rows import to_row
-from chalicelib.store.table_client import Cancelled, Raw, Table, Write
+from chalicelib.store.table_client import Raw, Table, TransactionCancelled, Write
 from chalicelib.store.tables import HEAD, MEMORY, OPEN, OVER, STAGED, BlobRow, HeadRow, OperationRow
 
 TRIES = 12
@@ -110,7 +110,7 @@ class Staging:
         """
         head = self._table.get(HeadRow, cluster, HEAD)
         if is_closed(head):
-            raise Stale(cluster, (HEAD,))
+            raise StaleWrite(cluster, (HEAD,))
         self._compare(cluster, seen)
         save, pieces = self._stage(cluster, changes, operations, lease, now)
         self._decide(cluster, head, save, pieces, changes, lease)
@@ -120,7 +120,7 @@ class Staging:
         versions = self._versions(cluster)
         moved = tuple(item for item, version in seen.items() if version not in (ANY, versions.get(item, ABSENT)))
         if moved:
-            raise Stale(cluster, moved)
+            raise StaleWrite(cluster, moved)
 
     def _stage(
         self, cluster: str, changes: Sequence[Change], operations: Sequence[Operation], lease: Lease, now: float
@@ -173,10 +173,10 @@ class Staging:
                     ),
                 ]
             )
-        except Cancelled as cancelled:
+        except TransactionCancelled as cancelled:
             if 0 in cancelled.refused:
-                raise Fenced(cluster, lease.token) from None
-            raise Stale(cluster, (HEAD,)) from None
+                raise LeaseLost(cluster, lease.token) from None
+            raise StaleWrite(cluster, (HEAD,)) from None
 
     # --- carrying out
 
@@ -192,7 +192,7 @@ class Staging:
             try:
                 self._apply(cluster, head.pending, staged)
                 self._open(cluster, head.pending, int(head.parts or 0))
-            except Cancelled:
+            except TransactionCancelled:
                 continue  # somebody else was faster with a part of it; look again what is left
             return True
         raise StoreError(f"{cluster}: a large save could not be carried out")

@@ -8,18 +8,18 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib import __version__
-from chalicelib.store.breaker_override import Releases
-from chalicelib.store.cache import Shelf
+from chalicelib.store.breaker_override import BreakerOverrides
+from chalicelib.store.cache import SharedCache
 from chalicelib.store.debounce import Debounce
-from chalicelib.store.group_ownership import Claims
+from chalicelib.store.group_ownership import GroupOwnership
 from chalicelib.store.journal import KEPT, Journal
 from chalicelib.store.leases import Leases
-from chalicelib.store.memory import Memories
+from chalicelib.store.memory import MemoryStore
 from chalicelib.store.operations import Operations
 from chalicelib.store.policies import Policies
 from chalicelib.store.policy_migration import Moving
-from chalicelib.store.rate_limits import Paces
-from chalicelib.store.scan_state import Schedule
+from chalicelib.store.rate_limits import RateLimits
+from chalicelib.store.scan_state import ScanStates
 from chalicelib.store.schema_version import Schemas
 from chalicelib.store.staged_saves import Staging
 from chalicelib.store.table_client import Table
@@ -67,15 +67,15 @@ class Store:
         )
         staging = Staging(self.table)
         self.leases = Leases(self.table, clock)
-        self.memory = Memories(self.table, staging, clock)
+        self.memory = MemoryStore(self.table, staging, clock)
         self.operations = Operations(self.table, staging, clock)
         self.journal = Journal(self.table, clock, journal_kept)
         self.policies = Policies(self.policy_table, clock)
         self.moving = Moving(self.table, self.policy_table)
-        self.releases = Releases(self.table)
-        self.claims = Claims(self.table, clock, staging, lambda name: self.policies.current(name) is not None)
-        self.schedule = Schedule(self.table, clock)
+        self.releases = BreakerOverrides(self.table)
+        self.claims = GroupOwnership(self.table, clock, staging, lambda name: self.policies.current(name) is not None)
+        self.schedule = ScanStates(self.table, clock)
         self.schema = Schemas(self.table, clock, __version__)
         self.debounce = Debounce(self.table, clock)
-        self.paces = Paces(self.table, clock)
-        self.shelf = Shelf(self.table, clock)
+        self.paces = RateLimits(self.table, clock)
+        self.shelf = SharedCache(self.table, clock)

@@ -20,9 +20,9 @@ from pynamodb.expressions.update import Action
 
 from chalicelib.aws import session
 from chalicelib.store.errors import StoreError, StoreThrottled, StoreUnavailable
-from chalicelib.store.tables import PARTITION_KEY, SORT_KEY, Row, definition
+from chalicelib.store.tables import PARTITION_KEY, SORT_KEY, RowKey, definition
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=RowKey)
 Raw = dict[str, Any]  # an item as DynamoDB sends it: {"owner": {"S": "…"}}
 
 CONNECT_SECONDS, READ_SECONDS = 2, 5
@@ -47,7 +47,7 @@ _BUSY_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "Provisione
 _METHODS = {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}
 
 
-class Refused(StoreError):
+class ConditionFailed(StoreError):
     """The condition did not hold. old: the row that was found, empty if there was none. Never leaves the store."""
 
     def __init__(self, old: Raw) -> None:
@@ -55,7 +55,7 @@ class Refused(StoreError):
         self.old = old
 
 
-class Cancelled(StoreError):
+class TransactionCancelled(StoreError):
     """A transaction's conditions did not hold. refused: position in the transaction -> row found there, empty if none.
 
     Never leaves the store.
@@ -171,7 +171,7 @@ class Table:
 
     # --- building writes
 
-    def put(self, row: Row, condition: Condition | None = None) -> Write:
+    def put(self, row: RowKey, condition: Condition | None = None) -> Write:
         """The whole row."""
         values = row.serialize()
         cluster, item = values.pop(PARTITION_KEY)["S"], values.pop(SORT_KEY)["S"]
@@ -276,7 +276,7 @@ def _named(error: ClientError) -> StoreError:
     response: Any = error.response
     code, message = response["Error"].get("Code", ""), response["Error"].get("Message", "")
     if code == "ConditionalCheckFailedException":
-        return Refused(response.get("Item", {}))
+        return ConditionFailed(response.get("Item", {}))
     if code == "TransactionCanceledException":
         refused = {
             at: reason.get("Item", {})
@@ -284,7 +284,7 @@ def _named(error: ClientError) -> StoreError:
             if reason.get("Code") == "ConditionalCheckFailed"
         }
         if refused:
-            return Cancelled(refused)
+            return TransactionCancelled(refused)
     # A request that DynamoDB finds malformed is our bug; anything else is a service that cannot be used just now.
     kind = StoreError if code == "ValidationException" else StoreUnavailable
     return kind(f"{code}: {message}")

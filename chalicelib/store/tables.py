@@ -113,7 +113,7 @@ class InstantAttribute(Attribute[float]):
         return float(value)
 
 
-class Row(Model):
+class RowKey(Model):
     """What every row has."""
 
     cluster = UnicodeAttribute(hash_key=True)
@@ -121,7 +121,7 @@ class Row(Model):
     expires_at = NumberAttribute(null=True)
 
 
-class LeaseRow(Row):
+class LeaseRow(RowKey):
     """One per cluster. token only ever grows; giving the lease back removes owner and until, never the token.
 
     decision: digest of the last decision in the journal. left: what the last pass left; record/left.py knows it.
@@ -148,21 +148,21 @@ class LeaseRow(Row):
     large_until = InstantAttribute(null=True)
 
 
-class LeftRow(Row):
+class LeftRow(RowKey):
     """One per cluster at most (left_rows.py). token: of the lease under which it was written."""
 
     left = BinaryAttribute(legacy_encoding=False)
     token = NumberAttribute()
 
 
-class LedgerRow(Row):
+class LedgerRow(RowKey):
     """One per cluster; its counters are attributes of their own (journal.py). version: the fingerprint of told."""
 
     told = BinaryAttribute(null=True, legacy_encoding=False)
     version = UnicodeAttribute(null=True)
 
 
-class MemoryRow(Row):
+class MemoryRow(RowKey):
     """A remembered value as JSON. version: the fingerprint of its content (codec.py), which every writer checks."""
 
     text = UnicodeAttribute(null=True)
@@ -182,13 +182,13 @@ class HeadRow(MemoryRow):
     generation = NumberAttribute(null=True)
 
 
-class ReleaseRow(Row):
+class ReleaseRow(RowKey):
     """The brake is let go until that instant (plan/brake.py)."""
 
     until = InstantAttribute()
 
 
-class BlobRow(Row):
+class BlobRow(RowKey):
     """A compressed piece of something larger. parts: how many pieces there are."""
 
     blob = BinaryAttribute(legacy_encoding=False)
@@ -196,7 +196,7 @@ class BlobRow(Row):
     parts = NumberAttribute()
 
 
-class OperationRow(Row):
+class OperationRow(RowKey):
     """text: what never changes. The rest changes, each in an attribute of its own so that conditions can see it."""
 
     text = UnicodeAttribute()
@@ -214,13 +214,13 @@ class OperationRow(Row):
     error_code = UnicodeAttribute()
 
 
-class JournalRow(Row):
+class JournalRow(RowKey):
     """One entry, compressed."""
 
     blob = BinaryAttribute(legacy_encoding=False)
 
 
-class PolicyRow(Row):
+class PolicyRow(RowKey):
     """One version of a policy document. compiled: the text, read already (policy/compiled.py); older rows lack it."""
 
     name = UnicodeAttribute()
@@ -231,7 +231,7 @@ class PolicyRow(Row):
     compiled = BinaryAttribute(null=True, legacy_encoding=False)
 
 
-class WebhookRow(Row):
+class WebhookRow(RowKey):
     """What the webhook asks before it knows who calls. secret: the name of the webhook's secret, "" where the policy
     has none; no such attribute: the policy's text says it. version: the policy's."""
 
@@ -239,7 +239,7 @@ class WebhookRow(Row):
     secret = UnicodeAttribute(null=True)
 
 
-class ClaimRow(Row):
+class ClaimRow(RowKey):
     """owner: the cluster that the node group belongs to. named: 1 where its policy or the vendor names the group, 0
     where it only discovered it; missing in rows of earlier releases."""
 
@@ -248,21 +248,21 @@ class ClaimRow(Row):
     named = NumberAttribute(null=True)
 
 
-class SeenRow(Row):
+class SeenRow(RowKey):
     """Something that counts once until that instant. by: whose use it was, for taking it back."""
 
     until = InstantAttribute()
     by = UnicodeAttribute(null=True)
 
 
-class PaceRow(Row):
+class PaceRow(RowKey):
     """A budget of calls. arrival: when it is untouched again (paces.py). held_until: the vendor asked for a pause."""
 
     arrival = InstantAttribute(null=True)
     held_until = InstantAttribute(null=True)
 
 
-class SchemaRow(Row):
+class SchemaRow(RowKey):
     """The form of the rows of both tables, the release that wrote it first, and when. It never expires."""
 
     schema = NumberAttribute()
@@ -270,7 +270,7 @@ class SchemaRow(Row):
     since = InstantAttribute(null=True)
 
 
-class ShelfRow(Row):
+class ShelfRow(RowKey):
     """Something that is kept from `since` until `until`."""
 
     blob = BinaryAttribute(null=True, legacy_encoding=False)

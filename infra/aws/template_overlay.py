@@ -28,7 +28,7 @@ _STAGE = {"Ref": "Stage"}
 _SECRET_PREFIX = {"Fn::If": ["SecretPrefixByStage", {"Fn::Sub": "outscaler/${Stage}/"}, {"Ref": "SecretPrefix"}]}
 
 
-class Function(msgspec.Struct, frozen=True):
+class TemplateOverlayFunction(msgspec.Struct, frozen=True):
     """name: as in .chalice/config.json. reserved: executions that `Reserve=on` reserves, not less than the event source
     runs at a time: a function that is throttled would use up its messages' attempts. provider: whose queue feeds it."""
 
@@ -38,11 +38,11 @@ class Function(msgspec.Struct, frozen=True):
 
 
 FUNCTIONS = (
-    Function("api_handler", 50),
-    Function("tick", 1),
-    Function("reconcile", 20),
-    Function(RECONCILE_LARGE, 4),
-    *(Function(f"act_{provider}", 5, provider) for provider in PROVIDERS),
+    TemplateOverlayFunction("api_handler", 50),
+    TemplateOverlayFunction("tick", 1),
+    TemplateOverlayFunction("reconcile", 20),
+    TemplateOverlayFunction(RECONCILE_LARGE, 4),
+    *(TemplateOverlayFunction(f"act_{provider}", 5, provider) for provider in PROVIDERS),
 )
 
 
@@ -144,7 +144,7 @@ def _log_groups() -> Resources:
     }
 
 
-def _function(each: Function) -> Json:
+def _function(each: TemplateOverlayFunction) -> Json:
     properties: Json = {
         "Tags": {"stage": _STAGE},
         "Tracing": {"Fn::If": ["WithTracing", "Active", "PassThrough"]},
@@ -168,7 +168,7 @@ def _function(each: Function) -> Json:
     return {"Properties": properties}
 
 
-def _queue_function(each: Function) -> Json:
+def _queue_function(each: TemplateOverlayFunction) -> Json:
     """The real queue in place of the placeholder, and failures reported one by one."""
     source: Json = {
         "Queue": {"Fn::GetAtt": [f"{logical_id(each.name)}Queue", "Arn"]},

@@ -34,7 +34,7 @@ from infra.demo.scenario import (
     ACT_METAL,
     ACT_SKS,
     SMALLEST,
-    Stage,
+    DemoStage,
     chapters,
     play,
 )
@@ -76,14 +76,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-class _Parser(argparse.ArgumentParser):
+class _DemoParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, without the usage that argparse puts before it."""
         self.exit(2, f"{self.prog}: {message}\n")
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _Parser(prog="make run", description="The main job on the local emulation, told live.")
+    parser = _DemoParser(prog="make run", description="The main job on the local emulation, told live.")
     parser.add_argument("--stay", action="store_true", help="keep everything up afterwards, until Ctrl-C")
     parser.add_argument(
         "--speed",
@@ -160,7 +160,7 @@ def tell(
             )
             watcher.sides = clouds.sides(ledger, screen.say, narrator.look_at_operations, watcher.answered)
             passes = Passes(emulation.functions)
-            stage = Stage(
+            stage = DemoStage(
                 emulation,
                 screen,
                 ledger,
@@ -198,7 +198,7 @@ class _Relay:
             self.to(result, event)
 
 
-def _take_stock(stage: Stage) -> None:
+def _take_stock(stage: DemoStage) -> None:
     """What can only be said at the end."""
     stage.watcher.look()
     stage.narrator.look()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from infra.demo.console import Say, count
 from infra.demo.counters import Ledger
-from infra.emulators.alicloud.account import Cloud
+from infra.emulators.alicloud.account import AlicloudCloud
 from infra.emulators.alicloud.models import Activity
 
 
@@ -20,7 +20,7 @@ class BurstWatcher:
 
     def __init__(
         self,
-        cloud: Cloud,
+        cloud: AlicloudCloud,
         groups: Mapping[str, str],
         ledger: Ledger,
         say: Say,

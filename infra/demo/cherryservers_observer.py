@@ -8,8 +8,8 @@ from collections.abc import Callable
 from infra.demo.console import Say, count
 from infra.demo.counters import Ledger
 from infra.demo.fixture import CLUSTER, METAL
-from infra.emulators.cherryservers.account import Cloud
-from infra.emulators.cherryservers.models import DEPLOYED, Server
+from infra.emulators.cherryservers.account import CherryCloud
+from infra.emulators.cherryservers.models import DEPLOYED, CherryServer
 
 _ORDERED_BY = "outscaler-operation"
 
@@ -18,7 +18,7 @@ class MetalWatcher:
     """look() tells what is new. first, answered: as in bursting.py."""
 
     def __init__(
-        self, cloud: Cloud, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]
+        self, cloud: CherryCloud, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]
     ) -> None:
         self._cloud, self._ledger, self._say = cloud, ledger, say
         self._first, self._answered = first, answered
@@ -47,8 +47,8 @@ class MetalWatcher:
         """Name -> servers that are not being terminated."""
         return {METAL: sum(not each.leaving for each in self._cloud.members(METAL, CLUSTER))}
 
-    def _ordered(self, fresh: list[Server]) -> None:
-        by_order: defaultdict[str, list[Server]] = defaultdict(list)
+    def _ordered(self, fresh: list[CherryServer]) -> None:
+        by_order: defaultdict[str, list[CherryServer]] = defaultdict(list)
         for server in fresh:
             self._known.add(server.id)
             by_order[server.tags.get(_ORDERED_BY, "")].append(server)

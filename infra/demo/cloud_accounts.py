@@ -35,15 +35,15 @@ from infra.emulators.alicloud.models import NO_STOCK, MachineType
 from infra.emulators.cherryservers.account import PROJECT
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.cherryservers.models import NEVER_JOINS
-from infra.emulators.cherryservers.models import Times as MetalTimes
-from infra.emulators.cherryservers.node_registration import Ways
+from infra.emulators.cherryservers.models import CherryDurations as MetalTimes
+from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
 from infra.emulators.cloud_account import CloudBeside
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
 from infra.emulators.exoscale.models import Kind
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
-from infra.emulators.huaweicloud.models import DEFAULT, Pool, ScaleGroup
-from infra.emulators.huaweicloud.models import Times as CceTimes
-from infra.emulators.huaweicloud.node_registration import Ways as CceWays
+from infra.emulators.huaweicloud.models import DEFAULT, CcePool, ScaleGroup
+from infra.emulators.huaweicloud.models import CceDurations as CceTimes
+from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions as CceWays
 
 _TAGS = "k8s.io/cluster-autoscaler/node-template/"
 _MEGA = Kind("a1000000-0000-4000-8000-000000000099", "standard", "mega", 12, 64 * 2**30)
@@ -77,7 +77,9 @@ class Clouds:
         self._broken = broken
         self._alicloud = AlicloudAccount()
         self._exoscale = ExoscaleAccount()
-        self._cherry = CherryAccount(times=MetalTimes(deploy=60.0), ways=Ways(cluster=CLUSTER), create_tokens=True)
+        self._cherry = CherryAccount(
+            times=MetalTimes(deploy=60.0), ways=CherryRegistrationOptions(cluster=CLUSTER), create_tokens=True
+        )
         self._huawei = HuaweiAccount(
             times=CceTimes(order=10.0, build=20.0, install=20.0, delete=20.0), ways=CceWays(boot=5.0, taint=5.0)
         )
@@ -163,7 +165,7 @@ class Clouds:
         has brought stay for a while, needed or not: else the rate would rise again, and the rule with it."""
         cloud, cluster = self._huawei.cloud, self._huawei.cluster
         with cloud.lock:
-            night = Pool(
+            night = CcePool(
                 NIGHT_UID,
                 NIGHT,
                 cluster.uid,

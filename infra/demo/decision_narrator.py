@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.plan import Plan
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.reasons import text as reason_text
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreError
@@ -172,14 +172,14 @@ class Narrator:
 
     def _tell_operation(self, operation: Operation) -> None:
         group = self.short(operation.spec.group)
-        if operation.spec.kind is Kind.GROW:
+        if operation.spec.kind is OperationKind.GROW:
             self._ledger.planned[group] += operation.spec.to_size - operation.spec.from_size
             self._say(
                 "outscaler",
                 f"plan: grow {group} from {operation.spec.from_size} to {operation.spec.to_size} "
                 f"for {count(len(operation.spec.pods), 'pod') if operation.spec.pods else 'a rule'}",
             )
-        if operation.spec.kind is Kind.DISCARD:
+        if operation.spec.kind is OperationKind.DISCARD:
             self._say(
                 "outscaler",
                 f"plan: {group}: no longer ask for {count(len(operation.spec.targets), 'instance')} that "
@@ -228,7 +228,7 @@ class Narrator:
         if fresh := unneeded - self._unneeded:
             self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")
         self._unneeded = unneeded
-        waits = [verdict.reason.params for verdict in plan.unremovable if verdict.reason.code is Code.IN_COOLDOWN]
+        waits = [verdict.reason.params for verdict in plan.unremovable if verdict.reason.code is ReasonCode.IN_COOLDOWN]
         if waits and not self._cooldown_told:
             self._cooldown_told = True
             left = float(waits[0]["until"]) - plan.at

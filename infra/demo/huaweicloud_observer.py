@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from infra.demo.console import Say, count
 from infra.demo.counters import Ledger
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
-from infra.emulators.huaweicloud.dispatcher import Logged
-from infra.emulators.huaweicloud.models import SOLD_OUT, Node, Pool, ScaleGroup
+from infra.emulators.huaweicloud.dispatcher import CceLoggedRequest
+from infra.emulators.huaweicloud.models import SOLD_OUT, CcePool, Node, ScaleGroup
 
 
 class CceWatcher:
@@ -79,7 +79,7 @@ class CceWatcher:
         self._stuck.add(name)
         return missing
 
-    def _tell_order(self, call: Logged) -> None:
+    def _tell_order(self, call: CceLoggedRequest) -> None:
         uid = call.path.split("/nodepools/")[1].partition("/")[0]
         spec = json.loads(call.body)["spec"]
         before, total = self._totals[uid], int(spec["desiredNodeCount"])
@@ -111,5 +111,5 @@ class CceWatcher:
             self._first()
             self._say("provider", f"Huawei Cloud deletes {', '.join(addresses)} of {name}")
 
-    def _pool(self, uid: str) -> Pool:
+    def _pool(self, uid: str) -> CcePool:
         return self._account.cloud.pool(uid)

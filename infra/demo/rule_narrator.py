@@ -10,13 +10,13 @@ import datetime as dt
 from collections.abc import Callable
 
 from chalicelib.model.plan import Plan, RuleVerdict
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.reasons import text
 from infra.demo.console import Say, count, names
 from infra.demo.counters import Acted, Ledger
 from infra.demo.fixture import BUSY_RULE, THRESHOLDS
 
-_WRONG = frozenset({Code.RULE_INVALID, Code.RULE_NO_GROUP, Code.RULE_EXPIRED})
+_WRONG = frozenset({ReasonCode.RULE_INVALID, ReasonCode.RULE_NO_GROUP, ReasonCode.RULE_EXPIRED})
 
 
 def clock_time(at: float) -> str:
@@ -34,7 +34,7 @@ class Rulings:
     def tell(self, plan: Plan) -> None:
         """Put what rules did into the ledger, and say it."""
         for note in plan.notes:
-            if note.code is Code.RULE_OBJECT_INVALID:
+            if note.code is ReasonCode.RULE_OBJECT_INVALID:
                 self._ledger.rules_wrong.append(text.sentence(note))
         for verdict in plan.rules:
             self._ledger.rules_seen.add(key_of(verdict))
@@ -69,7 +69,7 @@ class Rulings:
         self._told.add(said)
         waits = f"due at {clock_time(verdict.due)}, " if verdict.due else ""
         rate = f"; cpu of {self._short(verdict.pool)} is at {verdict.rate:.1f} %" if verdict.rate is not None else ""
-        at = reason.params.get("until") if reason.code is Code.RULE_NOT_DUE else None
+        at = reason.params.get("until") if reason.code is ReasonCode.RULE_NOT_DUE else None
         told = f"due at {clock_time(float(at))}" if at else text.sentence(reason)
         source = f" of {verdict.source}" if verdict.source else ""
         self._say("outscaler", f"rule {verdict.rule}{source}: {waits}{self._named(told)}{rate}")

@@ -30,7 +30,7 @@ LAST_DEATH = "4*grow:called"
 
 
 @dataclass(frozen=True)
-class Stage:
+class DemoStage:
     """Everything that a chapter plays with. elapsed: (virtual, wall) seconds; kills: how often an act function dies;
     wall_limit: seconds after which the story is given up. clouds: those beside Cluster API; passes can be held."""
 
@@ -52,12 +52,12 @@ class Chapter:
 
     title: str
     words: str
-    begin: Callable[[Stage], None]
-    over: Callable[[Stage], bool]
+    begin: Callable[[DemoStage], None]
+    over: Callable[[DemoStage], bool]
     limit: float
 
 
-def play(stage: Stage, chapters: Sequence[Chapter]) -> bool:
+def play(stage: DemoStage, chapters: Sequence[Chapter]) -> bool:
     """All chapters in order; False, with the reason in the ledger, where one does not come to its end."""
     for number, chapter in enumerate(chapters, 1):
         stage.account.chapter(number, chapter.title, chapter.words)
@@ -71,7 +71,7 @@ def play(stage: Stage, chapters: Sequence[Chapter]) -> bool:
     return True
 
 
-def _play_on(stage: Stage, chapter: Chapter, began: float) -> bool:
+def _play_on(stage: DemoStage, chapter: Chapter, began: float) -> bool:
     """Tell what happens until the chapter is over; False when that takes too long."""
     told = float("-inf")
     while True:
@@ -89,7 +89,7 @@ def _play_on(stage: Stage, chapter: Chapter, began: float) -> bool:
         kube.wait(kube.version, LOOK_EVERY)
 
 
-def _status(stage: Stage) -> list[tuple[str, str]]:
+def _status(stage: DemoStage) -> list[tuple[str, str]]:
     running, other, pending = stage.watcher.pods()
     sizes = "   ".join(f"{name} {ready}/{size}" for name, (size, ready) in stage.watcher.sizes().items())
     operations = ", ".join(
@@ -182,24 +182,24 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
     )
 
 
-def _scale(stage: Stage, wanted: Mapping[str, int]) -> None:
+def _scale(stage: DemoStage, wanted: Mapping[str, int]) -> None:
     words = ", ".join(f"{name} {number}" for name, number in wanted.items())
     stage.account.say("you", f"kubectl scale: {words}")
     for name, number in wanted.items():
         stage.emulation.scale(name, number)
 
 
-def _start(stage: Stage) -> None:
+def _start(stage: DemoStage) -> None:
     stage.account.say("you", "kubectl apply: node groups and workloads")
     objects.apply(stage.emulation.kube, *fixture.node_groups(), *fixture.workloads())
 
 
-def _started(stage: Stage) -> bool:
+def _started(stage: DemoStage) -> bool:
     _, other, pending = stage.watcher.pods()
     return not other and not pending and all(size == ready for size, ready in stage.watcher.sizes().values())
 
 
-def _apply(stage: Stage) -> None:
+def _apply(stage: DemoStage) -> None:
     emulation, at = stage.emulation, fixture.strike(stage.emulation.clock(), stage.emulation.setting.speed)
     stage.ledger.strike = at
     made = fixture.rules(at)
@@ -215,20 +215,20 @@ def _apply(stage: Stage) -> None:
     emulation.begin()
 
 
-def _looked(stage: Stage) -> bool:
+def _looked(stage: DemoStage) -> bool:
     """A pass has seen the rules while none was due. The next one waits until both are."""
     if stage.passes.begun and stage.emulation.clock() >= stage.ledger.strike - BEFORE:
         stage.passes.hold()
     return stage.narrator.plans > 0 and stage.passes.still
 
 
-def _at_night(stage: Stage) -> None:
+def _at_night(stage: DemoStage) -> None:
     stage.watcher.counting = True
     stage.emulation.functions.deaths.update({ACT_CCE: [LAST_DEATH]} if stage.kills > len(DEATHS) else {})
     _scale(stage, {fixture.BATCH: 2})
 
 
-def _bought_at_night(stage: Stage) -> bool:
+def _bought_at_night(stage: DemoStage) -> bool:
     late = stage.emulation.clock() - stage.ledger.strike
     _, other, pending = stage.watcher.pods()
     if stage.passes.held and (late >= WAIT or (late > 0.0 and not other and not pending)):
@@ -236,42 +236,42 @@ def _bought_at_night(stage: Stage) -> bool:
     return stage.ledger.bought[fixture.NIGHT_SECOND] > 0
 
 
-def _in_office(stage: Stage) -> None:
+def _in_office(stage: DemoStage) -> None:
     _scale(stage, {fixture.OFFICE: 10})
 
 
-def _judged_office(stage: Stage) -> bool:
+def _judged_office(stage: DemoStage) -> bool:
     return any(each.rule == fixture.BUSY_RULE for each in stage.ledger.acted)
 
 
-def _sale(stage: Stage) -> None:
+def _sale(stage: DemoStage) -> None:
     stage.ledger.pending_at = stage.ledger.answered_at = None
     stage.emulation.functions.deaths.update({function: [place] for function, place in DEATHS[: stage.kills]})
     _scale(stage, fixture.BUSY)
 
 
-def _all_run(stage: Stage) -> bool:
+def _all_run(stage: DemoStage) -> bool:
     """All that can: forecast never fits. And what was interrupted has been finished."""
     _, other, pending = stage.watcher.pods()
     quiet = not stage.narrator.memory.operations and not other
     return quiet and pending == fixture.BUSY[fixture.FORECAST] and len(stage.ledger.killed) >= stage.kills
 
 
-def _over(stage: Stage) -> None:
+def _over(stage: DemoStage) -> None:
     running, _, _ = stage.watcher.pods()
     stage.account.say("cluster", f"{running} pods run on {len(stage.emulation.kube.list('nodes'))} nodes")
     _scale(stage, fixture.LATE)
 
 
-def _removing(stage: Stage) -> bool:
+def _removing(stage: DemoStage) -> bool:
     return any(operation.spec.kind.value == "remove" for operation in stage.narrator.memory.operations)
 
 
-def _nothing(stage: Stage) -> None:
+def _nothing(stage: DemoStage) -> None:
     stage.watcher.guarding = True
 
 
-def _small_again(stage: Stage) -> bool:
+def _small_again(stage: DemoStage) -> bool:
     sizes = {name: size for name, (size, _) in stage.watcher.sizes().items()}
     _, other, pending = stage.watcher.pods()
     return sizes == SMALLEST and not (stage.narrator.memory.operations or other or pending)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chalice.app import Chalice
 
 
-class Route(msgspec.Struct, frozen=True):
+class ApiGatewayRoute(msgspec.Struct, frozen=True):
     """resource: as app.py has it, `/clusters/{name}`. guarded: only with a key (or, deployed with IAM, signed)."""
 
     resource: str
@@ -32,7 +32,7 @@ class Route(msgspec.Struct, frozen=True):
         return not self.guarded or (bool(api_key) and hmac.compare_digest(given.encode(), api_key.encode()))
 
 
-def find(app: Chalice, method: str, target: str) -> Route | None:
+def find(app: Chalice, method: str, target: str) -> ApiGatewayRoute | None:
     """The route of this request, None if there is none. target: path and query."""
     path = urlsplit(target).path.strip("/").split("/")
     for resource, methods in app.routes.items():
@@ -40,7 +40,7 @@ def find(app: Chalice, method: str, target: str) -> Route | None:
         entry: Any = methods.get(method)
         if parameters is not None and entry is not None:
             guarded = bool(entry.api_key_required or entry.authorizer)
-            return Route(resource, parameters, guarded)
+            return ApiGatewayRoute(resource, parameters, guarded)
     return None
 
 
@@ -56,7 +56,9 @@ def _match(resource: list[str], path: list[str]) -> dict[str, str] | None:
     return parameters
 
 
-def proxy_event(route: Route, method: str, target: str, headers: Mapping[str, str], body: bytes, request: str) -> Json:
+def proxy_event(
+    route: ApiGatewayRoute, method: str, target: str, headers: Mapping[str, str], body: bytes, request: str
+) -> Json:
     """The event of this request."""
     return http_event(method, target, headers, body, route.resource, route.parameters, request)
 

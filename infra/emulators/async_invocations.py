@@ -13,7 +13,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from chalicelib.dispatch.errors import NotSent
-from infra.emulators.iam import Asked, arn
+from infra.emulators.iam import IamRequest, arn
 
 RETRIES, WAIT = 2, 60
 """MaximumRetryAttempts of the event invoke config (infra/aws), and Lambda's pause before the first repetition."""
@@ -40,10 +40,10 @@ class AsyncLambda:
         return {"StatusCode": 202}
 
 
-def of_lambda(method: str, arguments: Mapping[str, Any]) -> Iterator[Asked]:
+def of_lambda(method: str, arguments: Mapping[str, Any]) -> Iterator[IamRequest]:
     """What an invocation needs."""
     assert method == "invoke"
-    yield Asked("lambda:InvokeFunction", arn("lambda", f"function:{arguments['FunctionName']}"))
+    yield IamRequest("lambda:InvokeFunction", arn("lambda", f"function:{arguments['FunctionName']}"))
 
 
 def _error(code: str, message: str) -> ClientError:

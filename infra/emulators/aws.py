@@ -24,7 +24,7 @@ from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.store.tables import definition, policy_table_of, time_to_live
 
 if TYPE_CHECKING:
-    from infra.emulators.aws_server import Server
+    from infra.emulators.aws_server import AwsServer
 
 REGION = "us-east-1"
 
@@ -84,9 +84,9 @@ class LocalAws:
 
     def __init__(self, port: int = 0) -> None:
         # Here, because moto is a third of a second that a mere client need not wait.
-        from infra.emulators.aws_server import Server
+        from infra.emulators.aws_server import AwsServer
 
-        self._server: Server = Server(port=port)
+        self._server: AwsServer = AwsServer(port=port)
         self.endpoint = ""
 
     def start(self) -> str:

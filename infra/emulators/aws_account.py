@@ -10,19 +10,19 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from chalicelib.aws.secrets_manager import SecretReader
+from chalicelib.aws.secrets_manager import SecretsManagerReader
 from chalicelib.dispatch.async_invoke import RECONCILE_LARGE, LargeFunction
 from chalicelib.dispatch.sqs import Sender
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
-from chalicelib.kube.transport import Dial, open_line
+from chalicelib.kube.transport import Dial, open_connection
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.runtime.runtime import NoGauge, PassGauge, ReadSecret, Runtime, Secrets, build
+from chalicelib.runtime.runtime import NoGauge, PassGauge, ReadSecret, Runtime, SecretCache, build
 from chalicelib.store import Store
 from infra.emulators.async_invocations import AsyncLambda, of_lambda
 from infra.emulators.aws import REGION
-from infra.emulators.aws_faults import Faults
+from infra.emulators.aws_faults import AwsFaults
 from infra.emulators.aws_services import Services
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.crash_injection import Life, Mortal
@@ -40,13 +40,13 @@ class Account:
         self,
         services: Services,
         clock: ManualClock,
-        dial: Dial = open_line,
+        dial: Dial = open_connection,
         deployment: Deployment = LOOPBACK,
         judge: Judge | None = None,
         gauge: PassGauge | None = None,
     ) -> None:
         self.deployment = deployment
-        self._services, self._clock, self._dial, self.faults = services, clock, dial, Faults()
+        self._services, self._clock, self._dial, self.faults = services, clock, dial, AwsFaults()
         self._judge, self._gauge = judge, gauge or NoGauge()
         self.large = frozenset({RECONCILE_LARGE})
 
@@ -77,9 +77,9 @@ class Account:
             parameters = Judged(parameters, self._judge, of_secrets)
             invoke = Judged(invoke, self._judge, of_lambda)
             sender = JudgedSender(sender, self._judge)
-        secrets = Secrets(SecretReader(Mortal(read, life), Mortal(parameters, life)), self._clock)
+        secrets = SecretCache(SecretsManagerReader(Mortal(read, life), Mortal(parameters, life)), self._clock)
 
-        def reached(access: KubernetesAccess, secret: ReadSecret) -> Cluster:
+        def reached(access: KubernetesAccess, secret: ReadSecret) -> KubeClient:
             life.check()
             return connect(access, secret, clock=self._clock, sleep=self._clock.advance, jitter=_even, dial=self._dial)
 

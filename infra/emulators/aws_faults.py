@@ -47,7 +47,7 @@ def nothing(method: str, arguments: dict[str, Any]) -> Strike:
     return Strike()
 
 
-class Faults:
+class AwsFaults:
     """A script of faults, by botocore's method name. Use: `faults = Faults(); Store(..., wrap=faults.wrap)`.
 
     ask: decides about every call for which the script has nothing, in the order of the calls.
@@ -95,7 +95,7 @@ class Faults:
 
 
 class _Faulty:
-    def __init__(self, client: Any, faults: Faults) -> None:
+    def __init__(self, client: Any, faults: AwsFaults) -> None:
         self._client, self._faults = client, faults
 
     def __getattr__(self, method: str) -> Callable[..., Any]:

@@ -77,7 +77,7 @@ def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
     return locked
 
 
-class Server:
+class AwsServer:
     """The emulation on a port of its own. Its state is moto's and is shared by all servers of one process."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:

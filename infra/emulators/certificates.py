@@ -40,7 +40,7 @@ class Pair:
     key: bytes
 
 
-class Authority:
+class CertificateAuthority:
     """Signs server and client certificates. `pem` is what its clients must trust."""
 
     def __init__(self, name: str = "local authority") -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Killed(BaseException):
+class FunctionKilled(BaseException):
     """The function died there. Not an Exception: no handler may catch it."""
 
 
@@ -27,12 +27,12 @@ class Life:
         self.check()
         if self._at_checkpoint(place):
             self.died_at = place
-            raise Killed(place)
+            raise FunctionKilled(place)
 
     def check(self) -> None:
         """Raises Killed if it is dead already."""
         if self.died_at:
-            raise Killed(self.died_at)
+            raise FunctionKilled(self.died_at)
 
 
 class Mortal:

@@ -24,7 +24,7 @@ CONFIG = Path(__file__).resolve().parents[2] / ".chalice" / "config.json"
 Handler = Callable[[dict[str, Any], Any], Any]
 
 
-class Function(msgspec.Struct, frozen=True):
+class DeployedFunction(msgspec.Struct, frozen=True):
     """One function. handler: `module.attribute` as Lambda enters it. queue: what feeds it, empty for a schedule and for
     a function that others invoke. memory: MB. invoked: whether others invoke it."""
 
@@ -42,7 +42,7 @@ class Function(msgspec.Struct, frozen=True):
         return self.queue or (self.name if self.invoked else "")
 
 
-def functions() -> tuple[Function, ...]:
+def functions() -> tuple[DeployedFunction, ...]:
     """The functions that a schedule, a queue or another function starts, as app.py registers them."""
     from app import app
 
@@ -52,7 +52,7 @@ def functions() -> tuple[Function, ...]:
         arn = getattr(source, "queue_arn", None)
         queue = arn.rpartition(":")[2] if arn else ""
         made.append(
-            Function(
+            DeployedFunction(
                 source.name,
                 source.handler_string,
                 queue,
@@ -62,7 +62,7 @@ def functions() -> tuple[Function, ...]:
             )
         )
     made += [
-        Function(each.name, each.handler_string, memory=memory[each.name], invoked=True)
+        DeployedFunction(each.name, each.handler_string, memory=memory[each.name], invoked=True)
         for each in app.pure_lambda_functions
     ]
     return tuple(made)
@@ -74,7 +74,7 @@ def _memory() -> dict[str, int]:
     return {name: given["lambda_memory_size"] for stage in stages for name, given in stage["lambda_functions"].items()}
 
 
-def entry(function: Function) -> Handler:
+def entry(function: DeployedFunction) -> Handler:
     """What Lambda would call."""
     module, _, attribute = function.handler.rpartition(".")
     handler: Handler = getattr(importlib.import_module(module), attribute)

@@ -24,7 +24,7 @@ from typing import Any
 
 from infra.emulators.aws import Queue
 from infra.emulators.controllers.clock import Clock
-from infra.emulators.deployed_functions import Function
+from infra.emulators.deployed_functions import DeployedFunction
 from infra.emulators.lambda_events import Json, schedule_event, sqs_event, sqs_record
 from infra.emulators.live.checked_threads import Ended, Worker, logged
 from infra.emulators.live.lambda_processes import Result
@@ -45,7 +45,7 @@ class Schedule(Worker):
     concurrency of one does; what was missed is not made up for."""
 
     def __init__(
-        self, function: Function, clock: Clock, invoke: Invoke, stopping: threading.Event, ended: Ended = logged
+        self, function: DeployedFunction, clock: Clock, invoke: Invoke, stopping: threading.Event, ended: Ended = logged
     ) -> None:
         super().__init__(self._tick, name=f"schedule-{function.name}", ended=ended)
         self._function, self._clock, self._invoke, self._stopping = function, clock, invoke, stopping
@@ -70,7 +70,7 @@ class QueueSource:
 
     def __init__(
         self,
-        function: Function,
+        function: DeployedFunction,
         queue: Queue,
         url: str,
         sqs: Any,

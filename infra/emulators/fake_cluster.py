@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError, Missing
+from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.node import Taint
 from chalicelib.operations.step_context import Eviction, NodeState, PodState
 
@@ -94,7 +94,7 @@ class InMemoryCluster:
         self._call("taint", name)
         node = self.nodes.get(name)
         if node is None:
-            raise Missing(f'nodes "{name}" not found', status=404, reason="NotFound")
+            raise NotFound(f'nodes "{name}" not found', status=404, reason="NotFound")
         if cordon and not node.unschedulable:
             self._cordoned.add(name)
         taints = node.taints if node.taint(taint.key) else (*node.taints, taint)

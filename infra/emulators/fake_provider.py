@@ -14,14 +14,14 @@ import msgspec
 
 from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError
 
 
 @dataclass(slots=True)
-class Pool:
+class FakePool:
     """One node group of the cloud. machines: by handle, in the order they were made. spoilt: what goes wrong with the
     next ones that are made, see InMemoryProvider.spoil."""
 
@@ -47,7 +47,7 @@ class Purchase:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FakeFault:
     """What the next call of a verb does instead. late: the change is made and only the answer is lost."""
 
     error: ProviderError
@@ -62,11 +62,11 @@ class InMemoryProvider:
     ) -> None:
         self._name, self.polls, self.on_delete = name, polls, on_delete
         self.claim = ""  # what all its groups are in the world, as NodeGroup.claim
-        self.pools: dict[str, Pool] = {}
+        self.pools: dict[str, FakePool] = {}
         self.purchases: list[Purchase] = []
         self.deleted: list[str] = []
         self.calls: list[str] = []
-        self._faults: dict[str, list[Fault | None]] = {}
+        self._faults: dict[str, list[FakeFault | None]] = {}
 
     @property
     def name(self) -> str:
@@ -77,16 +77,16 @@ class InMemoryProvider:
 
     def add_pool(
         self, name: str, *, size: int = 0, least: int = 0, most: int = 10, template: Node | None = None
-    ) -> Pool:
+    ) -> FakePool:
         """A group with `size` running machines, whose nodes are called `<group>-<n>`."""
-        pool = self.pools[name] = Pool(name, least, most, size, template=template)
+        pool = self.pools[name] = FakePool(name, least, most, size, template=template)
         for _ in range(size):
             self._make(pool, InstanceState.RUNNING)
         return pool
 
     def fail_next(self, verb: str, error: ProviderError, *, times: int = 1, late: bool = False) -> None:
         """The next calls of `verb` (grow, remove, shrink_target, poll, observe) raise this."""
-        self._faults.setdefault(verb, []).extend([Fault(error, late)] * times)
+        self._faults.setdefault(verb, []).extend([FakeFault(error, late)] * times)
 
     def spoil(self, group: str, how: InstanceError | str, *, times: int = 1) -> None:
         """The next machines of a group go wrong: made with this error, `dead` (made, and never a node) or `phantom`
@@ -161,7 +161,7 @@ class InMemoryProvider:
             if elsewhere:
                 return Failed("InvalidRequest", f"{elsewhere[0]} belongs to another group")
             present = [handle for handle in handles if handle in pool.machines]
-            discards = operation.spec.kind is Kind.DISCARD
+            discards = operation.spec.kind is OperationKind.DISCARD
             joined = [handle for handle in present if discards and pool.machines[handle].node]
             if joined:
                 return Failed("Conflict", f"{joined[0]} has joined as a node meanwhile")
@@ -187,27 +187,27 @@ class InMemoryProvider:
             for handle in [h for h, machine in pool.machines.items() if machine.state is InstanceState.CREATING]:
                 if len(pool.machines) > pool.target:
                     del pool.machines[handle]
-            return Done({"to": pool.target})
+            return Succeeded({"to": pool.target})
 
     def poll(self, operation: Operation) -> Outcome:
         """See Provider."""
         with _Call(self, "poll"):
             left = int(operation.status.data.get("polls", "0"))
-            return Pending(5.0, "working", {"polls": str(left - 1)}) if left > 1 else Done(_facts(operation))
+            return InProgress(5.0, "working", {"polls": str(left - 1)}) if left > 1 else Succeeded(_facts(operation))
 
     def _accepted(self, operation: Operation) -> Outcome:
         if self.polls:
-            return Pending(5.0, "working", {"polls": str(self.polls)})
-        return Done(_facts(operation))
+            return InProgress(5.0, "working", {"polls": str(self.polls)})
+        return Succeeded(_facts(operation))
 
-    def _delete(self, pool: Pool, handle: str) -> None:
+    def _delete(self, pool: FakePool, handle: str) -> None:
         machine = pool.machines.pop(handle)
         pool.target -= 1
         self.deleted.append(handle)
         if self.on_delete:
             self.on_delete(machine)
 
-    def _make(self, pool: Pool, state: InstanceState) -> None:
+    def _make(self, pool: FakePool, state: InstanceState) -> None:
         pool.made += 1
         handle = f"{pool.id}-{pool.made}"
         how = pool.spoilt.pop(0) if pool.spoilt else ""
@@ -219,7 +219,7 @@ class InMemoryProvider:
         made = Instance(f"memory://{handle}", state, handle=handle, node=node)
         pool.machines[handle] = msgspec.structs.replace(made, error=how) if isinstance(how, InstanceError) else made
 
-    def take_fault(self, verb: str) -> Fault | None:
+    def take_fault(self, verb: str) -> FakeFault | None:
         """The fault due for this call, if one is."""
         due = self._faults.get(verb)
         return due.pop(0) if due else None
@@ -230,7 +230,7 @@ class _Call:
 
     def __init__(self, provider: InMemoryProvider, verb: str) -> None:
         self._provider, self._verb = provider, verb
-        self._fault: Fault | None = None
+        self._fault: FakeFault | None = None
 
     def __enter__(self) -> None:
         self._provider.calls.append(self._verb)

@@ -55,7 +55,7 @@ class Statement(msgspec.Struct, frozen=True):
         )
 
 
-class Asked(msgspec.Struct, frozen=True):
+class IamRequest(msgspec.Struct, frozen=True):
     """One thing that a call needs permission for."""
 
     action: str
@@ -152,10 +152,10 @@ class Judge:
 
     def __init__(self, given: Mapping[str, Sequence[Statement]], current: Callable[[], str]) -> None:
         self.roles, self._current = given, current
-        self.denied: list[tuple[str, Asked]] = []
-        self.used: set[tuple[str, str, Asked]] = set()
+        self.denied: list[tuple[str, IamRequest]] = []
+        self.used: set[tuple[str, str, IamRequest]] = set()
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: IamRequest) -> None:
         """Raises ClientError AccessDeniedException unless a statement allows it."""
         function = self._current()
         for statement in self.roles[function]:
@@ -170,7 +170,9 @@ class Judge:
 class Judged:
     """A botocore client in front of which the judge stands. needs: method, arguments -> what it needs."""
 
-    def __init__(self, client: Any, judge: Judge, needs: Callable[[str, Mapping[str, Any]], Iterator[Asked]]) -> None:
+    def __init__(
+        self, client: Any, judge: Judge, needs: Callable[[str, Mapping[str, Any]], Iterator[IamRequest]]
+    ) -> None:
         self._client, self._judge, self._needs = client, judge, needs
 
     def __getattr__(self, method: str) -> Any:
@@ -194,11 +196,11 @@ class JudgedSender:
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
         """See Sender."""
-        self._judge.ask(Asked("sqs:SendMessage", arn("sqs", queue)))
+        self._judge.ask(IamRequest("sqs:SendMessage", arn("sqs", queue)))
         self._sender.send(queue, body, delay)
 
 
-def of_dynamodb(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[Asked]:
+def of_dynamodb(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[IamRequest]:
     """A transaction needs what its parts would need by themselves."""
     if method == "transact_write_items":
         for item in arguments["TransactItems"]:
@@ -215,16 +217,16 @@ def of_dynamodb(method: str, arguments: Mapping[str, Any], account: str = ACCOUN
         yield _on_table(action, arguments["TableName"], [arguments.get("Key") or arguments["Item"]], account)
 
 
-def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]], account: str) -> Asked:
+def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]], account: str) -> IamRequest:
     partitions = frozenset(key["cluster"]["S"] for key in keys)
-    return Asked(f"dynamodb:{action}", arn("dynamodb", f"table/{table}", account), partitions)
+    return IamRequest(f"dynamodb:{action}", arn("dynamodb", f"table/{table}", account), partitions)
 
 
-def of_secrets(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[Asked]:
+def of_secrets(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[IamRequest]:
     """Reading is all that is emulated."""
     if method == "get_parameter":
-        yield Asked("ssm:GetParameter", arn("ssm", f"parameter{arguments['Name']}"))
+        yield IamRequest("ssm:GetParameter", arn("ssm", f"parameter{arguments['Name']}"))
         return
     assert method == "get_secret_value"
     name = f"secret:{arguments['SecretId']}{SUFFIX}"
-    yield Asked("secretsmanager:GetSecretValue", arn("secretsmanager", name, account))
+    yield IamRequest("secretsmanager:GetSecretValue", arn("secretsmanager", name, account))

@@ -15,8 +15,8 @@ from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime, install
 from infra.emulators import deployed_functions
 from infra.emulators.api_gateway import find, forbidden, proxy_event
-from infra.emulators.crash_injection import Killed
-from infra.emulators.lambda_events import Context, Json, failed_messages
+from infra.emulators.crash_injection import FunctionKilled
+from infra.emulators.lambda_events import Json, LambdaContext, failed_messages
 
 
 class Invocation(msgspec.Struct, frozen=True):
@@ -66,9 +66,9 @@ class Invoker:
         made = Invocation(function, clock(), bodies)
         self.current = function
         try:
-            context = Context(function, f"request-{len(self.made) + 1}")
+            context = LambdaContext(function, f"request-{len(self.made) + 1}")
             made = msgspec.structs.replace(made, answer=self._handlers[function](event, context))
-        except Killed as death:
+        except FunctionKilled as death:
             made = msgspec.structs.replace(made, killed_at=str(death))
         except Exception as error:
             logger.exception("function failed", function=function)
@@ -87,5 +87,5 @@ class Invoker:
         if route is None or not route.allows(headers, api_key):
             return forbidden()
         event = proxy_event(route, method, target, headers, body, f"http-{self._requests}")
-        answer: Json = app(event, Context("api_handler", f"http-{self._requests}"))
+        answer: Json = app(event, LambdaContext("api_handler", f"http-{self._requests}"))
         return answer

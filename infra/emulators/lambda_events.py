@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Context:
+class LambdaContext:
     """The second argument of a handler, as far as anybody reads it."""
 
     function_name: str

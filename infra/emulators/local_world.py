@@ -27,7 +27,7 @@ import msgspec
 
 from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.dispatch.messages import RECONCILE
-from chalicelib.kube.transport import open_line
+from chalicelib.kube.transport import open_connection
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
 from chalicelib.model.pass_footprint import Reading
@@ -38,7 +38,7 @@ from chalicelib.runtime.runtime import Runtime
 from infra.emulators import deployed_functions as deployed
 from infra.emulators.aws import LocalAws
 from infra.emulators.aws_account import Account
-from infra.emulators.aws_faults import Faults
+from infra.emulators.aws_faults import AwsFaults
 from infra.emulators.aws_services import FullServices, QuickServices
 from infra.emulators.cloud_account import CloudBeside
 from infra.emulators.controllers import objects as cluster_objects
@@ -147,7 +147,7 @@ class LocalWorld:
         self._account = Account(
             self.services,
             self.clock,
-            self.line.dial if self._quick else open_line,
+            self.line.dial if self._quick else open_connection,
             deployment or LOOPBACK,
             self.judge,
             _Gauge(lambda: self.takes),
@@ -208,7 +208,7 @@ class LocalWorld:
         self.restart()
 
     @property
-    def faults(self) -> Faults:
+    def faults(self) -> AwsFaults:
         """What goes wrong between the functions and the table (aws_faults.py)."""
         return self._account.faults
 

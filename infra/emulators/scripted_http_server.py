@@ -90,8 +90,8 @@ class HttpScript:
         self.requests: list[Seen] = []
         self._lock = threading.Lock()
         self._script = script if callable(script) else _in_order(list(script))
-        handler = type("Handler", (_Handler,), {"owner": self})
-        self._server = _Server(("127.0.0.1", port), handler)
+        handler = type("Handler", (_ScriptedHttpServerHandler,), {"owner": self})
+        self._server = _ScriptedHttpServer(("127.0.0.1", port), handler)
         if tls is not None:
             self._server.context = _server_context(tls, client_ca)
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_address[1]}"
@@ -115,7 +115,7 @@ class HttpScript:
         self._thread.join()
 
 
-class _Server(ThreadingHTTPServer):
+class _ScriptedHttpServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False  # a client may keep its connection open for longer than the test lasts
     context: ssl.SSLContext | None = None
@@ -135,7 +135,7 @@ class _Server(ThreadingHTTPServer):
         """A client that went away, as clients under test do."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _ScriptedHttpServerHandler(BaseHTTPRequestHandler):
     owner: ClassVar[HttpScript]
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # headers and body are two writes, and the second would wait for an answer

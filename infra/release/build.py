@@ -31,7 +31,7 @@ _STAGE = "prod"
 _OURS = ("deployment-*.zip", "outscaler-*", SUMS)
 
 
-class Job(msgspec.Struct, frozen=True):
+class BuildJob(msgspec.Struct, frozen=True):
     """One release in the making. source: the export; scratch: where zips are built; out: what is being filled."""
 
     version: str
@@ -46,7 +46,7 @@ class Job(msgspec.Struct, frozen=True):
         return self.scratch / architecture
 
 
-Step = tuple[str, Callable[[Job], None]]
+Step = tuple[str, Callable[[BuildJob], None]]
 """What it makes, and how."""
 
 
@@ -61,7 +61,7 @@ def _check(found: Checkout, version: str) -> None:
     section(changelog.read_text("utf-8") if changelog.exists() else "", version)
 
 
-def _zips(job: Job) -> None:
+def _zips(job: BuildJob) -> None:
     for architecture in job.architectures:
         _run(
             job,
@@ -77,7 +77,7 @@ def _zips(job: Job) -> None:
         shutil.copyfile(job.built(architecture) / "deployment.zip", job.out / zip_name(architecture))
 
 
-def _template(job: Job) -> None:
+def _template(job: BuildJob) -> None:
     """The published template. It expects the zips under their names in one folder of a bucket; the processor is a
     parameter, and the runtime is the Python that made the zips."""
     _run(
@@ -90,7 +90,7 @@ def _template(job: Job) -> None:
     )
 
 
-def _wheel(job: Job) -> None:
+def _wheel(job: BuildJob) -> None:
     _run(
         job,
         "-m",
@@ -108,7 +108,7 @@ def _wheel(job: Job) -> None:
     )
 
 
-def _bill(job: Job) -> None:
+def _bill(job: BuildJob) -> None:
     wheels = {
         each: msgspec.convert(json.loads((job.built(each) / "wheels.json").read_text()), list[Wheel])
         for each in job.architectures
@@ -117,7 +117,7 @@ def _bill(job: Job) -> None:
     (job.out / f"outscaler-{job.version}.cdx.json").write_text(made, "utf-8")
 
 
-def _sums(job: Job) -> None:
+def _sums(job: BuildJob) -> None:
     """As `sha256sum --check` reads it."""
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(job.out.iterdir())]
     (job.out / SUMS).write_text("".join(lines))
@@ -152,7 +152,9 @@ def release(
     if not allow_dirty:
         _check(found, version)
     with tempfile.TemporaryDirectory(prefix="outscaler-release-") as folder:
-        job = Job(version, found, architectures, Path(folder) / "source", Path(folder) / "build", Path(folder) / "dist")
+        job = BuildJob(
+            version, found, architectures, Path(folder) / "source", Path(folder) / "build", Path(folder) / "dist"
+        )
         for each in (job.source, job.scratch, job.out):
             each.mkdir()
         export(found, job.source)
@@ -167,7 +169,7 @@ def release(
     return names
 
 
-def _run(job: Job, *arguments: str) -> None:
+def _run(job: BuildJob, *arguments: str) -> None:
     environment = os.environ | {
         "SOURCE_DATE_EPOCH": str(job.checkout.epoch),
         "PYTHONDONTWRITEBYTECODE": "1",

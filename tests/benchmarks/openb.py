@@ -18,17 +18,17 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import Options, Policy, Prices
+from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.predicates import static_mask
 from chalicelib.plan.scale_up.expanders.least_cost import Ask, Offer
-from chalicelib.plan.tables.node_table import Columns, NodeTable
+from chalicelib.plan.tables.node_table import NodeTable, ResourceColumns
 from chalicelib.snapshot.saved_cluster import read
 from tests.reference_data import SHARED
 
 NOW = 1_790_000_000.0
-PRICES = Prices(cpu=1.0, memory=0.125, gpu=10.0)
+PRICES = NodePrices(cpu=1.0, memory=0.125, gpu=10.0)
 #: The file of pods, the price of the linear relaxation (bench/README.md), pods that fit on no machine.
 INPUTS = {
     "default-whole-open": ("openb_pod_list_default.csv", 199_266, 0),
@@ -38,7 +38,7 @@ _GPU = "nvidia.com/gpu"
 _PASSES = 20
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class OpenbOutcome(msgspec.Struct, frozen=True):
     """What a plan bought; seconds: CPU time of planning, all passes."""
 
     nodes: int
@@ -82,7 +82,7 @@ def question(snapshot: Snapshot) -> tuple[list[Offer], list[Ask]]:
     for pod in snapshot.pods:
         counts[pod.cls] = counts.get(pod.cls, 0) + 1
     templates = [group.template for group in snapshot.groups if group.template is not None]
-    columns = Columns(templates, snapshot.classes)
+    columns = ResourceColumns(templates, snapshot.classes)
     table = NodeTable(templates, columns)
     offers = [
         Offer(group.id, table.free[row].copy(), price_of(templates[row]), group.max)
@@ -95,18 +95,18 @@ def question(snapshot: Snapshot) -> tuple[list[Offer], list[Ask]]:
     return offers, asks
 
 
-def plan_to_the_end(snapshot: Snapshot, *expanders: str) -> Outcome:
+def plan_to_the_end(snapshot: Snapshot, *expanders: str) -> OpenbOutcome:
     """Plan, let the plan come true, and plan again, until no node is added."""
     policy = Policy("openb", options=Options(expander=expanders), prices=PRICES)
     seconds = 0.0
     for number in range(1, _PASSES + 1):
         started = time.process_time()
-        plan, _ = decide(snapshot, policy, Memory(), NOW, 0)
+        plan, _ = plan_cluster(snapshot, policy, Memory(), NOW, 0)
         seconds += time.process_time() - started
         if not plan.scale_ups:
             break
         snapshot = come_true(snapshot, plan, number)
-    return Outcome(
+    return OpenbOutcome(
         nodes=len(snapshot.nodes),
         price=sum(price_of(node) for node in snapshot.nodes),
         left=sum(not pod.node for pod in snapshot.pods),

@@ -198,7 +198,7 @@ def _replica_set() -> Json:
     }
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PassMemoryHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     objects: _Objects
 
@@ -229,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
-    handler = type("Handler", (_Handler,), {"objects": _Objects(nodes, per_node)})
+    handler = type("Handler", (_PassMemoryHandler,), {"objects": _Objects(nodes, per_node)})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     kubeconfig = {

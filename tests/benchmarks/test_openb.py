@@ -15,7 +15,7 @@ import pytest
 
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.scale_up.expanders.least_cost import solve
-from tests.benchmarks.openb import INPUTS, Outcome, convert, load, plan_to_the_end, question
+from tests.benchmarks.openb import INPUTS, OpenbOutcome, convert, load, plan_to_the_end, question
 from tests.reference_data import needs_shared
 
 BOTH = pytest.mark.parametrize("name", INPUTS)
@@ -37,7 +37,7 @@ def backlog(name: str) -> Snapshot:
         return load(convert(name, Path(folder)))
 
 
-def told(name: str, what: str, outcome: Outcome) -> float:
+def told(name: str, what: str, outcome: OpenbOutcome) -> float:
     """Print one line; the price as a multiple of the relaxation's."""
     ratio = outcome.price / INPUTS[name][1]
     print(
@@ -55,7 +55,7 @@ def test_the_search_alone_comes_within_three_percent_of_the_relaxation(name: str
     bought = solve(offers, asks, [], lambda: False)
     seconds = time.process_time() - started
     assert bought is not None
-    outcome = Outcome(
+    outcome = OpenbOutcome(
         nodes=sum(one.nodes for one in bought),
         passes=1,
         seconds=seconds,

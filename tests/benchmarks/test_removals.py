@@ -20,7 +20,7 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.snapshot.saved_cluster import read
 from tests.benchmarks.test_planning import BUSY, NOW, generate
 from tests.reference_data import needs_shared
@@ -67,7 +67,7 @@ def measured(given: Input) -> tuple[Plan, float]:
     for _ in range(given.times):
         gc.collect()
         started = time.process_time()
-        plan, _memory = decide(snapshot, Policy("bench"), Memory(), NOW, 0)
+        plan, _memory = plan_cluster(snapshot, Policy("bench"), Memory(), NOW, 0)
         best = min(best, time.process_time() - started)
     assert plan is not None
     return plan, best
@@ -121,6 +121,6 @@ def test_what_is_unneeded_does_not_hang_on_the_pass() -> None:
     """Remembered as unneeded, the same nodes are found again: else timers would never run out (scale-down.md §2)."""
     with TemporaryDirectory() as folder:
         snapshot = read(made(Path(folder), SMALL), node_groups=None, cluster="bench", taken_at=NOW)
-    first, after = decide(snapshot, Policy("bench"), Memory(), NOW, 0)
-    second, _ = decide(snapshot, Policy("bench"), after, NOW + 60, 0)
+    first, after = plan_cluster(snapshot, Policy("bench"), Memory(), NOW, 0)
+    second, _ = plan_cluster(snapshot, Policy("bench"), after, NOW + 60, 0)
     assert second.unneeded == first.unneeded

@@ -21,7 +21,7 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from tests.property.snapshot_reader import read
 from tests.reference_data import SHARED
 
@@ -94,7 +94,7 @@ def growing(snapshot: Snapshot, group: str) -> Plan:
     groups = tuple(
         g if g.id == group else msgspec.structs.replace(g, max=max(g.min, g.target)) for g in snapshot.groups
     )
-    return decide(msgspec.structs.replace(snapshot, groups=groups), _POLICY, Memory(), NOW, 0)[0]
+    return plan_cluster(msgspec.structs.replace(snapshot, groups=groups), _POLICY, Memory(), NOW, 0)[0]
 
 
 def left_of(plan: Plan) -> int:

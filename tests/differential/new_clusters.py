@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.differential.compare import LEFT, NOW, Figure, as_good, figure, generator, growing, left_of, seeds_of
-from tests.differential.pod_order import Outcome, replayed
+from tests.differential.pod_order import PodOrderOutcome, replayed
 from tests.property.snapshot_reader import read
 
 _RUNS = 3
@@ -48,7 +48,7 @@ def _rest(ours: Figure, left: int) -> int:
     return left - ours.pods
 
 
-def _unplaced(theirs: Outcome) -> int:
+def _unplaced(theirs: PodOrderOutcome) -> int:
     return theirs.left - theirs.pods
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.node_local import Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import judge
@@ -27,7 +27,7 @@ _TRIES, _CUTOFF = 100, -10
 _HOST = "kubernetes.io/hostname"
 
 
-class Outcome(msgspec.Struct, frozen=True, order=True):
+class PodOrderOutcome(msgspec.Struct, frozen=True, order=True):
     """What one replay came to. nodes: as upstream counts them, existing ones that took a pod in the retry included."""
 
     left: int
@@ -35,15 +35,15 @@ class Outcome(msgspec.Struct, frozen=True, order=True):
     pods: int = 0
 
 
-def outcomes(seed: int, group: str, make: Any) -> Counter[Outcome]:
+def outcomes(seed: int, group: str, make: Any) -> Counter[PodOrderOutcome]:
     """What upstream's rules come to for one group (`LEFT`: for none), in orders drawn from the seed."""
     lists, manifest = make(seed)
     entry = next((each for each in manifest["nodeGroups"] if each["id"] == group), None)
-    found: Counter[Outcome] = Counter()
+    found: Counter[PodOrderOutcome] = Counter()
     for number in range(_TRIES):
         replay = _Replay(lists, random.Random(seed * 1000 + number))
         left = replay.fill()
-        found[Outcome(len(left)) if entry is None else replay.estimate(left, entry, lists["workloads"])] += 1
+        found[PodOrderOutcome(len(left)) if entry is None else replay.estimate(left, entry, lists["workloads"])] += 1
     return found
 
 
@@ -52,12 +52,12 @@ def left_in_our_order(seed: int, make: Any) -> int:
     return len(_Replay(make(seed)[0], None).fill())
 
 
-def replayed(lists: Any, manifest: Any, draw: random.Random) -> dict[str, Outcome]:
+def replayed(lists: Any, manifest: Any, draw: random.Random) -> dict[str, PodOrderOutcome]:
     """What one run of upstream's rules comes to, for no group (`LEFT`) and for each."""
     replay = _Replay(lists, draw)
     left = replay.fill()
     return {
-        LEFT: Outcome(len(left)),
+        LEFT: PodOrderOutcome(len(left)),
         **{entry["id"]: replay.estimate(left, entry, lists["workloads"]) for entry in manifest["nodeGroups"]},
     }
 
@@ -66,7 +66,7 @@ class _Replay:
     def __init__(self, lists: Any, draw: random.Random | None) -> None:
         self._draw = draw or random.Random(0)
         nodes, pods = [read_node(node) for node in lists["nodes"]], [read_pod(pod) for pod in lists["pods"]]
-        self._world = World(nodes, [pod for pod in pods if pod.node])
+        self._world = ClusterView(nodes, [pod for pod in pods if pod.node])
         self._names = [node.name for node in nodes]
         self._names.sort()
         self._queue = [pod for pod in pods if not pod.node and pod.priority >= _CUTOFF]
@@ -97,7 +97,7 @@ class _Replay:
             return None
         return next((name for name in names if not verdict(self._world.nodes[name])), None)
 
-    def estimate(self, left: list[PodView], entry: Any, workloads: Any) -> Outcome:
+    def estimate(self, left: list[PodView], entry: Any, workloads: Any) -> PodOrderOutcome:
         """The binpacking estimator."""
         daemons = [
             read_pod(
@@ -126,12 +126,12 @@ class _Replay:
         used: Counter[str] = Counter()
         for pods in chosen:
             self._pack(pods, made, used, entry, daemons)
-        return Outcome(len(left), len(used), sum(used.values()))
+        return PodOrderOutcome(len(left), len(used), sum(used.values()))
 
     def _fork(self) -> _Replay:
         fork = object.__new__(_Replay)
         fork._draw, fork._names, fork._queue = self._draw, self._names, self._queue
-        fork._world = World(self._world.nodes.values(), [pod for _, pod in self._world.placed()])
+        fork._world = ClusterView(self._world.nodes.values(), [pod for _, pod in self._world.placed()])
         return fork
 
     def _join(self, name: str, entry: Any, daemons: Sequence[PodView]) -> None:
@@ -174,11 +174,11 @@ def _look(pod: PodView) -> bytes:
     return msgspec.json.encode((pod.namespace, pod.labels, owner, pod.raw["spec"]), order="sorted")
 
 
-def draft(found: Difference, seen: Counter[Outcome], ordered: int) -> str:
+def draft(found: Difference, seen: Counter[PodOrderOutcome], ordered: int) -> str:
     """Why it may be so, as far as a replay can tell. ordered: `left_in_our_order`."""
     if found.group == LEFT:
         return _about_left(found.left, sorted({outcome.left for outcome in seen}), ordered)
-    mine = Outcome(found.left, found.ours.nodes, found.ours.pods)
+    mine = PodOrderOutcome(found.left, found.ours.nodes, found.ours.pods)
     if seen[mine]:
         return f"Chance: upstream's own rules come to this in {seen[mine]} of {_TRIES} orders of nodes and equal pods."
     rest, theirs = mine.left - mine.pods, [outcome.left - outcome.pods for outcome in seen]

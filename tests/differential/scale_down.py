@@ -19,16 +19,18 @@ import msgspec
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from tests.differential.compare import NOW, generator, seeds_of
 from tests.property.snapshot_reader import read
 from tests.reference_data import SHARED
 
 #: Whoever comes first has the room and the budget: these are compared as a sum, the others one by one.
 TRIED = "tried"
-_TRIED = frozenset({Code.NOT_UNNEEDED_LONG_ENOUGH.value, Code.NO_PLACE_TO_MOVE_PODS.value, Code.BLOCKED_BY_POD.value})
+_TRIED = frozenset(
+    {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH.value, ReasonCode.NO_PLACE_TO_MOVE_PODS.value, ReasonCode.BLOCKED_BY_POD.value}
+)
 _POLICY = Policy(name="differential")
 
 
@@ -81,7 +83,7 @@ def cluster_of(seed: int, make: Any) -> tuple[Any, Any, Snapshot]:
 
 def plan_of(snapshot: Snapshot) -> Plan:
     """Everything lifted: the default policy, every candidate simulated, no memory."""
-    return decide(snapshot, _POLICY, Memory(), NOW, 0)[0]
+    return plan_cluster(snapshot, _POLICY, Memory(), NOW, 0)[0]
 
 
 def compared(seed: int, case: Any, make: Any) -> Down:

@@ -21,12 +21,12 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.planner import decide
-from infra.emulators.controllers.scheduler.cluster_view import Surroundings, World
+from chalicelib.plan.planner import plan_cluster
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
 from infra.emulators.controllers.scheduler.node_local import Nowhere, node_resources_fit
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import judge
-from infra.emulators.controllers.scheduler.selectors import Taint, read_selector, selects
+from infra.emulators.controllers.scheduler.selectors import SelectorTaint, read_selector, selects
 from tests.differential.compare import NOW, generator, seeds_of
 from tests.differential.scale_down_clusters import wild
 from tests.property.snapshot_reader import Lists, read
@@ -40,8 +40,8 @@ EXPENDABLE, ORDERS = -10, 20
 
 Json = Any
 Found = Iterator[tuple[str, str]]  # kind, detail
-Choice = Callable[["Yard", PodView, Sequence[str]], str | None]  # to which of these nodes a pod goes now
-_GONE = Taint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")
+Choice = Callable[["RemovalCheck", PodView, Sequence[str]], str | None]  # to which of these nodes a pod goes now
+_GONE = SelectorTaint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")
 _PREFIX = "cluster-autoscaler.kubernetes.io/"
 ALL = Options(max_scale_down_parallelism=10**6, max_drain_parallelism=10**6)
 
@@ -53,7 +53,7 @@ def removals(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
         msgspec.structs.replace(group, min=0) if group.target > group.min else group for group in snapshot.groups
     )
     policy = policy or Policy(name="referee", options=ALL)
-    return decide(
+    return plan_cluster(
         msgspec.structs.replace(snapshot, groups=groups),
         policy,
         Memory(),
@@ -63,7 +63,7 @@ def removals(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
     )[0]
 
 
-class Yard(World):
+class RemovalCheck(ClusterView):
     """A world from which pods and nodes can be taken away."""
 
     def lift(self, pod: PodView, node: str) -> None:
@@ -178,7 +178,7 @@ class Referee:
         if stuck:
             yield PLACE, _some(stuck)
 
-    def _sent(self, yard: Yard, pod: PodView, staying: Sequence[str]) -> str | None:
+    def _sent(self, yard: RemovalCheck, pod: PodView, staying: Sequence[str]) -> str | None:
         on = self._destinations[_key(pod)]
         self._turn += 1
         if on not in staying:
@@ -200,7 +200,7 @@ class Referee:
     def _remove(self, order: Sequence[str], choose: Choice) -> dict[str, str]:
         """Nodes one after the other, those that could not go once more at the end, until no more can."""
         standing = (pod for pod in self._pods.values() if pod.priority >= EXPENDABLE)
-        yard = Yard(self._nodes.values(), standing, self._around)
+        yard = RemovalCheck(self._nodes.values(), standing, self._around)
         staying = [name for name in self._nodes if name not in self._going]
         stuck, before = dict.fromkeys(order, ""), -1
         while stuck and len(stuck) != before:
@@ -213,7 +213,7 @@ class Referee:
         return stuck
 
 
-def drain(yard: Yard, name: str, moving: Sequence[PodView], choose: Callable[[PodView], str | None]) -> str:
+def drain(yard: RemovalCheck, name: str, moving: Sequence[PodView], choose: Callable[[PodView], str | None]) -> str:
     """Remove one node; or leave all as it was, and say which pod has no place and what its node has against it."""
     whole = yard.nodes[name]
     yard.mark(msgspec.structs.replace(whole, taints=(*whole.taints, _GONE), unschedulable=True))
@@ -242,26 +242,26 @@ def drain(yard: Yard, name: str, moving: Sequence[PodView], choose: Callable[[Po
     return f"{_key(waiting[0])} has no place"
 
 
-def against(pod: PodView, world: World, on: str) -> list[str]:
+def against(pod: PodView, world: ClusterView, on: str) -> list[str]:
     """The scheduler's words; none if the node takes the pod."""
     verdict = judge(pod, world)
     return [verdict.reason] if isinstance(verdict, Nowhere) else verdict(world.nodes[on])
 
 
-def _able(yard: Yard, pod: PodView, staying: Sequence[str]) -> list[str]:
+def _able(yard: RemovalCheck, pod: PodView, staying: Sequence[str]) -> list[str]:
     verdict = judge(pod, yard)
     return [] if isinstance(verdict, Nowhere) else [name for name in staying if not verdict(yard.nodes[name])]
 
 
-def _free(yard: Yard, name: str) -> int:
+def _free(yard: RemovalCheck, name: str) -> int:
     return yard.nodes[name].allocatable.get("cpu", 0) - yard.used(name)["cpu"]
 
 
-def _emptiest(yard: Yard, pod: PodView, staying: Sequence[str]) -> str | None:
+def _emptiest(yard: RemovalCheck, pod: PodView, staying: Sequence[str]) -> str | None:
     return max(_able(yard, pod, staying), key=lambda name: _free(yard, name), default=None)
 
 
-def _fullest(yard: Yard, pod: PodView, staying: Sequence[str]) -> str | None:
+def _fullest(yard: RemovalCheck, pod: PodView, staying: Sequence[str]) -> str | None:
     return min(_able(yard, pod, staying), key=lambda name: _free(yard, name), default=None)
 
 

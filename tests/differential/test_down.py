@@ -19,9 +19,9 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from tests.benchmarks.test_planning import generate
 from tests.differential.compare import NOW, generator
 from tests.differential.scale_down import Down, answers, cluster_of, plan_of, upstream_down
@@ -91,9 +91,9 @@ def test_what_is_unneeded_is_so_in_the_next_pass_too(seeds: range) -> None:
     make, lost = generator().make_down, {}
     for seed in seeds:
         _, _, snapshot = cluster_of(seed, make)
-        first, memory = decide(snapshot, Policy(name="again"), Memory(), NOW, 0)
+        first, memory = plan_cluster(snapshot, Policy(name="again"), Memory(), NOW, 0)
         for later in (60.0, 400.0):  # before and after what failed is tried again
-            plan, memory = decide(snapshot, Policy(name="again"), memory, NOW + later, 0)
+            plan, memory = plan_cluster(snapshot, Policy(name="again"), memory, NOW + later, 0)
             if missing := set(first.unneeded) - set(plan.unneeded):
                 lost[seed, later] = sorted(missing)
     assert lost == {}
@@ -108,8 +108,10 @@ def test_the_others_stay_unneeded_when_some_have_gone() -> None:
         _, _, snapshot = cluster_of(seed, make)
         memory, before, now = Memory(), set[str](), NOW
         for turn in range(4):
-            plan, memory = decide(snapshot, Policy(name="turn"), memory, now, 0, assume_unneeded_for=86_400.0)
-            kept = {verdict.node for verdict in plan.unremovable if verdict.reason.code is not Code.GROUP_MIN_SIZE}
+            plan, memory = plan_cluster(snapshot, Policy(name="turn"), memory, now, 0, assume_unneeded_for=86_400.0)
+            kept = {
+                verdict.node for verdict in plan.unremovable if verdict.reason.code is not ReasonCode.GROUP_MIN_SIZE
+            }
             if missing := (before - set(plan.unneeded)) & kept:
                 lost[seed, turn] = sorted(missing)
             before, now = set(plan.unneeded) - {removal.node for removal in plan.removals}, now + 60.0

@@ -32,7 +32,7 @@ _PODS = "/api/v1/pods"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 
 
-class Bound(msgspec.Struct, frozen=True):
+class AuditLimit(msgspec.Struct, frozen=True):
     """A group's bounds from an instant on."""
 
     since: float
@@ -40,7 +40,7 @@ class Bound(msgspec.Struct, frozen=True):
     most: int
 
 
-class Watch(msgspec.Struct, frozen=True):
+class AuditWatch(msgspec.Struct, frozen=True):
     """A request and the sizes before it. query: of a list of all pods, the only one that is looked into."""
 
     method: str
@@ -62,7 +62,7 @@ class Audit:
         self._kube, self._clock, self._process = kube, clock, process
         self.start = clock()
         self.faults: list[str] = []
-        self.bounds: dict[str, list[Bound]] = {}
+        self.bounds: dict[str, list[AuditLimit]] = {}
         self.planned: Callable[[str], Json | None] = lambda _: None
         self.bought: dict[str, int] = {}
         self.by_hand: dict[str, int] = {}  # group -> size that a person gave it
@@ -85,11 +85,11 @@ class Audit:
 
     def note_bounds(self, group: str, least: int, most: int) -> None:
         """From now on these bounds are in force."""
-        self.bounds.setdefault(group, []).append(Bound(self._clock(), least, most))
+        self.bounds.setdefault(group, []).append(AuditLimit(self._clock(), least, most))
 
     # -- around a request
 
-    def watch(self, method: str, target: str, body: bytes) -> Watch:
+    def watch(self, method: str, target: str, body: bytes) -> AuditWatch:
         """Before the request is carried out."""
         path, _, asked = target.partition("?")
         parts = path.strip("/").split("/")
@@ -100,9 +100,9 @@ class Audit:
             pod = self._kube.peek("pods", parts[5], parts[3])
         sizes = {} if method == "GET" else self._sizes()
         query = parse_qs(asked) if path == _PODS else {}
-        return Watch(method, path, query, body, sizes, node, pod)
+        return AuditWatch(method, path, query, body, sizes, node, pod)
 
-    def saw(self, watch: Watch, made: Response) -> None:
+    def saw(self, watch: AuditWatch, made: Response) -> None:
         """After it; `made` may be an answer that nobody gets."""
         if watch.method == "GET":
             self._looked(watch, made)
@@ -123,7 +123,7 @@ class Audit:
             for each in self._kube.list("machinedeployments", group=fields.GROUP)
         }
 
-    def _looked(self, watch: Watch, made: Response) -> None:
+    def _looked(self, watch: AuditWatch, made: Response) -> None:
         """A list of the pods of one node, or the node."""
         if watch.path.startswith("/api/v1/nodes/") and made.status == 200:
             node = msgspec.json.decode(made.body)

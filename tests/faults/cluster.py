@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 
 from infra.emulators.controllers import objects as cluster_objects
-from infra.emulators.controllers.capi.controller import Settings
+from infra.emulators.controllers.capi.controller import CapiControllerSettings
 from infra.emulators.controllers.capi.machines import MachineTimes
 from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.kube.objects import KubeObject
 
 
-class Group(msgspec.Struct, frozen=True):
+class ClusterGroup(msgspec.Struct, frozen=True):
     """A MachineDeployment. least, most: its bounds in the first policy."""
 
     size: int
@@ -37,9 +37,9 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 GROUPS = {
-    "small": Group(2, 0, 4, "2"),
-    "large": Group(2, 1, 3, "4"),
-    "batch": Group(0, 0, 2, "4", {"pool": "batch"}, ("pool=batch:NoSchedule",)),
+    "small": ClusterGroup(2, 0, 4, "2"),
+    "large": ClusterGroup(2, 1, 3, "4"),
+    "batch": ClusterGroup(0, 0, 2, "4", {"pool": "batch"}, ("pool=batch:NoSchedule",)),
 }
 SHAPES = (
     Shape("tiny", "250m"),
@@ -56,7 +56,7 @@ SHAPES = (
     ),
 )
 PACE = Pace(
-    machines=Settings(times=MachineTimes(provision=8.0, join=8.0, delete=5.0)),
+    machines=CapiControllerSettings(times=MachineTimes(provision=8.0, join=8.0, delete=5.0)),
     kubelets=KubeletTimes(boot=5.0, start=2.0, stop=2.0, heartbeat=600.0),
 )
 MAINTENANCE = "people/maintenance"

@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import decode_act
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.runtime.log import logger
@@ -31,7 +31,7 @@ from infra.emulators.lambda_events import Json
 from infra.emulators.local_world import LocalWorld
 from tests.faults.audit import Audit
 from tests.faults.fault_schedule import API, QUEUE, TABLE, Io, Strike, Weather
-from tests.faults.io_interceptor import Doors, Gate, Process
+from tests.faults.io_interceptor import Doors, IoInterceptor, Process
 
 _TABLE_READS = frozenset({"get_item", "batch_get_item", "query", "scan"})
 
@@ -96,7 +96,7 @@ class FaultWorld(LocalWorld):
     def new_runtime(self) -> Runtime:
         """See LocalWorld: with gates, and with a clock that may be wrong."""
         base, life = super().new_runtime(), Life(self._dies_at)
-        gate = Gate(self.weather, life, self.clock, lambda: self.process, self._interlude, self.tell)
+        gate = IoInterceptor(self.weather, life, self.clock, lambda: self.process, self._interlude, self.tell)
         table = self.store.table
         client = Doors(table.client, gate, TABLE, _TABLE_READS, self.weather.table_refusal, lambda _: lost_answer())
         store = Store(
@@ -110,7 +110,7 @@ class FaultWorld(LocalWorld):
         )
         sender = Doors(base.sender, gate, QUEUE, frozenset(), _not_sent, _not_sent)
 
-        def connect(policy: Policy) -> Cluster:
+        def connect(policy: Policy) -> KubeClient:
             life.check()
             made = base.connect(policy)
             self._watched.gate = gate
@@ -157,7 +157,7 @@ class WatchedApi:
 
     def __init__(self, api: Api, world: FaultWorld) -> None:
         self._api, self._world = api, world
-        self.gate: Gate | None = None
+        self.gate: IoInterceptor | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)

@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterator
 
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.node_local import Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import judge
 from infra.emulators.controllers.scheduler.scheduling_round import waits
 from tests.faults.cluster import GROUPS
 from tests.faults.objects import marks_of, taint_of
-from tests.faults.run_state import HARD, Broken, Machine
+from tests.faults.run_state import HARD, Broken, FaultRun
 
 STRIDE, LIMIT = 60.0, 5400.0
 """Virtual seconds: between two looks, and until everything must be at rest."""
@@ -27,7 +27,7 @@ QUIET = 3
 """Looks in a row without a complaint after which a run is over."""
 
 
-def finish(m: Machine) -> None:
+def finish(m: FaultRun) -> None:
     """Let all faults stop, switch the cluster on, and wait until it is at rest. Raises Broken."""
     m.world.tell("the faults stop")
     m.world.weather.clear()
@@ -47,7 +47,7 @@ def finish(m: Machine) -> None:
             raise Broken(m.report([f"{LIMIT / 60:.0f} minutes after the last fault: {each}" for each in complaints]))
 
 
-def restless(m: Machine) -> Iterator[str]:
+def restless(m: FaultRun) -> Iterator[str]:
     """What is not as it should be in the end."""
     operations, audit = m.world.operations(), m.world.audit
     leaving = {target.node for operation in operations for target in operation.spec.targets}
@@ -64,7 +64,7 @@ def restless(m: Machine) -> Iterator[str]:
     yield from _marks_left(m, leaving)
 
 
-def _marks_left(m: Machine, leaving: Collection[str]) -> Iterator[str]:
+def _marks_left(m: FaultRun, leaving: Collection[str]) -> Iterator[str]:
     """Machines that stay and carry a mark of ours (tests/scenario/test_story_faults_left_mark.py)."""
     for machine in m.world.kube.list("machines", group=fields.GROUP):
         name = machine["metadata"]["name"]
@@ -76,7 +76,7 @@ def _marks_left(m: Machine, leaving: Collection[str]) -> Iterator[str]:
             yield f"machine {name} still carries our mark"
 
 
-def _unfinished(m: Machine, begun: Collection[str]) -> Iterator[str]:
+def _unfinished(m: FaultRun, begun: Collection[str]) -> Iterator[str]:
     """Operations that were open when the faults stopped, and any that is older than it may become."""
     for operation in m.world.operations():
         age = m.world.clock() - operation.spec.created_at
@@ -85,7 +85,7 @@ def _unfinished(m: Machine, begun: Collection[str]) -> Iterator[str]:
             yield f"operation {operation.spec.id} is {operation.status.state.value} at {step} after {age:.0f} s"
 
 
-def _waiting(m: Machine) -> Iterator[str]:
+def _waiting(m: FaultRun) -> Iterator[str]:
     pods = [read_pod(pod) for pod in m.world.kube.list("pods")]
     pending = [pod for pod in pods if waits(pod)]
     if not pending:
@@ -110,5 +110,5 @@ def _waiting(m: Machine) -> Iterator[str]:
 
 
 def _fits(pod: PodView, fresh: NodeView, nodes: list[NodeView], pods: list[PodView]) -> bool:
-    verdict = judge(pod, World([*nodes, fresh], pods))
+    verdict = judge(pod, ClusterView([*nodes, fresh], pods))
     return not isinstance(verdict, Nowhere) and not verdict(fresh)

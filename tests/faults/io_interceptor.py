@@ -36,7 +36,7 @@ class Process:
         return self.began + LIFETIME.get(self.function, 60.0)
 
 
-class Gate:
+class IoInterceptor:
     """The doors of one runtime. life: of its process; now: true time; process: the invocation that is running.
 
     pause: let the world go on while the process stands still.
@@ -107,7 +107,7 @@ class Doors:
     def __init__(
         self,
         client: Any,
-        gate: Gate,
+        gate: IoInterceptor,
         door: str,
         reads: frozenset[str],
         refuse: Callable[[str], BaseException],

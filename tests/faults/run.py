@@ -19,7 +19,7 @@ from random import Random
 import msgspec
 
 from tests.faults.final_checks import finish
-from tests.faults.run_state import Broken, Machine
+from tests.faults.run_state import Broken, FaultRun
 from tests.faults.run_steps import any_step
 
 STEPS = 200
@@ -37,7 +37,7 @@ class Played(msgspec.Struct, frozen=True):
 def play(seed: int, steps: int = STEPS) -> Played:
     """One seed from beginning to end."""
     dice = Random(seed)
-    with Machine(seed) as machine:
+    with FaultRun(seed) as machine:
         broken = ""
         try:
             for _ in range(steps):

@@ -20,7 +20,7 @@ class Broken(AssertionError):
     """A promise was broken; the text tells the whole run."""
 
 
-class Machine:
+class FaultRun:
     """A run. A context manager. seed: of what the weather draws, not of the steps.
 
     mode, bounds: the policy in force. made: a counter for names. steps: how many. silent: nodes without
@@ -59,7 +59,7 @@ class Machine:
         found = self.world.kube.peek("nodes", node)
         return found is not None and taint_of(found, HARD) is not None
 
-    def take(self, rule: Callable[[Machine, random.Random], str], dice: random.Random) -> None:
+    def take(self, rule: Callable[[FaultRun, random.Random], str], dice: random.Random) -> None:
         """One step. Raises Broken."""
         self.steps += 1
         number = len(self.world.trace)

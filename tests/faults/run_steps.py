@@ -14,42 +14,42 @@ from infra.emulators.virtual_sqs import late, lost, twice
 from tests.faults import user_actions
 from tests.faults.cluster import GROUPS
 from tests.faults.fault_schedule import API, FAIL, KILL, LOSE, PAUSE, QUEUE, TABLE, Strike
-from tests.faults.run_state import Machine
+from tests.faults.run_state import FaultRun
 
-Rule = Callable[[Machine, Random], str]
+Rule = Callable[[FaultRun, Random], str]
 ACT = "act_clusterapi"
 
 
 # -- time and messages
 
 
-def moment(m: Machine, dice: Random) -> str:
+def moment(m: FaultRun, dice: Random) -> str:
     """A few seconds."""
     return _pass(m, dice.choice((1.0, 3.0, 6.0, 12.0)))
 
 
-def while_(m: Machine, dice: Random) -> str:
+def while_(m: FaultRun, dice: Random) -> str:
     """A minute or so."""
     return _pass(m, dice.choice((15.0, 30.0, 45.0, 75.0)))
 
 
-def long_while(m: Machine, dice: Random) -> str:
+def long_while(m: FaultRun, dice: Random) -> str:
     """Several minutes."""
     return _pass(m, dice.choice((180.0, 300.0)))
 
 
-def _pass(m: Machine, seconds: float) -> str:
+def _pass(m: FaultRun, seconds: float) -> str:
     m.world.step(seconds)
     return f"{seconds:.0f} s pass"
 
 
-def tick_again(m: Machine, dice: Random) -> str:
+def tick_again(m: FaultRun, dice: Random) -> str:
     """EventBridge fires once more."""
     m.world.tick()
     return "another tick"
 
 
-def out_of_order(m: Machine, dice: Random) -> str:
+def out_of_order(m: FaultRun, dice: Random) -> str:
     """Any of the visible messages comes next, not the first."""
     if not [each for each in m.world.queues.waiting() if each.visible_at <= m.world.clock()]:
         return ""
@@ -62,7 +62,7 @@ def out_of_order(m: Machine, dice: Random) -> str:
     return "a message out of order"
 
 
-def once_more(m: Machine, dice: Random) -> str:
+def once_more(m: FaultRun, dice: Random) -> str:
     """An old message comes again, whatever became of it."""
     sent = m.world.queues.sent[-12:]
     if not sent:
@@ -73,7 +73,7 @@ def once_more(m: Machine, dice: Random) -> str:
     return f"an old message to {message.queue} again"
 
 
-def trick(m: Machine, dice: Random) -> str:
+def trick(m: FaultRun, dice: Random) -> str:
     """One of the next messages is lost, doubled, or late."""
     name, made = dice.choice((("lost", lost), ("twice", twice), ("60 s late", late(60.0)), ("5 min late", late(300.0))))
     skipped = dice.randrange(3)
@@ -81,7 +81,7 @@ def trick(m: Machine, dice: Random) -> str:
     return f"message {skipped + 1} from now: {name}"
 
 
-def rubbish(m: Machine, dice: Random) -> str:
+def rubbish(m: FaultRun, dice: Random) -> str:
     """A message that nobody sent."""
     queue = dice.choice(("reconcile", ACT))
     body = dice.choice(
@@ -101,7 +101,7 @@ def rubbish(m: Machine, dice: Random) -> str:
 # -- strikes
 
 
-def _strike(m: Machine, dice: Random, kind: str, *, doors: tuple[str, ...] = ("", TABLE, API)) -> Strike:
+def _strike(m: FaultRun, dice: Random, kind: str, *, doors: tuple[str, ...] = ("", TABLE, API)) -> Strike:
     strike = Strike(
         kind,
         dice.randint(1, 30),
@@ -123,22 +123,22 @@ def _told(strike: Strike) -> str:
     )
 
 
-def kill(m: Machine, dice: Random) -> str:
+def kill(m: FaultRun, dice: Random) -> str:
     """A process dies around one of the next I/Os."""
     return _told(_strike(m, dice, KILL))
 
 
-def fail(m: Machine, dice: Random) -> str:
+def fail(m: FaultRun, dice: Random) -> str:
     """A call fails."""
     return _told(_strike(m, dice, FAIL, doors=("", TABLE, API, QUEUE)))
 
 
-def lose(m: Machine, dice: Random) -> str:
+def lose(m: FaultRun, dice: Random) -> str:
     """A call is carried out, and its answer is lost."""
     return _told(_strike(m, dice, LOSE, doors=("", TABLE, API, QUEUE)))
 
 
-def pause(m: Machine, dice: Random) -> str:
+def pause(m: FaultRun, dice: Random) -> str:
     """A process stands still in the middle of its work, while others work, and perhaps a user does something."""
     strike = _strike(m, dice, PAUSE)
     strike.seconds = dice.choice((0.0, 5.0, 20.0, 40.0, 70.0))
@@ -151,27 +151,27 @@ def pause(m: Machine, dice: Random) -> str:
 # -- spells
 
 
-def down(m: Machine, dice: Random) -> str:
+def down(m: FaultRun, dice: Random) -> str:
     """The table or the API does not work at all for a while."""
     door, seconds = dice.choice((TABLE, API, API)), dice.choice((5.0, 20.0, 90.0))
     m.world.weather.down[door] = m.world.clock() + seconds
     return f"{door} down for {seconds:.0f} s"
 
 
-def flaky(m: Machine, dice: Random) -> str:
+def flaky(m: FaultRun, dice: Random) -> str:
     """Every third call fails for a while."""
     door, seconds = dice.choice((TABLE, API)), dice.choice((10.0, 60.0, 180.0))
     m.world.weather.flaky[door] = m.world.clock() + seconds
     return f"{door} flaky for {seconds:.0f} s"
 
 
-def skew(m: Machine, dice: Random) -> str:
+def skew(m: FaultRun, dice: Random) -> str:
     """From now on clocks are wrong by as much as that."""
     m.world.weather.skew = dice.choice((0.0, 1.0, 5.0, 10.0))
     return f"clocks wrong by up to {m.world.weather.skew:.0f} s"
 
 
-def bad_machines(m: Machine, dice: Random) -> str:
+def bad_machines(m: FaultRun, dice: Random) -> str:
     """The next machines of a group do not come, or slowly."""
     name, kind = dice.choice(sorted(GROUPS)), dice.choice(("never-joins", "provisioning-failure", "slow"))
     count = dice.randint(1, 2)
@@ -179,7 +179,7 @@ def bad_machines(m: Machine, dice: Random) -> str:
     return f"the next {count} machines of {name}: {kind}"
 
 
-def silence(m: Machine, dice: Random) -> str:
+def silence(m: FaultRun, dice: Random) -> str:
     """A kubelet falls silent, or those that were speak again."""
     nodes = m.world.nodes()
     if m.silent or not nodes:
@@ -193,7 +193,7 @@ def silence(m: Machine, dice: Random) -> str:
     return f"the kubelet of {name} is silent"
 
 
-def a_user(m: Machine, dice: Random) -> str:
+def a_user(m: FaultRun, dice: Random) -> str:
     """Somebody does something."""
     return user_actions.any_rule(m, dice)
 
@@ -221,7 +221,7 @@ RULES: tuple[tuple[int, Rule], ...] = (
 """How often each of them comes."""
 
 
-def any_step(m: Machine, dice: Random) -> str:
+def any_step(m: FaultRun, dice: Random) -> str:
     """One of them."""
     (rule,) = dice.choices([rule for _, rule in RULES], [weight for weight, _ in RULES])
     return rule(m, dice)

@@ -11,15 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.faults import run_steps, user_actions
 from tests.faults.final_checks import finish
-from tests.faults.run_state import Machine
+from tests.faults.run_state import FaultRun
 
 
-class Faults(RuleBasedStateMachine):
+class StatefulFaults(RuleBasedStateMachine):
     """One run; at its end all faults stop."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.machine = Machine()
+        self.machine = FaultRun()
         self.machine.__enter__()
         self.broken = True  # until the last step has come through
 
@@ -39,8 +39,8 @@ class Faults(RuleBasedStateMachine):
             self.machine.__exit__(None, None, None)
 
 
-def _method(chosen: run_steps.Rule) -> Callable[[Faults, Any], None]:
-    def step(self: Faults, dice: Any) -> None:
+def _method(chosen: run_steps.Rule) -> Callable[[StatefulFaults, Any], None]:
+    def step(self: StatefulFaults, dice: Any) -> None:
         self.take(chosen, dice)
 
     step.__name__ = chosen.__name__
@@ -50,7 +50,7 @@ def _method(chosen: run_steps.Rule) -> Callable[[Faults, Any], None]:
 def _of_users(chosen: run_steps.Rule) -> run_steps.Rule:
     """A user's rule whose refusal by the API is an answer."""
 
-    def ruled(m: Machine, dice: Random) -> str:
+    def ruled(m: FaultRun, dice: Random) -> str:
         return user_actions.refusable(chosen, m, dice)
 
     ruled.__name__ = chosen.__name__
@@ -59,4 +59,4 @@ def _of_users(chosen: run_steps.Rule) -> run_steps.Rule:
 
 _WEATHER = [chosen for _, chosen in run_steps.RULES if chosen is not run_steps.a_user]
 for _chosen in [*_WEATHER, *(_of_users(chosen) for _, chosen in user_actions.RULES)]:
-    setattr(Faults, _chosen.__name__, rule(dice=st.randoms(use_true_random=False))(_method(_chosen)))
+    setattr(StatefulFaults, _chosen.__name__, rule(dice=st.randoms(use_true_random=False))(_method(_chosen)))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.faults.run import play
-from tests.faults.stateful import Faults
+from tests.faults.stateful import StatefulFaults
 
 SEEDS, PER_TEST = 500, 10
 SLOW_SEEDS, PER_SLOW_TEST = 20_000, 250
@@ -43,7 +43,7 @@ def test_promises_hold_in_thousands_of_runs(first: int) -> None:
 
 def test_promises_hold_in_runs_that_hypothesis_draws() -> None:
     run_state_machine_as_test(
-        Faults,
+        StatefulFaults,
         settings=settings(
             max_examples=12,
             stateful_step_count=40,

@@ -14,7 +14,7 @@ from infra.emulators.kube.objects import clone
 from tests.faults.final_checks import finish, restless
 from tests.faults.io_interceptor import Process
 from tests.faults.run import play
-from tests.faults.run_state import HARD, Broken, Machine
+from tests.faults.run_state import HARD, Broken, FaultRun
 
 SCALE = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machinedeployments/{}/scale"
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -23,7 +23,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 class Culprit:
     """A function of ours that does what it should not."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: FaultRun) -> None:
         self.machine, self.audit = machine, machine.world.audit
         self.kube = machine.world.kube
         machine.world.process = Process("act_clusterapi", "op", machine.world.clock())
@@ -62,7 +62,7 @@ class Culprit:
 
 @pytest.fixture
 def culprit() -> Iterator[Culprit]:
-    with Machine() as machine:
+    with FaultRun() as machine:
         yield Culprit(machine)
 
 
@@ -206,7 +206,7 @@ def test_a_pod_that_waits_without_a_reason_is_seen(culprit: Culprit) -> None:
 def test_an_operation_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """All messages to executors are lost, and nobody sends them again."""
     monkeypatch.setattr(scan_scheduler, "sweep", lambda cluster, rt: ())
-    with Machine() as machine:
+    with FaultRun() as machine:
         machine.world.queues.tamper = lambda message: () if message.queue.startswith("act") else (message,)
         machine.world.step(180.0)
         machine.world.queues.tamper = machine.world.weather.tamper

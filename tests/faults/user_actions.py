@@ -11,12 +11,12 @@ from infra.emulators.kube.objects import KubeObject, clone
 from infra.emulators.kube.status import ApiError
 from tests.faults.cluster import GROUPS, MAINTENANCE, SHAPES
 from tests.faults.objects import SAFE_TO_EVICT, SCALE_DOWN_DISABLED, marks_of, must_move
-from tests.faults.run_state import Machine
+from tests.faults.run_state import FaultRun
 
 Change = Callable[[KubeObject], None]
 
 
-def _edit(m: Machine, plural: str, obj: KubeObject, group: str, change: Change) -> None:
+def _edit(m: FaultRun, plural: str, obj: KubeObject, group: str, change: Change) -> None:
     made = clone(obj)
     change(made)
     m.world.kube.update(plural, made, group)
@@ -34,7 +34,7 @@ def _annotate(key: str, value: str | None) -> Change:
     return change
 
 
-def _one(m: Machine, dice: Random, plural: str, group: str = "", namespace: str | None = None) -> KubeObject | None:
+def _one(m: FaultRun, dice: Random, plural: str, group: str = "", namespace: str | None = None) -> KubeObject | None:
     found = m.world.kube.list(plural, namespace, group)
     return dice.choice(found) if found else None
 
@@ -42,7 +42,7 @@ def _one(m: Machine, dice: Random, plural: str, group: str = "", namespace: str 
 # -- workloads
 
 
-def create(m: Machine, dice: Random) -> str:
+def create(m: FaultRun, dice: Random) -> str:
     """A Deployment of one of the shapes."""
     if len(m.world.kube.list("deployments", group="apps")) >= 6:
         return ""
@@ -53,7 +53,7 @@ def create(m: Machine, dice: Random) -> str:
     return f"create deployment {name} x{replicas}"
 
 
-def scale(m: Machine, dice: Random) -> str:
+def scale(m: FaultRun, dice: Random) -> str:
     """Another number of pods."""
     found = _one(m, dice, "deployments", "apps", "default")
     if found is None:
@@ -63,7 +63,7 @@ def scale(m: Machine, dice: Random) -> str:
     return f"scale {found['metadata']['name']} to {count}"
 
 
-def delete(m: Machine, dice: Random) -> str:
+def delete(m: FaultRun, dice: Random) -> str:
     """A Deployment goes."""
     found = _one(m, dice, "deployments", "apps", "default")
     if found is None:
@@ -73,7 +73,7 @@ def delete(m: Machine, dice: Random) -> str:
     return f"delete deployment {found['metadata']['name']}"
 
 
-def budget(m: Machine, dice: Random) -> str:
+def budget(m: FaultRun, dice: Random) -> str:
     """A PodDisruptionBudget over a Deployment: new, another bound, or gone."""
     found = _one(m, dice, "deployments", "apps", "default")
     if found is None:
@@ -92,7 +92,7 @@ def budget(m: Machine, dice: Random) -> str:
     return f"budget {name}: now maxUnavailable {allowed}"
 
 
-def delete_pod(m: Machine, dice: Random) -> str:
+def delete_pod(m: FaultRun, dice: Random) -> str:
     """A pod is deleted by hand."""
     found = _one(m, dice, "pods", namespace="default")
     if found is None:
@@ -102,7 +102,7 @@ def delete_pod(m: Machine, dice: Random) -> str:
     return f"delete pod {found['metadata']['name']}"
 
 
-def bind_pod(m: Machine, dice: Random) -> str:
+def bind_pod(m: FaultRun, dice: Random) -> str:
     """One more pod of a Deployment, bound by a scheduler that has not seen a taint yet; a tainted node, if there is."""
     models = [pod for pod in m.world.kube.list("pods", "default") if pod["metadata"].get("ownerReferences")]
     nodes = [node["metadata"]["name"] for node in m.world.kube.list("nodes")]
@@ -127,7 +127,7 @@ def bind_pod(m: Machine, dice: Random) -> str:
     return f"bind pod bound-{m.made} of {app} to {node}"
 
 
-def protect(m: Machine, dice: Random) -> str:
+def protect(m: FaultRun, dice: Random) -> str:
     """safe-to-evict on a pod: false, true, or taken off."""
     found = [pod for pod in m.world.kube.list("pods", "default") if must_move(pod)]
     if not found:
@@ -140,7 +140,7 @@ def protect(m: Machine, dice: Random) -> str:
 # -- nodes
 
 
-def cordon(m: Machine, dice: Random) -> str:
+def cordon(m: FaultRun, dice: Random) -> str:
     """Cordon a node that is not, or uncordon one that is, whoever did it."""
     node = _one(m, dice, "nodes")
     if node is None:
@@ -158,7 +158,7 @@ def cordon(m: Machine, dice: Random) -> str:
     return f"cordon {name}"
 
 
-def taint(m: Machine, dice: Random) -> str:
+def taint(m: FaultRun, dice: Random) -> str:
     """A taint of a person's own on a node, or off it."""
     node = _one(m, dice, "nodes")
     if node is None:
@@ -170,7 +170,7 @@ def taint(m: Machine, dice: Random) -> str:
     return f"{'taint' if mine else 'untaint'} {node['metadata']['name']}"
 
 
-def steal_taint(m: Machine, dice: Random) -> str:
+def steal_taint(m: FaultRun, dice: Random) -> str:
     """A person takes our taint off a node."""
     marked = [node for node in m.world.kube.list("nodes") if m.is_marked(node["metadata"]["name"])]
     if not marked:
@@ -182,7 +182,7 @@ def steal_taint(m: Machine, dice: Random) -> str:
     return f"take our taint off {node['metadata']['name']}"
 
 
-def disable(m: Machine, dice: Random) -> str:
+def disable(m: FaultRun, dice: Random) -> str:
     """scale-down-disabled on a node, or off it."""
     node = _one(m, dice, "nodes")
     if node is None:
@@ -195,7 +195,7 @@ def disable(m: Machine, dice: Random) -> str:
 # -- groups and policy
 
 
-def replicas(m: Machine, dice: Random) -> str:
+def replicas(m: FaultRun, dice: Random) -> str:
     """Somebody scales a node group by hand, within its bounds."""
     name = dice.choice(sorted(GROUPS))
     found = m.world.kube.peek("machinedeployments", name, "default", fields.GROUP)
@@ -207,7 +207,7 @@ def replicas(m: Machine, dice: Random) -> str:
     return f"scale group {name} to {count} by hand"
 
 
-def delete_machine(m: Machine, dice: Random) -> str:
+def delete_machine(m: FaultRun, dice: Random) -> str:
     """Somebody deletes a Machine."""
     found = _one(m, dice, "machines", fields.GROUP)
     if found is None:
@@ -217,7 +217,7 @@ def delete_machine(m: Machine, dice: Random) -> str:
     return f"delete machine {found['metadata']['name']}"
 
 
-def bounds(m: Machine, dice: Random) -> str:
+def bounds(m: FaultRun, dice: Random) -> str:
     """The policy gets other bounds for a group."""
     name = dice.choice(sorted(GROUPS))
     least = dice.choice((0, 0, 1, 2))
@@ -228,14 +228,14 @@ def bounds(m: Machine, dice: Random) -> str:
     return f"policy: {name} {least}..{most}"
 
 
-def mode(m: Machine, dice: Random) -> str:
+def mode(m: FaultRun, dice: Random) -> str:
     """The cluster is switched off, to shadow, or on."""
     m.mode = "active" if m.mode != "active" else dice.choice(("shadow", "off"))
     m.apply_policy()
     return f"policy: mode {m.mode}"
 
 
-Rule = Callable[[Machine, Random], str]
+Rule = Callable[[FaultRun, Random], str]
 
 RULES: tuple[tuple[int, Rule], ...] = (
     (4, create),
@@ -257,13 +257,13 @@ RULES: tuple[tuple[int, Rule], ...] = (
 """How often each of them comes, among the users' rules."""
 
 
-def any_rule(m: Machine, dice: Random) -> str:
+def any_rule(m: FaultRun, dice: Random) -> str:
     """One of them."""
     (rule,) = dice.choices([rule for _, rule in RULES], [weight for weight, _ in RULES])
     return refusable(rule, m, dice)
 
 
-def refusable(rule: Rule, m: Machine, dice: Random) -> str:
+def refusable(rule: Rule, m: FaultRun, dice: Random) -> str:
     """A rule, or in words how the API refused it."""
     try:
         return rule(m, dice)

@@ -12,13 +12,13 @@ import msgspec
 from chalice.test import Client, HTTPResponse
 
 from app import app
-from chalicelib.aws.secrets_manager import SecretReader
+from chalicelib.aws.secrets_manager import SecretsManagerReader
 from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import ReconcileMessage, decode_reconcile
 from chalicelib.handlers.webhook.signature import sign
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.policy.load import digest
-from chalicelib.runtime.runtime import Runtime, Secrets, build
+from chalicelib.runtime.runtime import Runtime, SecretCache, build
 from chalicelib.store import Store
 from infra.emulators.aws import LocalAws
 from infra.emulators.aws_in_process import in_process
@@ -67,16 +67,16 @@ class Premises:
         self.secrets = in_process("secretsmanager")  # without a socket; test_package_*.py goes over the wire
         self.parameters = in_process("ssm")
 
-    def desk(self) -> Desk:
+    def desk(self) -> AppClient:
         """A desk that nobody has used."""
         outbox = Outbox()
-        secrets = Secrets(SecretReader(self.secrets, self.parameters), self.clock)
+        secrets = SecretCache(SecretsManagerReader(self.secrets, self.parameters), self.clock)
         runtime = build(clock=self.clock, store=self.store, sender=outbox, read_secret=secrets)
-        return Desk(self, self.store, self.clock, outbox, runtime)
+        return AppClient(self, self.store, self.clock, outbox, runtime)
 
 
 @dataclass
-class Desk:
+class AppClient:
     """One deployment. Every test has clusters of its own in the module's table."""
 
     premises: Premises

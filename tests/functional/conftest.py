@@ -11,7 +11,7 @@ import pytest
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws import LocalAws
-from tests.functional.app_client import Desk, Premises
+from tests.functional.app_client import AppClient, Premises
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +31,7 @@ def premises(aws: LocalAws) -> Iterator[Premises]:
 
 
 @pytest.fixture
-def desk(premises: Premises) -> Iterator[Desk]:
+def desk(premises: Premises) -> Iterator[AppClient]:
     """The deployment that a test talks to; it is this process's runtime while the test runs."""
     opened = premises.desk()
     install(opened.runtime)

@@ -40,7 +40,7 @@ def arn(service: str, name: str) -> str:
     return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{name}"
 
 
-class Reader:
+class DeployerRightsReader:
     """From calls in their order to what they need; remembers whose mapping it is and what a stack holds."""
 
     def __init__(self) -> None:
@@ -114,15 +114,15 @@ class Reader:
 
 
 _OF = {
-    "dynamodb": Reader._dynamodb,
-    "sqs": Reader._sqs,
-    "lambda": Reader._lambda,
-    "iam": Reader._iam,
-    "apigateway": Reader._apigateway,
-    "events": Reader._events,
-    "logs": Reader._logs,
-    "cloudformation": Reader._cloudformation,
-    "sts": Reader._sts,
+    "dynamodb": DeployerRightsReader._dynamodb,
+    "sqs": DeployerRightsReader._sqs,
+    "lambda": DeployerRightsReader._lambda,
+    "iam": DeployerRightsReader._iam,
+    "apigateway": DeployerRightsReader._apigateway,
+    "events": DeployerRightsReader._events,
+    "logs": DeployerRightsReader._logs,
+    "cloudformation": DeployerRightsReader._cloudformation,
+    "sts": DeployerRightsReader._sts,
 }
 
 

@@ -19,11 +19,11 @@ from chalicelib.handlers.webhook.signature import sign
 from chalicelib.store import Store
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.aws import LocalAws
-from infra.emulators.certificates import Authority
+from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cherryservers.account import PROJECT
 from infra.emulators.cherryservers.attached_account import CherryAccount
-from infra.emulators.cherryservers.models import Times as MetalTimes
-from infra.emulators.cherryservers.node_registration import Ways
+from infra.emulators.cherryservers.models import CherryDurations as MetalTimes
+from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.controllers.objects import apply_shipped
@@ -51,7 +51,7 @@ kubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServe
 GROWS = ("alicloud", "exoscale", "cherryservers", "huaweicloud")
 
 
-class Shop:
+class HostedStage:
     """aws, hosted, kube: the account, its functions, the cluster's objects. pools: vendor -> the label of its pool."""
 
     def __init__(self, place: Path, stack: ExitStack, patch: pytest.MonkeyPatch, host: str) -> None:
@@ -61,7 +61,7 @@ class Shop:
         for name, value in {**self.aws.env, "OUTSCALER_PREFIX": PREFIX}.items():
             patch.setenv(name, value)
         self.wrong = deploy(artifact().zip, place / "deployed")
-        authority = Authority()
+        authority = CertificateAuthority()
         self.kube = ObjectStore(self.clock)
         apply_shipped(self.kube)
         self.clouds: dict[str, Any] = self._accounts(authority.server(host))
@@ -81,7 +81,10 @@ class Shop:
             "alicloud": AlicloudAccount(tls=tls),
             "exoscale": ExoscaleAccount(tls=tls),
             "cherryservers": CherryAccount(
-                tls=tls, times=MetalTimes(deploy=60.0), ways=Ways(cluster="shop"), create_tokens=True
+                tls=tls,
+                times=MetalTimes(deploy=60.0),
+                ways=CherryRegistrationOptions(cluster="shop"),
+                create_tokens=True,
             ),
             "huaweicloud": HuaweiAccount(tls=tls),
         }
@@ -212,13 +215,13 @@ class Shop:
         return int(found["spec"]["replicas"])
 
 
-def shops(place: Path) -> Iterator[Shop]:
+def shops(place: Path) -> Iterator[HostedStage]:
     """One shop, for a module's tests."""
     host = address()
     if not host:
         pytest.skip("this machine has no address but loopback, to which hosted functions do not connect")
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        shop = Shop(place, stack, patch, host)
+        shop = HostedStage(place, stack, patch, host)
         shop.connect()
         yield shop
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 
-class Context:
+class LambdaProcessContext:
     """What Lambda tells a function about its invocation."""
 
     aws_request_id = "request-for-tests"
@@ -36,7 +36,7 @@ def main(task: str, handler: str, event: str) -> None:
     os.environ["_HANDLER"] = handler
     module, _, name = handler.rpartition(".")
     entered = getattr(importlib.import_module(module), name)
-    answer = entered(json.loads(given), Context()) if given else None
+    answer = entered(json.loads(given), LambdaProcessContext()) if given else None
     foreign = [name for name, one in sys.modules.items() if "site-packages" in (getattr(one, "__file__", None) or "")]
     print(json.dumps({"answer": answer, "modules": sorted(sys.modules), "foreign": foreign}))
 

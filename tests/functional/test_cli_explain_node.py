@@ -12,15 +12,15 @@ import msgspec
 import pytest
 
 from chalicelib.cli import explain_node
-from chalicelib.cli.explain_view import Scene, as_document
+from chalicelib.cli.explain_view import ExplainContext, as_document
 from chalicelib.cli.main import main
 from chalicelib.cli.node_advice import remedy
-from chalicelib.cli.plan_inputs import Case, Decided
+from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Options, Policy
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.planner import decide
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW as BUILT
 from tests.builders import ClusterBuilder, cluster
 from tests.functional.saved_cluster import NOW, node, pod, save, workload
@@ -30,10 +30,10 @@ LONG = ("--assume-unneeded-for", "11m")
 Said = pytest.CaptureFixture[str]
 
 
-class Row(msgspec.Struct, frozen=True):
+class CliExplainNodeEntry(msgspec.Struct, frozen=True):
     """code: of node n-0; says: words in the answer, what helps among them; nodes, pods: beside n-0 and n-1."""
 
-    code: Code
+    code: ReasonCode
     says: tuple[str, ...]
     nodes: tuple[dict[str, Any], ...] = ()
     pods: tuple[dict[str, Any], ...] = ()
@@ -100,65 +100,75 @@ OPERATION = {
     "targets": [{"node": "n-0", "instance": "example://g/n-0"}],
 }
 LEAVING = {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}]}
-BLOCKED = Code.BLOCKED_BY_POD
+BLOCKED = ReasonCode.BLOCKED_BY_POD
 
 ROWS = (
-    Row(
-        Code.SCALE_DOWN_DISABLED,
+    CliExplainNodeEntry(
+        ReasonCode.SCALE_DOWN_DISABLED,
         ("scale-down is disabled", "set scaleDownEnabled to true"),
         args=(*LONG, "--option", "scaleDownEnabled=false"),
         verdict="unneeded",
     ),
-    Row(
-        Code.SCALE_DOWN_DISABLED_ANNOTATION,
+    CliExplainNodeEntry(
+        ReasonCode.SCALE_DOWN_DISABLED_ANNOTATION,
         ("is annotated", "take the annotation cluster-autoscaler.kubernetes.io"),
         first=DISABLED,
     ),
-    Row(
-        Code.SCALE_DOWN_UNREADY_DISABLED,
+    CliExplainNodeEntry(
+        ReasonCode.SCALE_DOWN_UNREADY_DISABLED,
         ("node is unready", "set scaleDownUnreadyEnabled to true"),
         first={"ready": False},
         args=("--option", "scaleDownUnreadyEnabled=false"),
     ),
-    Row(Code.NOT_AUTOSCALED, ("in no autoscaled group", "nodeGroups of the policy"), groups=(_group("other", size=0),)),
-    Row(
-        Code.NOT_UNNEEDED_LONG_ENOUGH,
+    CliExplainNodeEntry(
+        ReasonCode.NOT_AUTOSCALED,
+        ("in no autoscaled group", "nodeGroups of the policy"),
+        groups=(_group("other", size=0),),
+    ),
+    CliExplainNodeEntry(
+        ReasonCode.NOT_UNNEEDED_LONG_ENOUGH,
         ("since 2026-11-21T07:10:54Z, needs 12m", "scaleDownUnneededTime"),
         memory={"nodes": {"n-0": {"unneeded_since": AT - 600, "confirmed_at": AT - 60}}},
         verdict="unneeded",
         args=("--option", "scaleDownUnneededTime=12m"),
         until="2026-11-21T07:22:54Z",
     ),
-    Row(
-        Code.NOT_UNREADY_LONG_ENOUGH,
+    CliExplainNodeEntry(
+        ReasonCode.NOT_UNREADY_LONG_ENOUGH,
         ("not unready long enough", "scaleDownUnreadyTime"),
         first={"ready": False},
         verdict="unneeded",
         until="2026-11-21T07:40:54Z",
     ),
-    Row(Code.GROUP_MIN_SIZE, ("size 2, min 2", "lower the group's minimum"), groups=(_group(least=2),)),
-    Row(
-        Code.MINIMAL_RESOURCE_LIMIT,
+    CliExplainNodeEntry(
+        ReasonCode.GROUP_MIN_SIZE, ("size 2, min 2", "lower the group's minimum"), groups=(_group(least=2),)
+    ),
+    CliExplainNodeEntry(
+        ReasonCode.MINIMAL_RESOURCE_LIMIT,
         ("minimal resource limit", "coresTotal"),
         verdict="unneeded",
         args=(*LONG, "--option", "coresTotal=4:100"),
     ),
-    Row(
-        Code.BEING_DELETED,
+    CliExplainNodeEntry(
+        ReasonCode.BEING_DELETED,
         ("operation remove-1 is at step gone, waiting",),
         first=LEAVING,
         verdict="leaving",
         memory={"operations": [OPERATION]},
     ),
-    Row(Code.BEING_DELETED, ("currently being deleted", "taken off by the next pass"), first=LEAVING),
-    Row(Code.IDENTITY_CONTESTED, ("which machine it is cannot be known", "n-0, n-9"), nodes=(_twin("n-9", "n-0"),)),
-    Row(
-        Code.NOT_UNDERUTILIZED,
+    CliExplainNodeEntry(
+        ReasonCode.BEING_DELETED, ("currently being deleted", "taken off by the next pass"), first=LEAVING
+    ),
+    CliExplainNodeEntry(
+        ReasonCode.IDENTITY_CONTESTED, ("which machine it is cannot be known", "n-0, n-9"), nodes=(_twin("n-9", "n-0"),)
+    ),
+    CliExplainNodeEntry(
+        ReasonCode.NOT_UNDERUTILIZED,
         ("cpu 75%, threshold 50%", "raise scaleDownUtilizationThreshold"),
         pods=(pod("big", "1500m", on="n-0"),),
     ),
-    Row(
-        Code.RECENTLY_UNREMOVABLE,
+    CliExplainNodeEntry(
+        ReasonCode.RECENTLY_UNREMOVABLE,
         ("no place to move its pods (shop/move: Insufficient cpu)", "07:25:00Z", "make room for the pod"),
         until="2026-11-21T07:25:00Z",
         holds="shop/move",
@@ -171,35 +181,35 @@ ROWS = (
             }
         },
     ),
-    Row(
-        Code.RECENTLY_UNREMOVABLE,
+    CliExplainNodeEntry(
+        ReasonCode.RECENTLY_UNREMOVABLE,
         ("looked at again after", "unremovableNodeRecheckTimeout"),
         memory={"nodes": {"n-0": {"unremovable_until": AT + 246}}},
         until="2026-11-21T07:25:00Z",
     ),
-    Row(
-        Code.NO_PLACE_TO_MOVE_PODS,
+    CliExplainNodeEntry(
+        ReasonCode.NO_PLACE_TO_MOVE_PODS,
         ("no place to move its pods (shop/here", "let it ask for less"),
         pods=(pod("here", "100m", on="n-0", nodeSelector={"kubernetes.io/hostname": "n-0"}),),
         holds="shop/here",
     ),
-    Row(
-        Code.BLOCKED_BY_ON_COMPLETION_POD,
+    CliExplainNodeEntry(
+        ReasonCode.BLOCKED_BY_ON_COMPLETION_POD,
         ("waits for a pod to complete (shop/job)", "wait for the pod"),
         args=LONG,
         pods=(pod("job", "100m", on="n-0", annotations={EVICT: "on-completion"}),),
         verdict="unneeded",
     ),
-    Row(
-        Code.IN_COOLDOWN,
+    CliExplainNodeEntry(
+        ReasonCode.IN_COOLDOWN,
         ("scaleDownDelayAfterAdd, until 2026-11-21T07:29:54Z", "scaleDownDelayAfterAdd says how"),
         args=LONG,
         memory={"last_scale_up": AT - 60},
         until="2026-11-21T07:29:54Z",
         verdict="unneeded",
     ),
-    Row(
-        Code.PARALLELISM,
+    CliExplainNodeEntry(
+        ReasonCode.PARALLELISM,
         ("limit 1", "maxDrainParallelism and maxScaleDownParallelism"),
         verdict="unneeded",
         args=(*LONG, "--option", "maxScaleDownParallelism=1"),
@@ -207,21 +217,21 @@ ROWS = (
         pods=(MOVES,),
         groups=(_group(size=3),),
     ),
-    Row(
-        Code.ATOMIC_FAILED,
+    CliExplainNodeEntry(
+        ReasonCode.ATOMIC_FAILED,
         ("goes as a whole or not at all (1 of 2", "why the group's other nodes stay"),
         args=LONG,
         groups=(_group(zeroOrMax=True),),
         verdict="unneeded",
     ),
-    Row(
-        Code.GROUP_FROZEN,
+    CliExplainNodeEntry(
+        ReasonCode.GROUP_FROZEN,
         ("its node group is unhealthy", "mend its unready nodes"),
         groups=(_group(size=7), _group("h", size=12)),
         nodes=(*_many("g", 5, ready=False), *_many("h", 12)),
     ),
-    Row(
-        Code.DISRUPTION_LIMIT,
+    CliExplainNodeEntry(
+        ReasonCode.DISRUPTION_LIMIT,
         ("nodes per hour reached (limit 1, more at", "outscaler release edge lifts it"),
         args=LONG,
         policy={"maxDisruption": {"nodesPerHour": 1}},
@@ -229,8 +239,8 @@ ROWS = (
         verdict="unneeded",
         memory={"brake": {"taken": [[AT - 1800, 1, 0]]}},
     ),
-    Row(
-        Code.DISRUPTION_BRAKE,
+    CliExplainNodeEntry(
+        ReasonCode.DISRUPTION_BRAKE,
         ("the brake is on until somebody releases it", "then: outscaler release edge"),
         args=LONG,
         policy={"maxDisruption": {"share": 0.3}},
@@ -238,16 +248,16 @@ ROWS = (
         groups=(_group(size=5),),
         verdict="unneeded",
     ),
-    Row(
-        Code.OUTSIDE_WINDOW,
+    CliExplainNodeEntry(
+        ReasonCode.OUTSIDE_WINDOW,
         ("forbid removals now (night, until 2026-11-21T22:00:00Z", "spec.maintenanceWindows"),
         args=LONG,
         policy={"maintenanceWindows": [{"name": "night", "cron": "0 22 * * *", "duration": "6h"}]},
         until="2026-11-21T22:00:00Z",
         verdict="unneeded",
     ),
-    Row(
-        Code.REMOVAL_FAILED,
+    CliExplainNodeEntry(
+        ReasonCode.REMOVAL_FAILED,
         ("removal failed (pod shop/x cannot be evicted; tried again after", "mend what is named"),
         args=LONG,
         verdict="unneeded",
@@ -256,8 +266,8 @@ ROWS = (
             "groups": {"g": {"failed_removals": {"n-0": {"until": AT + 300, "why": "pod shop/x cannot be evicted"}}}}
         },
     ),
-    Row(
-        Code.GROUP_GROWING,
+    CliExplainNodeEntry(
+        ReasonCode.GROUP_GROWING,
         ("being grown just now", "nothing but a moment"),
         args=LONG,
         verdict="unneeded",
@@ -265,78 +275,80 @@ ROWS = (
             "operations": [{**OPERATION, "id": "grow-1", "kind": "grow", "targets": [], "from_size": 3, "to_size": 4}]
         },
     ),
-    Row(Code.NOT_STARTED, ("has not started yet", "maxNodeStartupTime"), first={"ready": False, "created": NOW}),
-    Row(
-        Code.PROMISED,
+    CliExplainNodeEntry(
+        ReasonCode.NOT_STARTED, ("has not started yet", "maxNodeStartupTime"), first={"ready": False, "created": NOW}
+    ),
+    CliExplainNodeEntry(
+        ReasonCode.PROMISED,
         ("pending pods are expected on it (shop/wants)", "needed for that pod"),
         pods=(pod("wants", "1500m"),),
         holds="shop/wants",
     ),
-    Row(
-        Code.RULE_NEEDS_NODE,
+    CliExplainNodeEntry(
+        ReasonCode.RULE_NEEDS_NODE,
         ("rule busy needs it (without it cpu would be at 75%, above 60%)", "raise the rule's"),
         args=LONG,
         verdict="unneeded",
         policy={"rules": [{"name": "busy", "groups": ["g"], "metric": "cpu", "above": "60%", "add": 1}]},
     ),
-    Row(
-        Code.HEADROOM,
+    CliExplainNodeEntry(
+        ReasonCode.HEADROOM,
         ("its free capacity is headroom (spare)", "lower spec.headroom"),
         policy={"headroom": [{"name": "spare", "groups": ["g"], "pods": 1, "cpu": "1"}]},
     ),
-    Row(
-        Code.CLUSTER_UNHEALTHY,
+    CliExplainNodeEntry(
+        ReasonCode.CLUSTER_UNHEALTHY,
         ("6 of 9 nodes are unready", "maxTotalUnreadyPercentage"),
         args=LONG,
         nodes=(*_many("g", 3, ready=False), *_many("h", 1), *_many("h", 3, ready=False)),
         groups=(_group(size=5), _group("h", size=4)),
         verdict="unneeded",
     ),
-    Row(
-        Code.UNEXPECTED,
+    CliExplainNodeEntry(
+        ReasonCode.UNEXPECTED,
         ("pod shop/odd could not be read", "look at what it names"),
         pods=(pod("odd", "lots", on="n-0"),),
         holds="shop/odd",
     ),
-    Row(
+    CliExplainNodeEntry(
         BLOCKED,
         ("ControllerNotFound", "its controller does not exist", "delete the pod, or create its controller"),
         pods=(pod("orphan", "100m", on="n-0", owner="ReplicaSet/gone"),),
         holds="shop/orphan",
     ),
-    Row(
+    CliExplainNodeEntry(
         BLOCKED,
         ("MinReplicasReached", "minReplicaCount 5", "raise its replicas"),
         pods=(MOVES,),
         holds="shop/move",
         args=("--option", "minReplicaCount=5"),
     ),
-    Row(
+    CliExplainNodeEntry(
         BLOCKED,
         ("NotReplicated", "nothing would recreate it", 'safe-to-evict: "true"'),
         pods=(BARE,),
         holds="shop/bare",
     ),
-    Row(
+    CliExplainNodeEntry(
         BLOCKED,
         ("LocalStorageRequested", "volume scratch", "safe-to-evict-local-volumes"),
         holds="shop/disk",
         pods=(pod("disk", "100m", on="n-0", volumes=[{"name": "scratch", "emptyDir": {}}]),),
     ),
-    Row(
+    CliExplainNodeEntry(
         BLOCKED,
         ("NotSafeToEvictAnnotation", "remove the annotation"),
         holds="shop/held",
         pods=(pod("held", "100m", on="n-0", annotations={EVICT: "false"}),),
     ),
-    Row(
+    CliExplainNodeEntry(
         BLOCKED,
         ("UnmovableKubeSystemPod", "PodDisruptionBudget in kube-system"),
         holds="kube-system/dns",
         pods=(pod("dns", "100m", on="n-0", namespace="kube-system", owner="ReplicaSet/dns"),),
         args=("--option", "blockingSystemPodDistruptionTimeout=48h"),
     ),
-    Row(
+    CliExplainNodeEntry(
         BLOCKED,
         ("NotEnoughPdb", "api-budget", "let the budget allow a disruption"),
         holds="shop/api",
@@ -346,7 +358,7 @@ ROWS = (
 )
 
 
-def _saved(row: Row, folder: Path) -> list[str]:
+def _saved(row: CliExplainNodeEntry, folder: Path) -> list[str]:
     """The arguments that ask about n-0."""
     made = save(
         folder / "edge",
@@ -381,7 +393,9 @@ def _saved(row: Row, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.code.value}-{at}" for at, row in enumerate(ROWS)])
-def test_CA_1358_the_command_says_the_rule_the_pod_and_what_helps(row: Row, tmp_path: Path, capsys: Said) -> None:
+def test_CA_1358_the_command_says_the_rule_the_pod_and_what_helps(
+    row: CliExplainNodeEntry, tmp_path: Path, capsys: Said
+) -> None:
     args = _saved(row, tmp_path)
     assert main([*args, "-o", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -395,14 +409,16 @@ def test_CA_1358_the_command_says_the_rule_the_pod_and_what_helps(row: Row, tmp_
     assert "in use" in shown
     assert row.holds in shown
     assert row.until in shown
-    assert ("nodes removed in the last hour" in shown) is (row.code in (Code.DISRUPTION_BRAKE, Code.DISRUPTION_LIMIT))
+    assert ("nodes removed in the last hour" in shown) is (
+        row.code in (ReasonCode.DISRUPTION_BRAKE, ReasonCode.DISRUPTION_LIMIT)
+    )
 
 
 def _built(build: ClusterBuilder, **how: Any) -> dict[str, Any]:
     policy = Policy(name="test", options=Options())
-    plan, memory = decide(build.snapshot(), policy, Memory(), BUILT, 0, **how)
-    case = Case(build.snapshot(), policy, Memory(), BUILT, 0, None, (), 0.0)
-    scene = Scene(case, Decided(plan, memory, {"decode": 0.0, "plan": 0.0}))
+    plan, memory = plan_cluster(build.snapshot(), policy, Memory(), BUILT, 0, **how)
+    case = PlanInputs(build.snapshot(), policy, Memory(), BUILT, 0, None, (), 0.0)
+    scene = ExplainContext(case, PlannedCase(plan, memory, {"decode": 0.0, "plan": 0.0}))
     return as_document(explain_node.answer(scene, "n-0"), scene)
 
 
@@ -411,7 +427,7 @@ def test_CA_6423_a_node_that_there_was_no_time_for_says_so() -> None:
     build = cluster().node("n-0", group="g").node("n-1", group="g").running("n-0", 1, "100m").group("g")
     build.controllers = []
     answer = _built(build, clock=lambda: next(ticks))
-    assert answer["reason"]["code"] == Code.NOT_EVALUATED.value
+    assert answer["reason"]["code"] == ReasonCode.NOT_EVALUATED.value
     assert "raise scaleDownSimulationTimeout" in answer["says"][1]
 
 
@@ -423,7 +439,7 @@ def test_a_node_that_its_groups_cooldown_protects_says_until_when() -> None:
         .group("g", options=GroupOptions(scale_down_cooldown=300.0))
     )
     answer = _built(build, assume_unneeded_for=700.0)
-    assert answer["reason"]["code"] == Code.NODE_COOLDOWN.value
+    assert answer["reason"]["code"] == ReasonCode.NODE_COOLDOWN.value
     assert answer["until"] == "2027-01-15T08:04:00Z"
     assert "the group's own cooldown" in answer["says"][1]
 
@@ -433,7 +449,7 @@ def test_CCE_A6_1_a_node_that_its_pools_minimum_keeps_says_which_pool() -> None:
     for name in ("p/a", "p/b"):
         build.group(name, pool=Pool("p", "workers", min=2))
     answer = _built(build, assume_unneeded_for=700.0)
-    assert answer["reason"]["code"] == Code.POOL_MIN_SIZE.value
+    assert answer["reason"]["code"] == ReasonCode.POOL_MIN_SIZE.value
     assert "pool workers, min 2" in answer["says"][0]
     assert "lower the minimum of the pool" in answer["says"][1]
 
@@ -442,12 +458,12 @@ def test_every_reason_for_which_a_node_stays_is_in_the_table() -> None:
     lines = Path(Reason.__module__.replace(".", "/") + ".py")
     text = (Path(__file__).resolve().parents[2] / lines).read_text("utf-8")
     named = text.partition("why a node is not removed")[2].partition("# ---")[0]
-    codes = {code for code in Code if f" {code.name} = " in named} | {Code.CLUSTER_UNHEALTHY}
+    codes = {code for code in ReasonCode if f" {code.name} = " in named} | {ReasonCode.CLUSTER_UNHEALTHY}
     assert len(codes) > 20
-    built = {Code.NOT_EVALUATED, Code.NODE_COOLDOWN, Code.POOL_MIN_SIZE}
+    built = {ReasonCode.NOT_EVALUATED, ReasonCode.NODE_COOLDOWN, ReasonCode.POOL_MIN_SIZE}
     assert {row.code for row in ROWS} | built == codes
     silent = {code for code in codes if not remedy(Reason.of(code), "shop")}
-    assert silent == {Code.BLOCKED_BY_POD}, "a drain rule's sentence has its own advice"
+    assert silent == {ReasonCode.BLOCKED_BY_POD}, "a drain rule's sentence has its own advice"
 
 
 def test_a_removal_under_way_is_shown_with_its_operation(tmp_path: Path, capsys: Said) -> None:
@@ -472,7 +488,7 @@ def test_a_removal_under_way_is_shown_with_its_operation(tmp_path: Path, capsys:
 
 
 def test_utilisation_and_timer_are_shown_beside_their_thresholds(tmp_path: Path, capsys: Said) -> None:
-    row = next(row for row in ROWS if row.code is Code.NOT_UNNEEDED_LONG_ENOUGH)
+    row = next(row for row in ROWS if row.code is ReasonCode.NOT_UNNEEDED_LONG_ENOUGH)
     more = msgspec.structs.replace(row, pods=(pod("some", "500m", on="n-0"),))
     args = _saved(more, tmp_path)
     assert main([*args, "-o", "json"]) == 0

@@ -17,7 +17,7 @@ from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.policies import StoredWebhook
 from chalicelib.store.tables import POLICIES, POLICY
 from infra.emulators.aws import create_table
-from infra.emulators.aws_faults import Faults, lost_answer
+from infra.emulators.aws_faults import AwsFaults, lost_answer
 from tests.functional.legacy_policies import store_as_before
 from tests.unit.policy.policy_documents import GOOD
 
@@ -106,7 +106,7 @@ def test_a_second_run_changes_nothing(store: Store, capsys: Said) -> None:
 def test_a_run_that_was_stopped_anywhere_is_completed_by_the_next(
     store: Store, method: str, which: int, written: bool, capsys: Said
 ) -> None:
-    faults = Faults()
+    faults = AwsFaults()
     stopped = Store(TABLE, clock=lambda: 0.0, client=store.table.client, wrap=faults.wrap)
     faults.instead(method, *[None] * which, *([] if written else [lost_answer()]))
     if written:

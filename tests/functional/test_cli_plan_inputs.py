@@ -14,7 +14,7 @@ import yaml
 from chalicelib.cli.main import main
 from chalicelib.model.timestamps import parse_time
 from chalicelib.snapshot.live_cluster import RESOURCES
-from infra.emulators.certificates import Authority
+from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.contract.kube_api.cluster import running
@@ -387,7 +387,7 @@ def test_a_server_that_is_trusted_on_purpose_is_no_warning(tmp_path: Path) -> No
     document = tmp_path / "policy.yaml"
     document.write_text(GOOD.replace("{kubeconfigSecret:", "{allowInsecureTls: true, kubeconfigSecret:"))
     answers = [Reply(body={"kind": "List", "metadata": {}, "items": []})] * (len(RESOURCES) + 1)  # and a ConfigMap
-    with HttpScript(answers, tls=Authority("nobody").server()) as server:
+    with HttpScript(answers, tls=CertificateAuthority("nobody").server()) as server:
         file = kubeconfig(tmp_path, server.url, insecure=True)
         done = subprocess.run(
             [

@@ -11,7 +11,7 @@ import pytest
 from moto import mock_aws
 
 from chalicelib.cli.main import main
-from chalicelib.model.memory import Brake, Memory
+from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.timestamps import format_time
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
@@ -40,7 +40,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         yield store
 
 
-def remember(store: Store, brake: Brake) -> None:
+def remember(store: Store, brake: BreakerState) -> None:
     lease = store.leases.acquire(NAME, "pass", 60)
     before = store.memory.load(NAME)
     store.memory.save(NAME, before, Memory(brake=brake), (), lease)
@@ -55,7 +55,7 @@ def answer(capsys: Said, *arguments: str) -> Any:
 
 
 def test_the_brake_is_released_for_an_hour(store: Store, capsys: Said) -> None:
-    remember(store, Brake(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), pulled=NOW - 600, wanted=12))
+    remember(store, BreakerState(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), pulled=NOW - 600, wanted=12))
     assert main(["get", "brake", NAME]) == 0
     assert capsys.readouterr().out == (
         f"{NAME}: on since {format_time(NOW - 600)}, when a plan wanted 12 nodes to be on their way out; "

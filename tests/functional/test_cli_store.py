@@ -13,7 +13,7 @@ from moto import mock_aws
 
 from chalicelib.cli.main import main
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
@@ -162,7 +162,7 @@ def test_get_operations_and_groups(store: Store, capsys: Said) -> None:
         cluster="prod-geneva",
         provider="clusterapi",
         group="g",
-        kind=Kind.GROW,
+        kind=OperationKind.GROW,
         plan="p",
         created_at=NOW,
         from_size=1,

@@ -17,7 +17,7 @@ from chalicelib.policy.load import digest, load
 from chalicelib.runtime import active_policy
 from chalicelib.store import Store, StoredPolicy
 from chalicelib.store.policies import FITTING
-from chalicelib.store.tables import POLICIES, InstantAttribute, Row
+from chalicelib.store.tables import POLICIES, InstantAttribute, RowKey
 from infra.emulators.aws import LocalAws
 from tests.functional.app_client import Premises
 from tests.unit.policy.policy_documents import GOOD
@@ -27,7 +27,7 @@ NAME = "prod-geneva"
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class OldPolicyRow(Row):
+class OldPolicyRow(RowKey):
     """The row as a release without compiled policies reads it."""
 
     name = UnicodeAttribute()

@@ -20,7 +20,7 @@ REQUESTS = 260  # that a first deployment makes, about
 POINTS = sorted(random.Random(14).sample(range(3, REQUESTS), 3))
 
 
-class Place:
+class DeployRepeatedLocation:
     """An emulated account that the environment points at, and a folder for what is built."""
 
     def __init__(self, aws: LocalAws, folder: Path) -> None:
@@ -35,15 +35,15 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeployRepeatedLocation]:
     with LocalAws() as aws:
         aws.reset()
         for name, value in {**aws.env, "AWS_MAX_ATTEMPTS": "1"}.items():
             monkeypatch.setenv(name, value)
-        yield Place(aws, tmp_path)
+        yield DeployRepeatedLocation(aws, tmp_path)
 
 
-def test_a_second_deployment_from_another_machine_changes_nothing(place: Place) -> None:
+def test_a_second_deployment_from_another_machine_changes_nothing(place: DeployRepeatedLocation) -> None:
     assert place.deploy() == []
     first, url = place.account(), place.clients["apigateway"].get_rest_apis()["items"][0]["id"]
     shutil.rmtree(place.folder / "built")  # with everything that Chalice remembered
@@ -56,7 +56,7 @@ def test_a_second_deployment_from_another_machine_changes_nothing(place: Place) 
     "requests", [*POINTS, *(pytest.param(point, marks=pytest.mark.slow) for point in range(1, REQUESTS, 7))]
 )
 def test_a_deployment_that_was_broken_off_is_continued(
-    place: Place, requests: int, monkeypatch: pytest.MonkeyPatch, whole: Any
+    place: DeployRepeatedLocation, requests: int, monkeypatch: pytest.MonkeyPatch, whole: Any
 ) -> None:
     with cut_after(place.aws.endpoint, requests) as endpoint, monkeypatch.context() as patched:
         patched.setenv("AWS_ENDPOINT_URL", endpoint)
@@ -74,6 +74,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
         aws.reset()
         for name, value in aws.env.items():
             patched.setenv(name, value)
-        place = Place(aws, folder)
+        place = DeployRepeatedLocation(aws, folder)
         assert place.deploy() == []
         return place.account()

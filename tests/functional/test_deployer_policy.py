@@ -13,7 +13,7 @@ import pytest
 from infra.aws.deploy.__main__ import main
 from infra.emulators.aws import LocalAws
 from tests.functional.aws_calls import AwsCall, recorded
-from tests.functional.deployer_rights import Need, Reader, Statements
+from tests.functional.deployer_rights import DeployerRightsReader, Need, Statements
 from tests.functional.deployments import STAGE, deploy, small_package
 
 POLICY = Path(__file__).resolve().parents[2] / "infra" / "aws" / "deployer-policy.json"
@@ -58,7 +58,7 @@ class Recording:
                 assert main(["undeploy", "--stage", STAGE, "--with-table"]) == 0
 
     def needs(self) -> list[Need]:
-        reader = Reader()
+        reader = DeployerRightsReader()
         return [need for call in self.calls for need in reader.needs(call, self.mappings)]
 
 

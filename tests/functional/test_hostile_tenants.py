@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from tests.property import hostile_tenants
 
 SECONDS, MIB = 30.0, 600.0  # of an attack; the function that plans has 1,769 MB and 120 s
@@ -55,7 +55,7 @@ def test_a_pod_beyond_a_limit_is_told_which_limit() -> None:
         for reasons in each.reasons.values()
         for reason in reasons
     }
-    assert told == {(Code.NOT_SIMULATED, "500 host ports, at most 100")}
+    assert told == {(ReasonCode.NOT_SIMULATED, "500 host ports, at most 100")}
 
 
 def test_a_node_with_a_pod_beyond_a_limit_is_held_and_takes_no_promise() -> None:
@@ -125,7 +125,7 @@ def test_a_pass_that_runs_out_of_time_keeps_what_it_found_and_removes_nothing() 
     ticks = iter(range(1_000_000))
     plan = hostile_tenants.planned(hostile_tenants.CASES["own-labels"](), clock=lambda: float(next(ticks)), within=60.0)
     told = {reason.code for each in plan.unschedulable for reasons in each.reasons.values() for reason in reasons}
-    assert Code.TIME_BUDGET in told
+    assert ReasonCode.TIME_BUDGET in told
     assert not plan.removals
 
 

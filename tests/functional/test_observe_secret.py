@@ -15,14 +15,14 @@ from chalicelib.policy.read_credentials import observing
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.iam import Policy as RamPolicy
 from infra.emulators.alicloud.iam import read_policy
-from infra.emulators.alicloud.node_registration import Ways as AliWays
+from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions as AliWays
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.controllers import objects
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.node_registration import Ways as ExoWays
+from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions as ExoWays
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
-from infra.emulators.kube.auth import Rule, User
+from infra.emulators.kube.auth import RbacRule, User
 from infra.emulators.local_world import LocalWorld
 from tests.scenario.policies import document
 
@@ -30,7 +30,7 @@ INFRA = Path(__file__).resolve().parents[2] / "infra"
 LOOKS, CHANGES = "outscaler/shop/{}-observe", "outscaler/shop/{}"
 
 
-class Scene(msgspec.Struct, frozen=True):
+class ObserveSecretFixture(msgspec.Struct, frozen=True):
     """group, settings: for the policy, without names of secrets. looks, changes: texts of the two secrets. refused:
     calls that the vendor refused so far; written: by whom changes were made."""
 
@@ -43,12 +43,12 @@ class Scene(msgspec.Struct, frozen=True):
     looker: str
 
 
-def _alicloud(world: LocalWorld, account: AlicloudAccount) -> Scene:
+def _alicloud(world: LocalWorld, account: AlicloudAccount) -> ObserveSecretFixture:
     """The key may do what the first statement of the shipped policy allows: it only describes."""
     shipped = read_policy((INFRA / "alicloud/ram-policy.json").read_text("utf-8"))
     account.server.ring.add("LTAI-EXAMPLE-LOOKS", "example-secret-that-looks", RamPolicy(shipped.statements[:1]))
     group = account.cloud.add_group("web", most=5)
-    return Scene(
+    return ObserveSecretFixture(
         group.id,
         account.settings(),
         account.secret("LTAI-EXAMPLE-LOOKS"),
@@ -59,12 +59,12 @@ def _alicloud(world: LocalWorld, account: AlicloudAccount) -> Scene:
     )
 
 
-def _huaweicloud(world: LocalWorld, account: HuaweiAccount) -> Scene:
+def _huaweicloud(world: LocalWorld, account: HuaweiAccount) -> ObserveSecretFixture:
     """The same with Huawei Cloud's."""
     shipped = json.loads((INFRA / "huaweicloud/policy.json").read_text("utf-8"))["Statement"][0]["Action"]
     account.server.ring.add("HPUA-EXAMPLE-LOOKS", "example-secret-that-looks", frozenset(shipped))
     account.cloud.add_pool(account.cluster.uid, "web")
-    return Scene(
+    return ObserveSecretFixture(
         "web",
         account.settings(),
         account.secret("HPUA-EXAMPLE-LOOKS"),
@@ -75,7 +75,7 @@ def _huaweicloud(world: LocalWorld, account: HuaweiAccount) -> Scene:
     )
 
 
-def _exoscale(world: LocalWorld, account: ExoscaleAccount) -> Scene:
+def _exoscale(world: LocalWorld, account: ExoscaleAccount) -> ObserveSecretFixture:
     reads = frozenset(
         {
             "list-instance-pools",
@@ -90,7 +90,7 @@ def _exoscale(world: LocalWorld, account: ExoscaleAccount) -> Scene:
     )
     account.server.ring.add("EXO-EXAMPLE-LOOKS", "example-secret-that-looks", reads)
     account.zone.add_nodepool(account.zone.add_cluster("prod").id, "web", type="standard.large")
-    return Scene(
+    return ObserveSecretFixture(
         "prod/web",
         account.settings(),
         account.secret("EXO-EXAMPLE-LOOKS"),
@@ -101,9 +101,9 @@ def _exoscale(world: LocalWorld, account: ExoscaleAccount) -> Scene:
     )
 
 
-def _cherryservers(world: LocalWorld, account: CherryAccount) -> Scene:
+def _cherryservers(world: LocalWorld, account: CherryAccount) -> ObserveSecretFixture:
     account.server.add_token("CHERRY-EXAMPLE-LOOKS", writes=False)
-    return Scene(
+    return ObserveSecretFixture(
         "workers",
         account.settings(),
         "CHERRY-EXAMPLE-LOOKS",
@@ -114,16 +114,16 @@ def _cherryservers(world: LocalWorld, account: CherryAccount) -> Scene:
     )
 
 
-def _clusterapi(world: LocalWorld, _: None) -> Scene:
+def _clusterapi(world: LocalWorld, _: None) -> ObserveSecretFixture:
     """Both kubeconfigs are of the one simulated server, with two users."""
-    reads = Rule(verbs=("get", "list"), groups=("*",), resources=("*",))
+    reads = RbacRule(verbs=("get", "list"), groups=("*",), resources=("*",))
     world.server.api.authority.admit(User("looks", "token-that-looks"), [reads])
     world.seed(objects.machine_deployment("web", 0, 0, 5))
 
     def mine() -> list[Any]:
         return [call for call in world.server.requests if "cluster.x-k8s.io" in call.path]
 
-    return Scene(
+    return ObserveSecretFixture(
         "MachineDeployment/default/web",
         {"clusterName": "local", "namespace": "default"},
         world.server.kubeconfig("looks"),
@@ -134,7 +134,7 @@ def _clusterapi(world: LocalWorld, _: None) -> Scene:
     )
 
 
-SCENES: dict[str, tuple[Callable[[], Any] | None, Callable[[LocalWorld, Any], Scene], str]] = {
+SCENES: dict[str, tuple[Callable[[], Any] | None, Callable[[LocalWorld, Any], ObserveSecretFixture], str]] = {
     "alicloud": (lambda: AlicloudAccount(ways=AliWays(boot=20.0)), _alicloud, "credentialsSecret"),
     "cherryservers": (CherryAccount, _cherryservers, "credentialsSecret"),
     "clusterapi": (None, _clusterapi, "kubeconfigSecret"),

@@ -8,13 +8,13 @@ import json
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.operation import Kind, Operation, State
+from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.operations.runner import handle
 from chalicelib.policy.load import digest
 from chalicelib.reconciler import scan_scheduler
 from chalicelib.runtime.runtime import install
 from chalicelib.store.errors import NotMoved
-from tests.functional.app_client import Desk, Premises, sample
+from tests.functional.app_client import AppClient, Premises, sample
 from tests.functional.legacy_policies import store_as_before
 from tests.operations import new_operation
 
@@ -33,7 +33,7 @@ spec:
 
 
 @pytest.fixture
-def desk(premises: Premises) -> Desk:
+def desk(premises: Premises) -> AppClient:
     """A desk over tables of the test's own, with a policy in the old place."""
     made = Premises(premises.aws, premises.clock).desk()
     store_as_before(made.store, "shop", TEXT)
@@ -44,7 +44,7 @@ def _errors(log: io.StringIO) -> list[dict[str, object]]:
     return [line for line in map(json.loads, log.getvalue().splitlines()) if line["level"] == "ERROR"]
 
 
-def test_the_tick_says_once_what_is_not_used_and_what_to_run(desk: Desk, log: io.StringIO) -> None:
+def test_the_tick_says_once_what_is_not_used_and_what_to_run(desk: AppClient, log: io.StringIO) -> None:
     report = scan_scheduler.run(desk.runtime)
     assert (report.clusters, report.queued, report.failed) == (0, (), ())
     [line] = _errors(log)
@@ -53,13 +53,13 @@ def test_the_tick_says_once_what_is_not_used_and_what_to_run(desk: Desk, log: io
     assert line["remedy"] == "run outscaler migrate"
 
 
-def test_the_tick_is_quiet_once_they_were_copied(desk: Desk, log: io.StringIO) -> None:
+def test_the_tick_is_quiet_once_they_were_copied(desk: AppClient, log: io.StringIO) -> None:
     desk.store.moving.copy("shop", lambda _: None)
     assert scan_scheduler.run(desk.runtime).queued == ("shop",)
     assert _errors(log) == []
 
 
-def test_names_that_somebody_planted_do_not_fill_the_log(desk: Desk, log: io.StringIO) -> None:
+def test_names_that_somebody_planted_do_not_fill_the_log(desk: AppClient, log: io.StringIO) -> None:
     for number in range(30):
         store_as_before(desk.store, f"x{number}-" + "\u00e9\n" * 200, "text")
     scan_scheduler.run(desk.runtime)
@@ -69,7 +69,7 @@ def test_names_that_somebody_planted_do_not_fill_the_log(desk: Desk, log: io.Str
     assert str(line["detail"]).isascii()
 
 
-def test_the_list_of_clusters_says_it_too(desk: Desk) -> None:
+def test_the_list_of_clusters_says_it_too(desk: AppClient) -> None:
     install(desk.runtime)
     try:
         said = desk.get("/clusters").json_body
@@ -84,15 +84,15 @@ def test_the_list_of_clusters_says_it_too(desk: Desk) -> None:
         install(None)
 
 
-def _planned(desk: Desk) -> Operation:
-    operation = new_operation("grow-1", "shop", "clusterapi", "workers", Kind.GROW, "p1", desk.clock())
+def _planned(desk: AppClient) -> Operation:
+    operation = new_operation("grow-1", "shop", "clusterapi", "workers", OperationKind.GROW, "p1", desk.clock())
     lease = desk.store.leases.acquire("shop", "planner", 60)
     desk.store.memory.save("shop", Memory(), Memory(), (operation,), lease)
     desk.store.leases.release(lease, passed_at=desk.clock())
     return operation
 
 
-def test_operations_wait_for_the_policy_to_be_moved_and_are_not_called_off(desk: Desk) -> None:
+def test_operations_wait_for_the_policy_to_be_moved_and_are_not_called_off(desk: AppClient) -> None:
     operation = _planned(desk)
     body = json.dumps({"cluster": "shop", "operation": operation.spec.id})
     with pytest.raises(NotMoved, match="run outscaler migrate"):
@@ -105,7 +105,7 @@ def test_operations_wait_for_the_policy_to_be_moved_and_are_not_called_off(desk:
     assert scan_scheduler.run(desk.runtime).swept == (operation.spec.id,)
 
 
-def test_an_operation_of_a_cluster_whose_policy_is_gone_everywhere_is_called_off(desk: Desk) -> None:
+def test_an_operation_of_a_cluster_whose_policy_is_gone_everywhere_is_called_off(desk: AppClient) -> None:
     operation = _planned(desk)
     desk.store.moving.copy("shop", lambda _: None)
     desk.store.moving.delete_old("shop")
@@ -115,10 +115,10 @@ def test_an_operation_of_a_cluster_whose_policy_is_gone_everywhere_is_called_off
     handle(json.dumps({"cluster": "shop", "operation": operation.spec.id}), desk.runtime)
     over = desk.store.operations.get("shop", operation.spec.id)
     assert over is not None
-    assert over.status.state is State.FAILED or over.status.state is State.ABANDONED
+    assert over.status.state is OperationState.FAILED or over.status.state is OperationState.ABANDONED
 
 
-def test_a_policy_that_a_function_could_write_is_never_in_force(desk: Desk) -> None:
+def test_a_policy_that_a_function_could_write_is_never_in_force(desk: AppClient) -> None:
     """Whoever takes a function over can write every row of the state table."""
     for version in range(1, 4):
         store_as_before(desk.store, "shop", *[TEXT.replace("outscaler/shop", "outscaler/other")] * version)

@@ -19,7 +19,7 @@ import pytest
 from botocore.exceptions import EndpointVariantError
 from botocore.regions import EndpointResolver
 
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.load import load
 from chalicelib.policy.option_overrides import with_options
 from infra.aws.botocore_data import SERVICES, without_texts
@@ -66,7 +66,7 @@ def test_the_artifact_makes_the_same_plan(seed: int, solved: bool, tmp_path: Pat
     policy = with_options(load(POLICY, place="policy.yaml")[0], cluster.settings)
     arguments = (read(cluster.lists, cluster.manifest, NOW), policy, cluster.memory(), NOW, 0)
     made = _planned_by_the_artifact(arguments, tmp_path)
-    assert made["plan"].encode() == msgspec.json.encode(decide(*arguments)[0])
+    assert made["plan"].encode() == msgspec.json.encode(plan_cluster(*arguments)[0])
     assert ({"highspy", "numpy.random"} <= set(made["modules"])) is solved
     assert [name for name in made["modules"] if name.partition(".")[0] in NEVER or name in NEVER] == []
 

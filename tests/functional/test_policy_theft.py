@@ -13,7 +13,7 @@ import pytest
 
 from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.handlers import read_api
-from chalicelib.model.errors import BadInputs, OutscalerError
+from chalicelib.model.errors import InputErrors, OutscalerError
 from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.load import digest, load
 from chalicelib.policy.read_credentials import observing
@@ -90,7 +90,7 @@ THEFTS: dict[str, tuple[dict[str, Any], str]] = {
 GOOD = {"clusterapi": {"namespace": "default"}}
 
 
-class Scene:
+class PolicyTheftFixture:
     """A deployment with an honest cluster `shop`, and a server that the attacker listens on."""
 
     def __init__(self, world: LocalWorld, mine: HttpScript, file: Path) -> None:
@@ -130,11 +130,11 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path) -> Iterator[PolicyTheftFixture]:
     file = tmp_path / "file"
     file.write_text("eyJhbGciOi.example.token")
     with HttpScript(lambda _: Reply(200, {})) as mine, LocalWorld(deployment=STRICT) as world:
-        made = Scene(world, mine, file)
+        made = PolicyTheftFixture(world, mine, file)
         world.seed(machine_deployment("workers", 1, 1, 4))
         world.apply_policy(json.dumps(json.loads(made.text(GOOD).replace("evil", "shop"))))
         for name in ("evil/kubeconfig", "shop/clusterapi"):
@@ -149,14 +149,14 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 @pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
-def test_a_policy_that_steals_is_not_applied(scene: Scene, providers: dict[str, Any], word: str) -> None:
-    with pytest.raises(BadInputs, match=word):
+def test_a_policy_that_steals_is_not_applied(scene: PolicyTheftFixture, providers: dict[str, Any], word: str) -> None:
+    with pytest.raises(InputErrors, match=word):
         scene.world.apply_policy(scene.text(providers))
 
 
 @pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
 def test_a_stored_policy_that_steals_is_not_obeyed(
-    scene: Scene,
+    scene: PolicyTheftFixture,
     log: io.StringIO,
     providers: dict[str, Any],
     word: str,
@@ -174,7 +174,9 @@ def test_a_stored_policy_that_steals_is_not_obeyed(
 
 
 @pytest.mark.parametrize(("providers", "_"), THEFTS.values(), ids=THEFTS)
-def test_a_check_that_was_passed_by_is_not_the_last(scene: Scene, providers: dict[str, Any], _: str) -> None:
+def test_a_check_that_was_passed_by_is_not_the_last(
+    scene: PolicyTheftFixture, providers: dict[str, Any], _: str
+) -> None:
     """What is built for a function refuses it again, if a policy came to it unchecked: no foreign secret, no call."""
     rt = scene.world.new_runtime()
     policy, _warnings = load(scene.text(providers), place="unchecked")
@@ -206,9 +208,9 @@ def test_a_check_that_was_passed_by_is_not_the_last(scene: Scene, providers: dic
         {"webhook": {"secret": "outscaler/evil/kubeconfig"}},
     ],
 )
-def test_the_ways_to_a_cluster_are_its_own(scene: Scene, spec: dict[str, Any]) -> None:
+def test_the_ways_to_a_cluster_are_its_own(scene: PolicyTheftFixture, spec: dict[str, Any]) -> None:
     text = scene.text(GOOD, **spec)
-    with pytest.raises(BadInputs, match=r"spec\.(kubernetes|webhook)"):
+    with pytest.raises(InputErrors, match=r"spec\.(kubernetes|webhook)"):
         scene.world.apply_policy(text)
     scene.put_item(text)
     scene.passes()
@@ -217,7 +219,7 @@ def test_the_ways_to_a_cluster_are_its_own(scene: Scene, spec: dict[str, Any]) -
     assert scene.stolen() == ([], [])
 
 
-def test_a_policy_of_its_own_secrets_is_obeyed(scene: Scene) -> None:
+def test_a_policy_of_its_own_secrets_is_obeyed(scene: PolicyTheftFixture) -> None:
     text = scene.text(GOOD, webhook={"secret": "outscaler/evil/webhook"})
     scene.world.apply_policy(text)
     scene.passes()

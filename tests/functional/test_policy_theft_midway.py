@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from chalicelib.dispatch.messages import ActMessage, encode
-from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.policy.load import digest
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers import objects
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.node_registration import Ways
+from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions
 from infra.emulators.lambda_events import sqs_event, sqs_record
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.scripted_http_server import HttpScript, Reply
-from tests.functional.test_policy_theft import GOOD, THEFTS, Scene
+from tests.functional.test_policy_theft import GOOD, THEFTS, PolicyTheftFixture
 from tests.operations import new_operation
 
 THIEF = "spec.providers."
@@ -30,12 +30,12 @@ SHARED = "outscaler/shared/exoscale"
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path) -> Iterator[PolicyTheftFixture]:
     """A cluster `evil` with a right policy as version 1, and a server that the attacker listens on."""
     file = tmp_path / "file"
     file.write_text("eyJhbGciOi.example.token")
     with HttpScript(lambda _: Reply(200, {})) as mine, LocalWorld(name="evil", deployment=STRICT) as world:
-        made = Scene(world, mine, file)
+        made = PolicyTheftFixture(world, mine, file)
         world.apply_policy(made.text(GOOD, mode="active"))
         for name in ("shop/kubeconfig", "shop/clusterapi"):
             world.put_secret(f"outscaler/{name}", world.server.kubeconfig())
@@ -57,10 +57,10 @@ def replaced(world: LocalWorld, text: str, times: int = 1) -> None:
         world.store.policies.put(world.name, again, f"{digest(text)}-{each}", current.version if current else None)
 
 
-def planned(world: LocalWorld, provider: str, kind: Kind) -> Operation:
+def planned(world: LocalWorld, provider: str, kind: OperationKind) -> Operation:
     """An open operation of that provider, as a pass saves it."""
     now = world.clock()
-    targets = (Target("node-1", "id://node-1", "node-1"),) if kind is not Kind.GROW else ()
+    targets = (RemovalTarget("node-1", "id://node-1", "node-1"),) if kind is not OperationKind.GROW else ()
     made = new_operation(
         id=f"{kind}-1",
         cluster=world.name,
@@ -93,14 +93,14 @@ def executed(world: LocalWorld, operation: Operation) -> Operation:
 
 
 @pytest.mark.parametrize("versions", [1, 6], ids=["once", "older-than-what-is-tried"])
-@pytest.mark.parametrize("kind", [Kind.GROW, Kind.REMOVE])
+@pytest.mark.parametrize("kind", [OperationKind.GROW, OperationKind.REMOVE])
 @pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
 def test_an_open_operation_is_not_carried_out_for_a_thief(
-    scene: Scene,
+    scene: PolicyTheftFixture,
     log: io.StringIO,
     providers: dict[str, Any],
     word: str,
-    kind: Kind,
+    kind: OperationKind,
     versions: int,
 ) -> None:
     [provider] = providers
@@ -110,7 +110,7 @@ def test_an_open_operation_is_not_carried_out_for_a_thief(
     ended = executed(scene.world, operation)
     assert scene.mine.requests == []
     assert set(scene.secrets.asked) <= {"outscaler/evil/kubeconfig", "outscaler/-/webhook"}
-    assert ended.status.state is State.ABANDONED
+    assert ended.status.state is OperationState.ABANDONED
     assert THIEF in ended.status.outcome  # the first mistake; the log has them all
     told = log.getvalue()
     assert word in told
@@ -121,14 +121,14 @@ def test_an_open_operation_is_not_carried_out_for_a_thief(
 
 
 @pytest.mark.parametrize("name", ["signed-calls-of-exoscale", "another-clusters-token"])
-def test_an_operation_whose_message_was_lost_is_ended_all_the_same(scene: Scene, name: str) -> None:
+def test_an_operation_whose_message_was_lost_is_ended_all_the_same(scene: PolicyTheftFixture, name: str) -> None:
     providers, _ = THEFTS[name]
-    operation = planned(scene.world, next(iter(providers)), Kind.GROW)
+    operation = planned(scene.world, next(iter(providers)), OperationKind.GROW)
     replaced(scene.world, scene.text(providers, mode="active"))
     scene.world.step(1200)  # the sweeper sends the message again
     ended = scene.world.store.operations.get("evil", operation.spec.id)
     assert ended is not None
-    assert (ended.status.state, scene.mine.requests) == (State.ABANDONED, [])
+    assert (ended.status.state, scene.mine.requests) == (OperationState.ABANDONED, [])
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_an_operation_whose_message_was_lost_is_ended_all_the_same(scene: Scene,
     ids=["foreign-host", "foreign-secret", "both"],
 )
 def test_what_was_ordered_is_seen_through_with_the_last_permitted_policy(theft: dict[str, str]) -> None:
-    account = ExoscaleAccount(ways=Ways(boot=60.0))
+    account = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=60.0))
     with (
         HttpScript(lambda _: Reply(200, {})) as mine,
         LocalWorld(quick=True, clouds=(account,), forgetful=True) as world,
@@ -167,7 +167,7 @@ def test_what_was_ordered_is_seen_through_with_the_last_permitted_policy(theft: 
         assert "outscaler/other/exoscale" not in world.services.secrets.asked
         ended = world.store.operations.get("shop", operation.spec.id)
         assert ended is not None
-        assert ended.status.state is State.SUCCEEDED
+        assert ended.status.state is OperationState.SUCCEEDED
         assert len(account.zone.vms) == 1
 
 

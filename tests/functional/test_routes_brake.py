@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.memory import Brake, Memory
+from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.timestamps import format_time
-from tests.functional.app_client import Desk
+from tests.functional.app_client import AppClient
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 
 
-def test_a_cluster_shows_its_brake(desk: Desk) -> None:
+def test_a_cluster_shows_its_brake(desk: AppClient) -> None:
     name, now = desk.cluster(), desk.clock()
     assert desk.get(f"/clusters/{name}").json_body["brake"] == {
         "on": False,
@@ -20,7 +20,7 @@ def test_a_cluster_shows_its_brake(desk: Desk) -> None:
         "releasedUntil": None,
         "lastHour": {"nodes": 0, "pods": 0},
     }
-    brake = Brake(((now - 4000, 9, 9), (now - 60, 2, 30), (now, 1, 0)), pulled=now - 60, wanted=12)
+    brake = BreakerState(((now - 4000, 9, 9), (now - 60, 2, 30), (now, 1, 0)), pulled=now - 60, wanted=12)
     lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
     desk.store.memory.save(name, Memory(), Memory(brake=brake), (), lease)
     desk.store.leases.release(lease)

@@ -7,24 +7,24 @@ from chalice.test import HTTPResponse
 from prometheus_client.parser import text_string_to_metric_families
 
 from chalicelib.kube.errors import Forbidden
-from chalicelib.model.operation import Kind, State
-from chalicelib.model.outcome import Done
+from chalicelib.model.operation import OperationKind, OperationState
+from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import Health, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.record import carry_over
 from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan
-from tests.functional.app_client import Desk
+from tests.functional.app_client import AppClient
 from tests.operations import new_operation
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 
 
-def recorder(desk: Desk) -> Recorder:
+def recorder(desk: AppClient) -> Recorder:
     return Recorder(journal=desk.store.journal, board=None, clock=desk.clock, options=Options(), emit=lambda line: None)
 
 
-def a_pass(desk: Desk, name: str, *, ready: int = 3, error: Exception | None = None) -> None:
+def a_pass(desk: AppClient, name: str, *, ready: int = 3, error: Exception | None = None) -> None:
     """One pass as the reconcile function makes it, told under its lease."""
     lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
     before = carry_over.read(lease.left)
@@ -39,20 +39,20 @@ def a_pass(desk: Desk, name: str, *, ready: int = 3, error: Exception | None = N
     desk.store.leases.release(lease, passed_at=desk.clock(), decision=decision, left=carry_over.write(after))
 
 
-def bought(desk: Desk, name: str, nodes: int) -> None:
+def bought(desk: AppClient, name: str, nodes: int) -> None:
     """One growth, carried out."""
     operation = new_operation(
         id=f"grow-{desk.clock()}",
         cluster=name,
         provider="clusterapi",
         group="workers",
-        kind=Kind.GROW,
+        kind=OperationKind.GROW,
         plan="p",
         created_at=desk.clock(),
         to_size=nodes,
-        state=State.SUCCEEDED,
+        state=OperationState.SUCCEEDED,
     )
-    record_outcome(operation, Done(), recorder(desk))
+    record_outcome(operation, Succeeded(), recorder(desk))
 
 
 def samples(answer: HTTPResponse, cluster: str) -> dict[str, float]:
@@ -66,7 +66,7 @@ def samples(answer: HTTPResponse, cluster: str) -> dict[str, float]:
     return found
 
 
-def test_a_scrape_has_every_cluster_with_what_its_last_pass_saw(desk: Desk) -> None:
+def test_a_scrape_has_every_cluster_with_what_its_last_pass_saw(desk: AppClient) -> None:
     one, other, fresh = desk.cluster(), desk.cluster(mode="shadow"), desk.cluster()
     a_pass(desk, one, ready=3)
     a_pass(desk, other, ready=5)
@@ -78,7 +78,7 @@ def test_a_scrape_has_every_cluster_with_what_its_last_pass_saw(desk: Desk) -> N
     assert samples(answer, fresh) == {}
 
 
-def test_counters_of_passes_and_of_executors_grow_together_and_never_go_down(desk: Desk) -> None:
+def test_counters_of_passes_and_of_executors_grow_together_and_never_go_down(desk: AppClient) -> None:
     name = desk.cluster()
     seen: dict[str, float] = {}
     for number in range(4):
@@ -94,7 +94,7 @@ def test_counters_of_passes_and_of_executors_grow_together_and_never_go_down(des
     assert seen["function_duration_seconds_count main"] == 4
 
 
-def test_a_pass_that_failed_hides_no_gauge(desk: Desk) -> None:
+def test_a_pass_that_failed_hides_no_gauge(desk: AppClient) -> None:
     name = desk.cluster()
     a_pass(desk, name, ready=4)
     at = desk.clock()
@@ -104,7 +104,7 @@ def test_a_pass_that_failed_hides_no_gauge(desk: Desk) -> None:
     assert (shown["nodes_count ready"], shown["last_activity main"]) == (4, at)
 
 
-def test_a_cluster_that_is_switched_off_has_counters_only(desk: Desk) -> None:
+def test_a_cluster_that_is_switched_off_has_counters_only(desk: AppClient) -> None:
     name = desk.cluster()
     a_pass(desk, name)
     bought(desk, name, 1)
@@ -114,7 +114,7 @@ def test_a_cluster_that_is_switched_off_has_counters_only(desk: Desk) -> None:
     assert "nodes_count ready" not in shown
 
 
-def test_a_policy_that_cannot_be_read_and_a_row_that_cannot_hide_nothing_else(desk: Desk) -> None:
+def test_a_policy_that_cannot_be_read_and_a_row_that_cannot_hide_nothing_else(desk: AppClient) -> None:
     unreadable, torn, well = desk.cluster(), desk.cluster(), desk.cluster()
     for name in (unreadable, torn, well):
         a_pass(desk, name)

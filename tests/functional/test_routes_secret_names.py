@@ -10,9 +10,9 @@ import pytest
 from chalicelib.handlers.redaction import without_secrets
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 from chalicelib.store import JournalEntry
-from tests.functional.app_client import Desk
+from tests.functional.app_client import AppClient
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 
@@ -29,18 +29,18 @@ WORDS = (
 )
 
 
-def shown(desk: Desk, name: str) -> str:
+def shown(desk: AppClient, name: str) -> str:
     paths = ("/clusters", f"/clusters/{name}", f"/clusters/{name}/decisions", f"/clusters/{name}/decisions?full=true")
     answers = [desk.get(path) for path in paths]
     assert [answer.status_code for answer in answers] == [200] * 4
     return "\n".join(json.dumps(answer.json_body) for answer in answers)
 
 
-def test_no_reading_route_shows_the_name_of_a_secret(desk: Desk) -> None:
+def test_no_reading_route_shows_the_name_of_a_secret(desk: AppClient) -> None:
     name = desk.cluster(spec={"providers": {"cherryservers": {"credentialsSecret": CREDENTIALS, "teamId": "1"}}})
     now = desk.clock()
     for number, words in enumerate(WORDS):
-        plan = Plan(id=f"p{number}", cluster=name, at=now, gaps=(Gap("provider/cherryservers", words),))
+        plan = Plan(id=f"p{number}", cluster=name, at=now, gaps=(MissingData("provider/cherryservers", words),))
         body = msgspec.json.encode(plan).decode()
         desk.store.journal.append(
             name, JournalEntry(at=now + number, kind="plan", plan=f"p{number}", body=body, facts={"why": words})
@@ -64,7 +64,7 @@ def test_no_reading_route_shows_the_name_of_a_secret(desk: Desk) -> None:
         assert hidden not in text
 
 
-def test_a_policy_that_cannot_be_read_does_not_show_the_name_either(desk: Desk) -> None:
+def test_a_policy_that_cannot_be_read_does_not_show_the_name_either(desk: AppClient) -> None:
     name = desk.cluster()
     desk.store_text(
         name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.functional.app_client import Desk, sample
+from tests.functional.app_client import AppClient, sample
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,6 @@ from tests.functional.app_client import Desk, sample
         ("audit-event-list", 8, 4),
     ],
 )
-def test_the_sample_is_understood(desk: Desk, name: str, accepted: int, matched: int) -> None:
+def test_the_sample_is_understood(desk: AppClient, name: str, accepted: int, matched: int) -> None:
     answer = desk.post(desk.cluster(), sample(name))
     assert (answer.status_code, answer.json_body) == (202, {"accepted": accepted, "matched": matched, "woken": True})

@@ -15,7 +15,7 @@ from infra.emulators.controllers import objects
 from infra.emulators.lambda_events import sqs_event, sqs_record
 from infra.emulators.lambda_runtime.process import INIT, Made
 from tests.functional.app_client import sample
-from tests.functional.hosted_stage import HMAC, METAL, PREFIX, SECRETS, TABLE, Shop, pods_for, shops
+from tests.functional.hosted_stage import HMAC, METAL, PREFIX, SECRETS, TABLE, HostedStage, pods_for, shops
 from tests.permission_use import operations_of_every_provider, unfinished_save, unreadable_policy, unused
 
 FUNCTIONS = ("api_handler", "tick", "reconcile", "reconcile_large", *(f"act_{provider}" for provider in PROVIDERS))
@@ -42,7 +42,7 @@ def _status(made: Made) -> int:
     return int(made.answer["statusCode"])
 
 
-def _growth_and_drain(shop: Shop) -> Day:
+def _growth_and_drain(shop: HostedStage) -> Day:
     objects.apply(
         shop.kube,
         objects.machine_deployment("workers", 1, 1, 4, labels={"pool": "workers"}),
@@ -63,7 +63,7 @@ def _growth_and_drain(shop: Shop) -> Day:
     return Day(nodes, grown, shop.replicas("workers"), steps, pending, {"webhook": woken})
 
 
-def _requests(shop: Shop, day: Day) -> None:
+def _requests(shop: HostedStage, day: Day) -> None:
     body = sample("core-v1-failed-scheduling")
     day.answers["wrong key"] = _status(shop.post(body, key="not-the-key-of-this-webhook"))
     shop.hosted.door.failing.add((PREFIX, "sqs:SendMessage"))
@@ -75,7 +75,7 @@ def _requests(shop: Shop, day: Day) -> None:
         day.answers[target] = _status(shop.request("GET", target, {}, b"", resource))
 
 
-def _faulty(shop: Shop) -> Any:
+def _faulty(shop: HostedStage) -> Any:
     return lambda faults: Store(
         TABLE,
         clock=shop.clock,
@@ -87,7 +87,7 @@ def _faulty(shop: Shop) -> Any:
     )
 
 
-def _message(shop: Shop, provider: str, cluster: str, operation: str) -> None:
+def _message(shop: HostedStage, provider: str, cluster: str, operation: str) -> None:
     function = f"act_{provider}"
     body = json.dumps({"cluster": cluster, "operation": operation})
     made = shop.hosted.invoke(
@@ -96,7 +96,7 @@ def _message(shop: Shop, provider: str, cluster: str, operation: str) -> None:
     assert made.answer == {"batchItemFailures": []}, made.log
 
 
-def _rare_rights(shop: Shop) -> None:
+def _rare_rights(shop: HostedStage) -> None:
     """What an ordinary day does not need: sends that were lost, saves that others finish, policies that are broken."""
     operations_of_every_provider(shop.store, shop.clock(), "early", due_in=90.0)
     for name in PROVIDERS:
@@ -112,14 +112,14 @@ def _rare_rights(shop: Shop) -> None:
     shop.hosted.tick()
 
 
-def _eks(shop: Shop) -> None:
+def _eks(shop: HostedStage) -> None:
     """A cluster of EKS, of which only the lookup is emulated: no function gets to its API server."""
     shop.apply("eks", {"clusterapi": {"clusterName": "local"}}, kubernetes={"eksCluster": "eks", "region": "us-east-1"})
     operations_of_every_provider(shop.store, shop.clock(), "eks", cluster="eks")
     shop.play(2)
 
 
-def _parameters(shop: Shop) -> None:
+def _parameters(shop: HostedStage) -> None:
     """A cluster whose secrets are parameters of SSM."""
     for name, text in (("kubeconfig", shop.server.kubeconfig()), ("webhook", json.dumps({"hmac": HMAC}))):
         shop.aws.client("ssm").put_parameter(Name=f"/outscaler/dev/ssm/{name}", Value=text, Type="SecureString")
@@ -137,7 +137,7 @@ def _parameters(shop: Shop) -> None:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shop, Day]]:
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HostedStage, Day]]:
     """A day of the shop, with everything that its functions can be asked to do."""
     for shop in shops(tmp_path_factory.mktemp("hosted")):
         day = _growth_and_drain(shop)
@@ -148,12 +148,12 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shop, Day
         yield shop, day
 
 
-def test_what_make_deploy_made_is_as_it_should_be(played: tuple[Shop, Day]) -> None:
+def test_what_make_deploy_made_is_as_it_should_be(played: tuple[HostedStage, Day]) -> None:
     assert played[0].wrong == []
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_every_function_works_under_the_real_runtime_client(played: tuple[Shop, Day], function: str) -> None:
+def test_every_function_works_under_the_real_runtime_client(played: tuple[HostedStage, Day], function: str) -> None:
     shop, _ = played
     name = shop.function(function)
     made, process = shop.hosted.made[name], shop.hosted.processes[name]
@@ -165,13 +165,13 @@ def test_every_function_works_under_the_real_runtime_client(played: tuple[Shop, 
     assert 0 < process.peak_megabytes() < process.configuration.memory
 
 
-def test_the_tick_queues_the_cluster_that_is_due(played: tuple[Shop, Day]) -> None:
+def test_the_tick_queues_the_cluster_that_is_due(played: tuple[HostedStage, Day]) -> None:
     first = played[0].hosted.made[played[0].function("tick")][0]
     assert first.answer["queued"] == ["shop"]
     assert first.answer["failed"] == []
 
 
-def test_routes_answer_through_an_event_of_api_gateway(played: tuple[Shop, Day]) -> None:
+def test_routes_answer_through_an_event_of_api_gateway(played: tuple[HostedStage, Day]) -> None:
     assert played[1].answers == {
         "webhook": 202,
         "wrong key": 401,
@@ -184,24 +184,24 @@ def test_routes_answer_through_an_event_of_api_gateway(played: tuple[Shop, Day])
 
 
 @pytest.mark.parametrize("vendor", POOLS)
-def test_a_group_of_each_vendor_grows_for_a_pod_that_needs_it(played: tuple[Shop, Day], vendor: str) -> None:
+def test_a_group_of_each_vendor_grows_for_a_pod_that_needs_it(played: tuple[HostedStage, Day], vendor: str) -> None:
     assert played[1].nodes[vendor] == 1
     assert played[1].pending == 0
 
 
-def test_cluster_api_grows_and_a_drain_of_several_steps_takes_the_node_away(played: tuple[Shop, Day]) -> None:
+def test_cluster_api_grows_and_a_drain_of_several_steps_takes_the_node_away(played: tuple[HostedStage, Day]) -> None:
     _, day = played
     assert (day.grown, day.drained) == (2, 1)
     assert day.steps >= 3
 
 
-def test_no_call_is_denied_by_the_policies_that_iam_holds(played: tuple[Shop, Day]) -> None:
+def test_no_call_is_denied_by_the_policies_that_iam_holds(played: tuple[HostedStage, Day]) -> None:
     door = played[0].hosted.door
     assert door.strange == []
     assert door.judge.denied == []
 
 
-def test_no_right_is_granted_that_nothing_uses(played: tuple[Shop, Day]) -> None:
+def test_no_right_is_granted_that_nothing_uses(played: tuple[HostedStage, Day]) -> None:
     judge = played[0].hosted.door.judge
     assert {function for function, _, _ in judge.used} == {played[0].function(name) for name in FUNCTIONS}
     large = played[0].function("reconcile_large")
@@ -213,7 +213,7 @@ def test_no_right_is_granted_that_nothing_uses(played: tuple[Shop, Day]) -> None
     assert [one for one in left if one[1:] not in same] == [], "the large function has the rights of the small one"
 
 
-def test_what_functions_write_is_in_the_log_groups_that_the_deployment_made(played: tuple[Shop, Day]) -> None:
+def test_what_functions_write_is_in_the_log_groups_that_the_deployment_made(played: tuple[HostedStage, Day]) -> None:
     shop, _ = played
     logs = shop.aws.client("logs")
     for name in shop.hosted.processes:
@@ -221,7 +221,7 @@ def test_what_functions_write_is_in_the_log_groups_that_the_deployment_made(play
         assert any('"service":"outscaler"' in one["message"] for one in events), name
 
 
-def test_dead_letter_queues_stay_empty(played: tuple[Shop, Day]) -> None:
+def test_dead_letter_queues_stay_empty(played: tuple[HostedStage, Day]) -> None:
     shop, _ = played
     urls = shop.aws.client("sqs").list_queues()["QueueUrls"]
     dead = [url.rpartition("/")[2] for url in urls if url.endswith("-dead")]

@@ -13,16 +13,16 @@ from chalicelib.handlers.webhook import handler
 from chalicelib.reconciler import scan_scheduler
 from chalicelib.runtime import active_policy
 from chalicelib.store.policies import StoredPolicy
-from tests.functional.app_client import Desk, Premises, sample
+from tests.functional.app_client import AppClient, Premises, sample
 
 
 @pytest.fixture
-def desk(premises: Premises) -> Desk:
+def desk(premises: Premises) -> AppClient:
     """A desk over a table of the test's own: a tick looks at every cluster there is."""
     return Premises(premises.aws, premises.clock).desk()
 
 
-def _soon(desk: Desk, mode: str, minutes: int = 30) -> dict[str, Any]:
+def _soon(desk: AppClient, mode: str, minutes: int = 30) -> dict[str, Any]:
     """spec with a schedule that opens in three minutes, on the minute, every day; the clock is set on that minute."""
     desk.clock.advance(60 - desk.clock() % 60)
     opens = datetime.fromtimestamp(desk.clock() + 180, UTC)
@@ -33,7 +33,7 @@ def _soon(desk: Desk, mode: str, minutes: int = 30) -> dict[str, Any]:
     }
 
 
-def _queued(desk: Desk) -> tuple[str, ...]:
+def _queued(desk: AppClient) -> tuple[str, ...]:
     """What a tick queues; it is picked up at once."""
     report = scan_scheduler.run(desk.runtime)
     for name in report.queued:
@@ -43,7 +43,7 @@ def _queued(desk: Desk) -> tuple[str, ...]:
     return report.queued
 
 
-def test_a_cluster_that_a_schedule_switches_off_wakes_by_itself_when_it_closes(desk: Desk) -> None:
+def test_a_cluster_that_a_schedule_switches_off_wakes_by_itself_when_it_closes(desk: AppClient) -> None:
     name = desk.cluster(spec=_soon(desk, "off", minutes=4))
     seen = []
     for _ in range(10):  # a tick a minute
@@ -53,7 +53,7 @@ def test_a_cluster_that_a_schedule_switches_off_wakes_by_itself_when_it_closes(d
     assert name
 
 
-def test_a_cluster_that_is_off_is_looked_at_while_a_schedule_switches_it_on(desk: Desk) -> None:
+def test_a_cluster_that_is_off_is_looked_at_while_a_schedule_switches_it_on(desk: AppClient) -> None:
     desk.cluster(mode="off", spec=_soon(desk, "active", minutes=2))
     desk.clock.advance(120)
     seen = []
@@ -63,7 +63,7 @@ def test_a_cluster_that_is_off_is_looked_at_while_a_schedule_switches_it_on(desk
     assert seen == [False, True, True, False]
 
 
-def test_every_function_sees_the_mode_of_the_instant(desk: Desk) -> None:
+def test_every_function_sees_the_mode_of_the_instant(desk: AppClient) -> None:
     name = desk.cluster(spec=_soon(desk, "off"))
     found = []
     for step in (179, 1, 1799, 1):
@@ -80,7 +80,7 @@ def test_every_function_sees_the_mode_of_the_instant(desk: Desk) -> None:
     ]
 
 
-def test_a_webhook_wakes_nobody_while_a_schedule_has_the_cluster_off(desk: Desk) -> None:
+def test_a_webhook_wakes_nobody_while_a_schedule_has_the_cluster_off(desk: AppClient) -> None:
     name = desk.cluster(spec=_soon(desk, "off"))
     desk.clock.advance(170)
     woken, body = [], sample("core-v1-failed-scheduling")
@@ -90,7 +90,7 @@ def test_a_webhook_wakes_nobody_while_a_schedule_has_the_cluster_off(desk: Desk)
     assert woken == [True, False, True]
 
 
-def test_a_text_is_read_once_and_asked_at_every_instant(desk: Desk) -> None:
+def test_a_text_is_read_once_and_asked_at_every_instant(desk: AppClient) -> None:
     name = desk.cluster(spec=_soon(desk, "shadow"))
     stored = desk.store.policies.current(name)
     assert isinstance(stored, StoredPolicy)

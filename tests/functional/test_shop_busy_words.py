@@ -19,12 +19,12 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import parse_time
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.simulation.cluster_builder import build
-from chalicelib.plan.simulation.simulated_cluster import Floor
-from chalicelib.plan.state.cluster_state import observe
-from chalicelib.plan.state.pending_pods import gather
-from chalicelib.plan.tables.node_table import Columns
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.state.pending_pods import collect_pending_pods
+from chalicelib.plan.tables.node_table import ResourceColumns
 from chalicelib.reasons.text import text
 from chalicelib.snapshot import saved_cluster
 from tests.reference_data import SHARED, needs_shared
@@ -75,14 +75,14 @@ def captured() -> Snapshot:
 
 
 @cache
-def floor() -> tuple[Floor, dict[str, int]]:
+def floor() -> tuple[SimulatedCluster, dict[str, int]]:
     """The nodes as they were captured, nothing placed; and the class of every pod."""
     snapshot = captured()
-    world = observe(snapshot, Policy(name="shop-busy"), Memory(), snapshot.taken_at)
-    columns = Columns(
+    world = build_cluster_state(snapshot, Policy(name="shop-busy"), Memory(), snapshot.taken_at)
+    columns = ResourceColumns(
         [*snapshot.nodes, *(each.template.node for each in world.groups.values() if each.template)], snapshot.classes
     )
-    return build(world, gather(world).nominated, columns), {pod.key: pod.cls for pod in snapshot.pods}
+    return build(world, collect_pending_pods(world).nominated, columns), {pod.key: pod.cls for pod in snapshot.pods}
 
 
 @needs_shared
@@ -117,7 +117,7 @@ def test_the_table_in_the_documents_is_this() -> None:
 @needs_shared
 @pytest.mark.shared
 def test_what_becomes_of_them_is_what_the_documents_say() -> None:
-    plan, _ = decide(captured(), Policy(name="shop-busy"), Memory(), captured().taken_at, 0)
+    plan, _ = plan_cluster(captured(), Policy(name="shop-busy"), Memory(), captured().taken_at, 0)
     placed = {pod for up in plan.scale_ups for pod in up.pods}
     ignored = {pod for each in plan.ignored for pod in each.pods}
     assert (len(placed), sum(up.to_size - up.from_size for up in plan.scale_ups)) == (27, 9)

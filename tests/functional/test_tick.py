@@ -12,37 +12,37 @@ import pytest
 from chalicelib.dispatch.messages import decode_act
 from chalicelib.handlers.tick import tick
 from chalicelib.model.memory import Memory
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.reconciler import scan_scheduler
-from chalicelib.reconciler.scan_slots import superseded
+from chalicelib.reconciler.scan_slots import is_superseded
 from chalicelib.runtime.runtime import install
 from chalicelib.store import Store
-from infra.emulators.aws_faults import Faults, lost_answer
-from tests.functional.app_client import Desk, Premises, sample
+from infra.emulators.aws_faults import AwsFaults, lost_answer
+from tests.functional.app_client import AppClient, Premises, sample
 from tests.operations import new_operation
 
 
 @pytest.fixture
-def desk(premises: Premises) -> Desk:
+def desk(premises: Premises) -> AppClient:
     """A desk over a table of the test's own: a tick looks at every cluster there is."""
     return Premises(premises.aws, premises.clock).desk()
 
 
-def _scans(desk: Desk, name: str) -> list[int]:
+def _scans(desk: AppClient, name: str) -> list[int]:
     """Delays of the messages sent for a cluster; they count as sent no more."""
     delays = [delay for message, delay in desk.outbox.scans() if message.cluster == name]
     desk.outbox.sent.clear()
     return delays
 
 
-def _pass(desk: Desk, name: str) -> None:
+def _pass(desk: AppClient, name: str) -> None:
     """What a reconcile does to the schedule: takes the lease and gives it back."""
     lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
     desk.store.leases.release(lease, passed_at=desk.clock())
 
 
 @pytest.mark.parametrize(("interval", "delays"), [("20s", [0, 20, 40]), ("30s", [0, 30]), ("60s", [0]), ("5m", [0])])
-def test_a_scan_interval_below_a_minute_is_delayed_messages(desk: Desk, interval: str, delays: list[int]) -> None:
+def test_a_scan_interval_below_a_minute_is_delayed_messages(desk: AppClient, interval: str, delays: list[int]) -> None:
     name = desk.cluster(spec={"scanInterval": interval})
     report = scan_scheduler.run(desk.runtime)
     assert (report.clusters, report.queued, report.failed) == (1, (name,), ())
@@ -50,7 +50,7 @@ def test_a_scan_interval_below_a_minute_is_delayed_messages(desk: Desk, interval
     assert _scans(desk, name) == delays
 
 
-def test_a_cluster_that_is_queued_already_is_not_queued_twice(desk: Desk) -> None:
+def test_a_cluster_that_is_queued_already_is_not_queued_twice(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "20s"})
     for _ in range(3):  # nobody picks anything up: the functions are throttled, say
         scan_scheduler.run(desk.runtime)
@@ -61,19 +61,19 @@ def test_a_cluster_that_is_queued_already_is_not_queued_twice(desk: Desk) -> Non
     assert _scans(desk, name) == [20, 40]
 
 
-def test_late_messages_of_a_standstill_are_one_pass(desk: Desk) -> None:
+def test_late_messages_of_a_standstill_are_one_pass(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "20s"})
     scan_scheduler.run(desk.runtime)
     desk.clock.advance(150)
     done = 0
     for message, _ in desk.outbox.scans():
-        if not superseded(message.at, desk.store.schedule.due(name).last_pass, 20.0):
+        if not is_superseded(message.at, desk.store.schedule.due(name).last_pass, 20.0):
             _pass(desk, name)
             done += 1
     assert done == 1
 
 
-def test_a_lost_message_silences_a_cluster_for_minutes_only(desk: Desk) -> None:
+def test_a_lost_message_silences_a_cluster_for_minutes_only(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "60s"})
     scan_scheduler.run(desk.runtime)
     _scans(desk, name)  # and lost
@@ -85,7 +85,7 @@ def test_a_lost_message_silences_a_cluster_for_minutes_only(desk: Desk) -> None:
     assert heard_after == 240
 
 
-def test_ten_minutes_of_ticks_keep_the_interval(desk: Desk) -> None:
+def test_ten_minutes_of_ticks_keep_the_interval(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "20s"})
     passes = []
     for _ in range(10):
@@ -99,7 +99,7 @@ def test_ten_minutes_of_ticks_keep_the_interval(desk: Desk) -> None:
     assert {later - earlier for earlier, later in itertools.pairwise(passes)} == {20.0}
 
 
-def test_an_interval_of_minutes_waits_for_its_time(desk: Desk) -> None:
+def test_an_interval_of_minutes_waits_for_its_time(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "3m"})
     sent = []
     for _ in range(7):
@@ -111,13 +111,13 @@ def test_an_interval_of_minutes_waits_for_its_time(desk: Desk) -> None:
     assert [later - sent[0] for later in sent] == [0, 180, 360]
 
 
-def test_a_cluster_that_is_off_is_left_alone(desk: Desk) -> None:
+def test_a_cluster_that_is_off_is_left_alone(desk: AppClient) -> None:
     desk.cluster(mode="off")
     shadow = desk.cluster(mode="shadow")
     assert scan_scheduler.run(desk.runtime).queued == (shadow,)
 
 
-def test_one_bad_policy_does_not_stop_the_others(desk: Desk, log: io.StringIO) -> None:
+def test_one_bad_policy_does_not_stop_the_others(desk: AppClient, log: io.StringIO) -> None:
     bad, good = desk.cluster(), desk.cluster()
     desk.store_text(bad, "kind: [")
     report = scan_scheduler.run(desk.runtime)
@@ -125,9 +125,9 @@ def test_one_bad_policy_does_not_stop_the_others(desk: Desk, log: io.StringIO) -
     assert bad in log.getvalue()
 
 
-def test_one_failing_call_does_not_stop_the_others(desk: Desk) -> None:
+def test_one_failing_call_does_not_stop_the_others(desk: AppClient) -> None:
     names = sorted([desk.cluster(), desk.cluster(), desk.cluster()])
-    faults = Faults()
+    faults = AwsFaults()
     store = Store(
         desk.premises.table,
         clock=desk.clock,
@@ -140,7 +140,7 @@ def test_one_failing_call_does_not_stop_the_others(desk: Desk) -> None:
     assert report.queued == tuple(names[1:])
 
 
-def test_a_send_that_fails_is_tried_again_by_the_next_tick(desk: Desk) -> None:
+def test_a_send_that_fails_is_tried_again_by_the_next_tick(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "60s"})
     desk.outbox.full.add("reconcile")
     assert scan_scheduler.run(desk.runtime).failed == (name,)
@@ -149,9 +149,9 @@ def test_a_send_that_fails_is_tried_again_by_the_next_tick(desk: Desk) -> None:
     assert scan_scheduler.run(desk.runtime).queued == (name,)
 
 
-def _planned(desk: Desk, name: str, count: int = 1) -> list[str]:
+def _planned(desk: AppClient, name: str, count: int = 1) -> list[str]:
     operations = tuple(
-        new_operation(f"grow-{number}", name, "clusterapi", f"workers-{number}", Kind.GROW, "p1", desk.clock())
+        new_operation(f"grow-{number}", name, "clusterapi", f"workers-{number}", OperationKind.GROW, "p1", desk.clock())
         for number in range(count)
     )
     lease = desk.store.leases.acquire(name, "planner", 60)
@@ -160,7 +160,7 @@ def _planned(desk: Desk, name: str, count: int = 1) -> list[str]:
     return [operation.spec.id for operation in operations]
 
 
-def test_what_was_saved_but_never_sent_is_sent(desk: Desk) -> None:
+def test_what_was_saved_but_never_sent_is_sent(desk: AppClient) -> None:
     name = desk.cluster()
     planned = _planned(desk, name, 2)
     assert scan_scheduler.run(desk.runtime).swept == ()
@@ -174,7 +174,7 @@ def test_what_was_saved_but_never_sent_is_sent(desk: Desk) -> None:
 
 @pytest.mark.parametrize("mode", ["off", "shadow"])
 def test_what_was_begun_before_the_mode_changed_is_swept_so_that_its_executor_calls_it_off(
-    desk: Desk, mode: str
+    desk: AppClient, mode: str
 ) -> None:
     name = desk.cluster(mode=mode)
     planned = _planned(desk, name)
@@ -182,7 +182,7 @@ def test_what_was_begun_before_the_mode_changed_is_swept_so_that_its_executor_ca
     assert scan_scheduler.run(desk.runtime).swept == tuple(planned)
 
 
-def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_swept_too(desk: Desk) -> None:
+def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_swept_too(desk: AppClient) -> None:
     name = desk.cluster()
     planned = _planned(desk, name)
     current = desk.store.policies.current(name)
@@ -193,7 +193,7 @@ def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_swept_too
     assert (report.swept, report.failed) == (tuple(planned), (name,))
 
 
-def test_an_act_queue_that_refuses_does_not_stop_the_scan(desk: Desk) -> None:
+def test_an_act_queue_that_refuses_does_not_stop_the_scan(desk: AppClient) -> None:
     name = desk.cluster()
     _planned(desk, name)
     desk.clock.advance(600)
@@ -202,7 +202,7 @@ def test_an_act_queue_that_refuses_does_not_stop_the_scan(desk: Desk) -> None:
     assert (report.queued, report.failed) == ((name,), (name,))
 
 
-def test_the_function_itself_reports_what_it_did(desk: Desk) -> None:
+def test_the_function_itself_reports_what_it_did(desk: AppClient) -> None:
     name = desk.cluster()
     install(desk.runtime)
     try:

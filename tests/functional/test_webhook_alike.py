@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from chalicelib.handlers.http_response import Refused
+from chalicelib.handlers.http_response import HttpError
 from chalicelib.handlers.webhook import handler
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.runtime.webhook_credentials import Document, Doors
+from chalicelib.runtime.webhook_credentials import Document, WebhookCredentials
 from chalicelib.store.policies import StoredWebhook
-from tests.functional.app_client import HMAC, Desk, sample
+from tests.functional.app_client import HMAC, AppClient, sample
 
 BODY = sample("core-v1-failed-scheduling")
 SECRET = "outscaler/shop/webhook"
@@ -41,9 +41,9 @@ STRANGERS = ("no-such-cluster", "NOT A NAME", "x" * 5000, "\ud800", "")
 class Counted:
     """A runtime that counts what it is asked. work: of the calls since the last `refused`."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: AppClient) -> None:
         self.work: Counter[str] = Counter()
-        doors = Doors(
+        doors = WebhookCredentials(
             webhooks=self._webhooks, current=self._current, load=read, read_secret=self._secret, clock=desk.clock
         )
         self.runtime: Runtime = dataclasses.replace(desk.runtime, doors=doors)
@@ -66,7 +66,7 @@ class Counted:
         self.work = Counter()
         sys.setprofile(self._count)
         try:
-            with pytest.raises(Refused) as caught:
+            with pytest.raises(HttpError) as caught:
                 handler.handle(name, headers, BODY, self.runtime)
         finally:
             sys.setprofile(None)
@@ -77,7 +77,7 @@ class Counted:
             self.work[called.__name__] += 1
 
 
-def _wrong(desk: Desk) -> list[dict[str, str]]:
+def _wrong(desk: AppClient) -> list[dict[str, str]]:
     return [
         {},
         desk.signed("shop", BODY, key="not-the-right-value"),
@@ -86,7 +86,7 @@ def _wrong(desk: Desk) -> list[dict[str, str]]:
     ]
 
 
-def test_known_or_not_a_refusal_is_the_same_work(desk: Desk) -> None:
+def test_known_or_not_a_refusal_is_the_same_work(desk: AppClient) -> None:
     """But for a known cluster's secret, which is read at first, and again for a proof that does not fit."""
     for headers in _wrong(desk):
         counted = Counted(desk)
@@ -102,7 +102,7 @@ def test_known_or_not_a_refusal_is_the_same_work(desk: Desk) -> None:
             assert fresh.refused(stranger, headers) == (404, later), stranger
 
 
-def test_known_or_not_a_refusal_is_one_line_with_the_same_fields(desk: Desk, log: io.StringIO) -> None:
+def test_known_or_not_a_refusal_is_one_line_with_the_same_fields(desk: AppClient, log: io.StringIO) -> None:
     counted = Counted(desk)
     for headers in _wrong(desk):
         fields = set()
@@ -119,7 +119,7 @@ def test_known_or_not_a_refusal_is_one_line_with_the_same_fields(desk: Desk, log
         assert len(fields) == 1
 
 
-def test_a_replay_is_one_line_too(desk: Desk, log: io.StringIO) -> None:
+def test_a_replay_is_one_line_too(desk: AppClient, log: io.StringIO) -> None:
     name = desk.cluster()
     headers = desk.signed(name, BODY)
     assert desk.post(name, BODY, headers).status_code == 202

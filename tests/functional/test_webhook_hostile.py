@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app import app
-from tests.functional.app_client import BEARER, Desk, sample
+from tests.functional.app_client import BEARER, AppClient, sample
 
 BODY = sample("core-v1-failed-scheduling").decode()
 LONE = "\ud800"
@@ -17,7 +17,7 @@ TOKEN = {"Authorization": f"Bearer {BEARER}"}
 
 
 def _answer(
-    desk: Desk, headers: dict[str, str] | None, body: str | None = BODY, *, name: str = "", encoded: bool = False
+    desk: AppClient, headers: dict[str, str] | None, body: str | None = BODY, *, name: str = "", encoded: bool = False
 ) -> tuple[int, str]:
     """As API Gateway would hand it over, which the test client cannot; the status and the one line."""
     event: dict[str, Any] = {
@@ -49,14 +49,14 @@ def _answer(
         None,
     ],
 )
-def test_proof_that_is_no_text_is_wrong_proof(desk: Desk, headers: dict[str, str] | None) -> None:
+def test_proof_that_is_no_text_is_wrong_proof(desk: AppClient, headers: dict[str, str] | None) -> None:
     status, line = _answer(desk, headers)
     assert (status, line[:27]) == (401, "Authorization: not accepted")
     assert _answer(desk, headers, name="no-such-cluster")[0] == 404
 
 
 @pytest.mark.parametrize("name", [LONE, f"a{LONE}b", "\x00", "\U0001f511"])
-def test_a_name_that_is_no_text_is_not_known(desk: Desk, name: str, log: io.StringIO) -> None:
+def test_a_name_that_is_no_text_is_not_known(desk: AppClient, name: str, log: io.StringIO) -> None:
     assert _answer(desk, TOKEN, name=name)[0] == 404
     log.getvalue().encode()
 
@@ -71,7 +71,7 @@ def test_a_name_that_is_no_text_is_not_known(desk: Desk, name: str, log: io.Stri
         ("not base64 at all!", True),
     ],
 )
-def test_a_body_that_cannot_be_made_bytes_is_400(desk: Desk, body: str, encoded: bool) -> None:
+def test_a_body_that_cannot_be_made_bytes_is_400(desk: AppClient, body: str, encoded: bool) -> None:
     status, line = _answer(desk, TOKEN, body, encoded=encoded)
     assert status == 400
     assert line.startswith("body")
@@ -79,7 +79,7 @@ def test_a_body_that_cannot_be_made_bytes_is_400(desk: Desk, body: str, encoded:
 
 
 @pytest.mark.parametrize("body", ["", None])
-def test_no_body_at_all_is_400(desk: Desk, body: str | None) -> None:
+def test_no_body_at_all_is_400(desk: AppClient, body: str | None) -> None:
     assert _answer(desk, TOKEN, body)[0] == 400
 
 
@@ -97,5 +97,5 @@ def test_no_body_at_all_is_400(desk: Desk, body: str | None) -> None:
         ("1e99", 401),
     ],
 )
-def test_content_length_is_read_whatever_it_says(desk: Desk, length: str, status: int) -> None:
+def test_content_length_is_read_whatever_it_says(desk: AppClient, length: str, status: int) -> None:
     assert _answer(desk, {"Content-Length": length})[0] == status

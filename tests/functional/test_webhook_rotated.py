@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from chalicelib.runtime.runtime import SECRET_KEPT_FOR, install
-from tests.functional.app_client import HMAC, Desk
+from tests.functional.app_client import HMAC, AppClient
 from tests.functional.test_webhook_cost import BODY, _bill, _cluster
 
 OTHER = "another-hmac-value-for-tests"
@@ -16,7 +16,7 @@ READ = "GetSecretValue"
 
 
 @pytest.fixture
-def cold(desk: Desk) -> Iterator[Desk]:
+def cold(desk: AppClient) -> Iterator[AppClient]:
     """As a new process: nothing has been read yet."""
     fresh = desk.premises.desk()
     install(fresh.runtime)
@@ -24,12 +24,12 @@ def cold(desk: Desk) -> Iterator[Desk]:
     install(None)
 
 
-def _post(desk: Desk, name: str, key: str) -> int:
+def _post(desk: AppClient, name: str, key: str) -> int:
     desk.clock.advance(0.01)
     return desk.post(name, BODY, desk.signed(name, BODY, key=key, at=desk.clock() + 1)).status_code
 
 
-def test_the_first_event_with_the_new_secret_is_accepted(cold: Desk) -> None:
+def test_the_first_event_with_the_new_secret_is_accepted(cold: AppClient) -> None:
     name = _cluster(cold)
     assert _post(cold, name, HMAC) == 202
     cold.put_secret(f"outscaler/{name}/webhook", {"hmac": OTHER})
@@ -38,7 +38,7 @@ def test_the_first_event_with_the_new_secret_is_accepted(cold: Desk) -> None:
     assert _post(cold, name, HMAC) == 401, "and the old one is refused from then on"
 
 
-def test_a_flood_of_wrong_signatures_is_no_flood_of_reads(cold: Desk) -> None:
+def test_a_flood_of_wrong_signatures_is_no_flood_of_reads(cold: AppClient) -> None:
     name = _cluster(cold)
     with _bill(cold) as bill:
         for _ in range(600):
@@ -48,7 +48,7 @@ def test_a_flood_of_wrong_signatures_is_no_flood_of_reads(cold: Desk) -> None:
     assert _post(cold, name, HMAC) == 202
 
 
-def test_a_flood_does_not_keep_a_rotated_secret_out_for_long(cold: Desk) -> None:
+def test_a_flood_does_not_keep_a_rotated_secret_out_for_long(cold: AppClient) -> None:
     name = _cluster(cold)
     assert _post(cold, name, "wrong-value-of-a-stranger") == 401
     cold.put_secret(f"outscaler/{name}/webhook", {"hmac": OTHER})
@@ -59,14 +59,14 @@ def test_a_flood_does_not_keep_a_rotated_secret_out_for_long(cold: Desk) -> None
     assert 202 in statuses
 
 
-def test_unknown_clusters_cause_no_read(cold: Desk) -> None:
+def test_unknown_clusters_cause_no_read(cold: AppClient) -> None:
     with _bill(cold) as bill:
         for number in range(50):
             assert _post(cold, f"nobody-{number}", HMAC) == 404
     assert READ not in bill.calls
 
 
-def test_without_wrong_proofs_a_secret_is_read_once_in_ten_minutes(cold: Desk) -> None:
+def test_without_wrong_proofs_a_secret_is_read_once_in_ten_minutes(cold: AppClient) -> None:
     name = _cluster(cold)
     with _bill(cold) as bill:
         for _ in range(20):
@@ -75,7 +75,7 @@ def test_without_wrong_proofs_a_secret_is_read_once_in_ten_minutes(cold: Desk) -
     assert bill.calls[READ] <= 2
 
 
-def test_a_secret_that_aws_does_not_give_just_now_leaves_the_known_one_in_force(cold: Desk) -> None:
+def test_a_secret_that_aws_does_not_give_just_now_leaves_the_known_one_in_force(cold: AppClient) -> None:
     name = _cluster(cold)
     assert _post(cold, name, HMAC) == 202
 

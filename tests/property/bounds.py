@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from chalicelib.model.plan import ScaleUp
 from tests.property.objects import STARTING
-from tests.property.scheduler_view import Group, Stage, group_of
+from tests.property.scheduler_view import SchedulerView, ViewedGroup, group_of
 
 _PER_SCALE_UP = "maxNodesPerScaleup"
 
@@ -17,7 +17,7 @@ _PER_SCALE_UP = "maxNodesPerScaleup"
 class Bounds:
     """The limits of a cluster and what a plan's growth makes of them."""
 
-    def __init__(self, stage: Stage, ups: Mapping[str, ScaleUp]) -> None:
+    def __init__(self, stage: SchedulerView, ups: Mapping[str, ScaleUp]) -> None:
         self._stage = stage
         self._ups = ups
         self._grown = {name: up.to_size - up.from_size for name, up in ups.items()}
@@ -28,7 +28,7 @@ class Bounds:
             if number.isdigit():
                 self._limits[name] = int(number)
 
-    def _totals(self, more: Group | None = None) -> dict[str, int]:
+    def _totals(self, more: ViewedGroup | None = None) -> dict[str, int]:
         """What the cluster comes to once the plan is done. more: with one more node of this group."""
         there = list(self._stage.raws.values())
         nodes = len(there)
@@ -60,7 +60,7 @@ class Bounds:
                 yield f"{name} from {up.from_size} to {up.to_size}, {_PER_SCALE_UP} {most}"
         yield from self._passed(self._totals()) if self._ups else ()
 
-    def may_grow(self, group: Group) -> bool:
+    def may_grow(self, group: ViewedGroup) -> bool:
         """Whether one more node of a group passes no limit."""
         grown = self._grown.get(group.name, 0)
         return (

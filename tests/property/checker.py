@@ -22,10 +22,10 @@ import msgspec
 
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.load import load
 from chalicelib.policy.option_overrides import with_options
-from tests.property.clusters import POLICY, Cluster, make
+from tests.property.clusters import POLICY, RandomCluster, make
 from tests.property.objects import NOW
 from tests.property.plan_check import UNSURE, Trial
 from tests.property.scheduled_cluster import settled
@@ -55,14 +55,14 @@ def _policy() -> Policy:
     return load(POLICY, place="policy.yaml")[0]
 
 
-def plan_for(cluster: Cluster, shuffle: random.Random | None = None) -> Plan:
+def plan_for(cluster: RandomCluster, shuffle: random.Random | None = None) -> Plan:
     """The planner's answer; the cluster is read by the real reader. shuffle: in an order drawn from it."""
     policy = with_options(_policy(), cluster.settings)
     snapshot = read(cluster.lists, cluster.manifest, NOW, shuffle=shuffle)
-    return decide(snapshot, policy, cluster.memory(), NOW, 0)[0]
+    return plan_cluster(snapshot, policy, cluster.memory(), NOW, 0)[0]
 
 
-def judged(cluster: Cluster, *, reorder: bool = False, at_once: bool = False) -> list[Failure]:
+def judged(cluster: RandomCluster, *, reorder: bool = False, at_once: bool = False) -> list[Failure]:
     """All in which the plan for a cluster does not keep its word. reorder: plan twice more, once in another order;
     at_once: also what could not be done if all new nodes were there from the start."""
     plan = plan_for(cluster)

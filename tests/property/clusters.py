@@ -17,7 +17,7 @@ from chalicelib.cli import memory_file
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.timestamps import format_time
 from tests.property import objects
-from tests.property.constraints import Scene, labels, wish
+from tests.property.constraints import ConstraintsFixture, labels, wish
 from tests.property.objects import CORDONED, DISK_ZONE, LEAVING, NOW, READY, REGION, STARTING, UNREADY, ZONE, Json
 from tests.property.storage_objects import Disks
 
@@ -35,7 +35,7 @@ spec:
 """
 
 
-class Cluster(msgspec.Struct):
+class RandomCluster(msgspec.Struct):
     """One case. lists: objects by file; settings: options as `--option` takes them; requested: nodes on their way."""
 
     seed: int
@@ -55,17 +55,17 @@ class Cluster(msgspec.Struct):
         )
 
 
-def make(seed: int) -> Cluster:
+def make(seed: int) -> RandomCluster:
     """The cluster of a seed; the same one wherever and whenever it is made."""
     return draw_cluster(random.Random(seed), seed)
 
 
-def draw_cluster(draw: random.Random, seed: int = -1) -> Cluster:
+def draw_cluster(draw: random.Random, seed: int = -1) -> RandomCluster:
     """A cluster from any source of chance; hypothesis has one that it can make smaller."""
-    return _Maker(draw).cluster(seed)
+    return _ClustersMaker(draw).cluster(seed)
 
 
-class _Maker:
+class _ClustersMaker:
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
         self.zones = ("z-a", "z-b", "z-c")[: draw.choice((1, 2, 3, 3))]
@@ -78,7 +78,7 @@ class _Maker:
     def chance(self, share: float) -> bool:
         return objects.chance(self.draw, share)
 
-    def cluster(self, seed: int) -> Cluster:
+    def cluster(self, seed: int) -> RandomCluster:
         self.make_groups()
         self.make_daemons()
         apps = [f"app{at}" for at in range(self.draw.randint(1, 3))]
@@ -91,7 +91,7 @@ class _Maker:
         ]
         self.lists.update(self.disks.lists([n["metadata"]["name"] for n in self.lists["nodes"]]))
         self.lists["configmaps"] = [objects.priorities(self.draw.choice(_PRIORITIES))] if self.chance(0.5) else []
-        return Cluster(
+        return RandomCluster(
             seed,
             self.lists,
             {"nodeGroups": [self.entry(group) for group in self.groups]},
@@ -236,9 +236,11 @@ class _Maker:
                 spec = {"containers": [objects.container(cpu, memory)]}
                 self.run(objects.pod(f"filler-{name}", "ns1", spec, {"app": "filler"}, ("ReplicaSet", "filler"), name))
 
-    def scene(self, own: str, apps: Sequence[str]) -> Scene:
+    def scene(self, own: str, apps: Sequence[str]) -> ConstraintsFixture:
         rev = self.draw.choice(("1", "2")) if self.chance(0.3) else ""
-        return Scene(self.draw, own, rev, apps, self.zones, list(self.free), self.draw.choice((8001, 8002, 9100)))
+        return ConstraintsFixture(
+            self.draw, own, rev, apps, self.zones, list(self.free), self.draw.choice((8001, 8002, 9100))
+        )
 
     def make_pending(self, apps: Sequence[str]) -> None:
         for at in range(self.draw.choice((1, 1, 2, 2, 3, 4, 5, 6))):
@@ -320,7 +322,7 @@ def _daemon_runs(spec: Json, node: Json) -> bool:
     return fits and ("tolerations" in spec or not barred)
 
 
-def write(cluster: Cluster, folder: Path) -> list[str]:
+def write(cluster: RandomCluster, folder: Path) -> list[str]:
     """Write the files of a cluster; returns the command that plans for it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, items in cluster.lists.items():

@@ -14,7 +14,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _HOST_OR_ZONE = (HOST, HOST, ZONE)
 
 
-class Scene(msgspec.Struct):
+class ConstraintsFixture(msgspec.Struct):
     """What a workload may refer to. own: its value of the label app; rev: of the label that matchLabelKeys looks at, or
     empty for a workload that does not have it."""
 
@@ -31,10 +31,10 @@ class Scene(msgspec.Struct):
         return chance(self.random, share)
 
 
-Wish = Callable[[Scene, Json], None]
+Wish = Callable[[ConstraintsFixture, Json], None]
 
 
-def resources(scene: Scene, spec: Json) -> None:
+def resources(scene: ConstraintsFixture, spec: Json) -> None:
     """Containers, side-cars and init containers; extended resources; overhead; pod-level resources."""
     draw = scene.random
     more = {"example.com/gpu": str(draw.choice((1, 1, 2)))} if scene.chance(0.1) else {}
@@ -55,7 +55,7 @@ def resources(scene: Scene, spec: Json) -> None:
         spec["resources"] = {"requests": {"cpu": "700m"}}
 
 
-def ports(scene: Scene, spec: Json) -> None:
+def ports(scene: ConstraintsFixture, spec: Json) -> None:
     """A host port, at times the same as another workload's."""
     if scene.chance(0.12):
         port = {"containerPort": 80, "hostPort": scene.port, "protocol": scene.random.choice(("TCP", "TCP", "UDP"))}
@@ -64,7 +64,7 @@ def ports(scene: Scene, spec: Json) -> None:
         spec["containers"][0]["ports"] = [port]
 
 
-def nodes(scene: Scene, spec: Json) -> None:
+def nodes(scene: ConstraintsFixture, spec: Json) -> None:
     """nodeSelector, and required node affinity with every operator."""
     draw = scene.random
     if scene.chance(0.1):
@@ -96,7 +96,7 @@ def nodes(scene: Scene, spec: Json) -> None:
         spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})[PREFERRED] = [wish]
 
 
-def _expression(scene: Scene) -> Json:
+def _expression(scene: ConstraintsFixture) -> Json:
     key, operator, values = scene.random.choice(
         (
             ("tier", "In", ("web", "batch")),
@@ -115,7 +115,7 @@ def _expression(scene: Scene) -> Json:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
-def tolerations(scene: Scene, spec: Json) -> None:
+def tolerations(scene: ConstraintsFixture, spec: Json) -> None:
     """Of one taint, of one effect, or of everything."""
     if scene.chance(0.35):
         spec["tolerations"] = [
@@ -131,7 +131,7 @@ def tolerations(scene: Scene, spec: Json) -> None:
         ]
 
 
-def _selector(scene: Scene, app: str) -> Json:
+def _selector(scene: ConstraintsFixture, app: str) -> Json:
     if scene.chance(0.12):
         return {"matchExpressions": [{"key": "app", "operator": "In", "values": [app, "other"]}]}
     if scene.chance(0.04):
@@ -139,7 +139,7 @@ def _selector(scene: Scene, app: str) -> Json:
     return {"matchLabels": {"app": app}}
 
 
-def term(scene: Scene, app: str, key: str) -> Json:
+def term(scene: ConstraintsFixture, app: str, key: str) -> Json:
     """A required term between pods, in the own namespace, in named ones, or in those that a selector means."""
     found: Json = {"labelSelector": _selector(scene, app), "topologyKey": key}
     where = 1.0 - scene.random.random()
@@ -154,7 +154,7 @@ def term(scene: Scene, app: str, key: str) -> Json:
     return found
 
 
-def neighbours(scene: Scene, spec: Json) -> None:
+def neighbours(scene: ConstraintsFixture, spec: Json) -> None:
     """Affinity and anti-affinity, to the own kind and to others."""
     draw, chosen = scene.random, 1.0 - scene.random.random()
     if chosen < 0.14:
@@ -180,7 +180,7 @@ def neighbours(scene: Scene, spec: Json) -> None:
     spec.setdefault("affinity", {}).update(terms)
 
 
-def spread(scene: Scene, spec: Json) -> None:
+def spread(scene: ConstraintsFixture, spec: Json) -> None:
     """One topology spread constraint, or two at once."""
     chosen = 1.0 - scene.random.random()
     if chosen < 0.2:
@@ -189,7 +189,7 @@ def spread(scene: Scene, spec: Json) -> None:
         spec["topologySpreadConstraints"] = [_constraint(scene, ZONE), _constraint(scene, HOST)]
 
 
-def _constraint(scene: Scene, key: str) -> Json:
+def _constraint(scene: ConstraintsFixture, key: str) -> Json:
     draw = scene.random
     must = draw.choice(("DoNotSchedule",) * 4 + ("ScheduleAnyway",))
     found: Json = {
@@ -213,7 +213,7 @@ def _constraint(scene: Scene, key: str) -> Json:
 WISHES: tuple[Wish, ...] = (resources, ports, nodes, tolerations, neighbours, spread)
 
 
-def wish(scene: Scene) -> Json:
+def wish(scene: ConstraintsFixture) -> Json:
     """A pod spec that asks for some of it."""
     spec: Json = {}
     for each in WISHES:
@@ -221,6 +221,6 @@ def wish(scene: Scene) -> Json:
     return spec
 
 
-def labels(scene: Scene, workload: str) -> dict[str, str]:
+def labels(scene: ConstraintsFixture, workload: str) -> dict[str, str]:
     """Of the pods of a workload."""
     return {"app": scene.own, **({"rev": scene.rev} if scene.rev else {}), "of": workload}

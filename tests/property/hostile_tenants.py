@@ -23,8 +23,8 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import KubernetesAccess, Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.planner import decide
-from chalicelib.snapshot.snapshot_builder import Folder
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from tests import builders
 
 Json = dict[str, Any]
@@ -378,7 +378,7 @@ def _tainted(at: int) -> Json:
 
 def snapshot(objects: Iterable[Json] = ()) -> Snapshot:
     """The victims' cluster with these objects; an object of a name that is there takes its place."""
-    folder = Folder()
+    folder = SnapshotBuilder()
     everything = [*(node(at) for at in range(NODES)), *victims(), *objects]
     folder.feed(msgspec.json.encode({"kind": "List", "items": everything}), "objects.json")
     groups = tuple(
@@ -421,7 +421,9 @@ def planned(objects: Iterable[Json], clock: Callable[[], float] | None = None, w
         options=Options(max_nodes_per_scale_up=1000),
         providers={"file": {}},
     )
-    plan, _ = decide(snapshot(objects), policy, Memory(first_seen=NOW - 86_400), NOW, 1, clock=clock, within=within)
+    plan, _ = plan_cluster(
+        snapshot(objects), policy, Memory(first_seen=NOW - 86_400), NOW, 1, clock=clock, within=within
+    )
     return plan
 
 

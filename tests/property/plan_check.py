@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from chalicelib.model.plan import Plan, PodVerdict
-from chalicelib.model.reason import Code
+from chalicelib.model.plan import Plan, UnschedulablePods
+from chalicelib.model.reason import ReasonCode
 from chalicelib.reasons.text import text
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from tests.property.bounds import Bounds
-from tests.property.clusters import Cluster
+from tests.property.clusters import RandomCluster
 from tests.property.replay import Replay, first_fit, first_of, look, pod_key, why_not
 from tests.property.scheduler_draws import Tally, drawn, promises
-from tests.property.scheduler_view import Newcomer, Stage
+from tests.property.scheduler_view import Newcomer, SchedulerView
 
 #: Kinds of broken promises, in words.
 BOOKS = "books: pods or promises do not add up"
@@ -35,8 +35,8 @@ Found = Iterator[tuple[str, str]]  # kind, detail
 class Trial:
     """A cluster and the plan for it."""
 
-    def __init__(self, cluster: Cluster, plan: Plan) -> None:
-        self._plan, self._stage = plan, Stage(cluster)
+    def __init__(self, cluster: RandomCluster, plan: Plan) -> None:
+        self._plan, self._stage = plan, SchedulerView(cluster)
         ups = {up.group: up for up in plan.scale_ups}
         self._bounds = Bounds(self._stage, ups)
         self._new = {
@@ -139,7 +139,7 @@ class Trial:
         if not waiting:
             yield from self._refusals(world, new)
 
-    def _refusals(self, world: World, new: list[Newcomer]) -> Found:
+    def _refusals(self, world: ClusterView, new: list[Newcomer]) -> Found:
         """A pod that was refused fits nowhere, and on no further node of a group that may have one, for the reasons
         that it was told."""
         asked = self._stage.queue(pod for pod, verdict in self._refused.items() if not _unsure(verdict))
@@ -165,10 +165,10 @@ class Trial:
             world.leave(probe.node.name)
 
 
-def _would_lose_it(verdict: PodVerdict, group: str) -> bool:
+def _would_lose_it(verdict: UnschedulablePods, group: str) -> bool:
     """Told that the scheduler's order would close the pod's place: true of the order, not of the pod alone."""
-    return any(reason.code is Code.NOT_PROMISED for reason in verdict.reasons[group])
+    return any(reason.code is ReasonCode.NOT_PROMISED for reason in verdict.reasons[group])
 
 
-def _unsure(verdict: PodVerdict) -> bool:
-    return any(reason.code is Code.NOT_SIMULATED for reasons in verdict.reasons.values() for reason in reasons)
+def _unsure(verdict: UnschedulablePods) -> bool:
+    return any(reason.code is ReasonCode.NOT_SIMULATED for reasons in verdict.reasons.values() for reason in reasons)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.node_local import Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import PodView
 from infra.emulators.controllers.scheduler.predicates import judge
-from tests.property.scheduler_view import Newcomer, Stage
+from tests.property.scheduler_view import Newcomer, SchedulerView
 
 _ORDERS = 20
 
@@ -31,7 +31,7 @@ def look(pod: PodView) -> bytes:
     return msgspec.json.encode((pod.namespace, pod.labels, pod.claims, pod.raw["spec"]), order="sorted")
 
 
-def first_of(pod: PodView, world: World, order: Iterable[str]) -> str | None:
+def first_of(pod: PodView, world: ClusterView, order: Iterable[str]) -> str | None:
     """The first of these nodes that takes the pod now."""
     verdict = judge(pod, world)
     if isinstance(verdict, Nowhere):
@@ -39,14 +39,14 @@ def first_of(pod: PodView, world: World, order: Iterable[str]) -> str | None:
     return next((name for name in order if not verdict(world.nodes[name])), None)
 
 
-def why_not(pod: PodView, world: World, on: str) -> list[str]:
+def why_not(pod: PodView, world: ClusterView, on: str) -> list[str]:
     """The scheduler's words; none if the node takes the pod."""
     verdict = judge(pod, world)
     return [verdict.reason] if isinstance(verdict, Nowhere) else verdict(world.nodes[on])
 
 
 def first_fit(
-    stage: Stage, new: Sequence[Newcomer], pods: Iterable[str], *, at_once: bool = False
+    stage: SchedulerView, new: Sequence[Newcomer], pods: Iterable[str], *, at_once: bool = False
 ) -> tuple[dict[str, str], list[str]]:
     """Pods in the queue's order, each onto the first node that takes it, in rounds until nothing changes; then new
     nodes join, and the rest goes on. Returns places, and the pods without one. at_once: all nodes are there before."""
@@ -61,7 +61,7 @@ def first_fit(
 
 
 def _rounds(
-    pods: Sequence[PodView], world: World, choose: Callable[[PodView], str | None], places: dict[str, str]
+    pods: Sequence[PodView], world: ClusterView, choose: Callable[[PodView], str | None], places: dict[str, str]
 ) -> list[PodView]:
     """Place whom there is a choice for, in this order, until a whole round places nobody; returns the others."""
     waiting, before = list(pods), -1
@@ -80,13 +80,13 @@ class Replay:
     """places: pod -> node, by name; new: nodes that are not there yet; at_once: as if they were."""
 
     def __init__(
-        self, stage: Stage, new: Sequence[Newcomer], places: Mapping[str, str], *, at_once: bool = False
+        self, stage: SchedulerView, new: Sequence[Newcomer], places: Mapping[str, str], *, at_once: bool = False
     ) -> None:
         self._stage, self._new, self._places = stage, new, places
         names = set() if at_once else {each.node.name for each in new}
         self._early = {pod for pod, on in places.items() if on not in names} if names else set[str]()
 
-    def run(self) -> tuple[World, list[PodView]]:
+    def run(self) -> tuple[ClusterView, list[PodView]]:
         """The world when no more pod can go to its place, and the pods that still wait, of the best order found."""
         queue = self._stage.queue(self._places)
         best = self._in_rounds(queue)
@@ -100,10 +100,10 @@ class Replay:
                 best = min(best, self._in_rounds(draw.sample(queue, len(queue))), key=_waiting)
         return best
 
-    def _takes(self, pod: PodView, world: World) -> bool:
+    def _takes(self, pod: PodView, world: ClusterView) -> bool:
         return first_of(pod, world, [self._places[pod_key(pod)]]) is not None
 
-    def _start(self, pods: Sequence[PodView]) -> tuple[World, dict[str, str], list[PodView]]:
+    def _start(self, pods: Sequence[PodView]) -> tuple[ClusterView, dict[str, str], list[PodView]]:
         """The world with its new nodes and those who went before they came; and the others."""
         world = self._stage.world()
         placed: dict[str, str] = {}
@@ -112,12 +112,12 @@ class Replay:
         self._stage.join(world, self._new)
         return world, placed, [pod for pod in pods if pod_key(pod) not in placed]
 
-    def _in_rounds(self, pods: Sequence[PodView]) -> tuple[World, list[PodView]]:
+    def _in_rounds(self, pods: Sequence[PodView]) -> tuple[ClusterView, list[PodView]]:
         """In this order, until a whole round places nobody."""
         world, placed, waiting = self._start(pods)
         return world, _rounds(waiting, world, lambda pod: first_of(pod, world, [self._places[pod_key(pod)]]), placed)
 
-    def _with_care(self, queue: Sequence[PodView]) -> tuple[World, list[PodView]]:
+    def _with_care(self, queue: Sequence[PodView]) -> tuple[ClusterView, list[PodView]]:
         """One at a time: whoever has rules about others goes as soon as he can."""
         world, placed, waiting = self._start(queue)
         bound = [pod for pod in waiting if pod.spread or pod.affinity]
@@ -140,5 +140,5 @@ class Replay:
         return sum(self._takes(each, world) for each in bound)
 
 
-def _waiting(outcome: tuple[World, list[PodView]]) -> int:
+def _waiting(outcome: tuple[ClusterView, list[PodView]]) -> int:
     return len(outcome[1])

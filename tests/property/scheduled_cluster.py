@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from tests.property.clusters import Cluster
+from tests.property.clusters import RandomCluster
 from tests.property.scheduler_draws import Drawing
-from tests.property.scheduler_view import Stage
+from tests.property.scheduler_view import SchedulerView
 
 
-def settled(cluster: Cluster, seed: int) -> Cluster:
+def settled(cluster: RandomCluster, seed: int) -> RandomCluster:
     """The cluster with everybody bound whom the scheduler takes in one history. Pods with claims stay where they are:
     what binding does to volumes is not played here."""
-    stage = Stage(cluster)
+    stage = SchedulerView(cluster)
     bare = [key for key, pod in stage.wanted.items() if not pod.raw["spec"].get("nodeName") and not _claims(pod.raw)]
     places = Drawing(stage, [], bare).at_rest(seed)
     pods = [

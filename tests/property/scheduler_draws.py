@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from chalicelib.model.plan import Plan
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.node_local import Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import PodView
 from infra.emulators.controllers.scheduler.predicates import judge
 from infra.emulators.controllers.scheduler.scoring import best
 from tests.property.replay import look, pod_key
-from tests.property.scheduler_view import Newcomer, Stage
+from tests.property.scheduler_view import Newcomer, SchedulerView
 
 
 class History(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class Tally(msgspec.Struct):
 class Drawing:
     """The scheduler before one cluster and some new nodes for it. pods: who waits, by namespace/name."""
 
-    def __init__(self, stage: Stage, new: Sequence[Newcomer], pods: Iterable[str]) -> None:
+    def __init__(self, stage: SchedulerView, new: Sequence[Newcomer], pods: Iterable[str]) -> None:
         self._stage, self._new = stage, new
         self._pods = stage.queue(pods)
         self._looks = {pod_key(pod): look(pod) for pod in self._pods}
@@ -93,7 +93,7 @@ class Drawing:
         return sorted(pods, key=lambda pod: (-pod.priority, pod.created if by_age else "", lots[id(pod)]))
 
     def _run(
-        self, pods: Sequence[PodView], world: World, able: set[str], draw: random.Random, places: dict[str, str]
+        self, pods: Sequence[PodView], world: ClusterView, able: set[str], draw: random.Random, places: dict[str, str]
     ) -> list[PodView]:
         """Until a whole round places nobody. Refused pods are tried again, as events would have it."""
         waiting, refused = list(pods), dict[bytes, int]()
@@ -120,7 +120,7 @@ class Drawing:
         return waiting
 
 
-def drawn(stage: Stage, plan: Plan, new: Mapping[str, Newcomer], seeds: Iterable[int]) -> Tally:
+def drawn(stage: SchedulerView, plan: Plan, new: Mapping[str, Newcomer], seeds: Iterable[int]) -> Tally:
     """What becomes of a plan's promises in the draws of these seeds."""
     refused = [pod for verdict in plan.unschedulable for pod in verdict.pods]
     sure, among = promises(plan)

@@ -13,11 +13,11 @@ import msgspec
 
 from chalicelib.model.timestamps import parse_time
 from infra.emulators.controllers.scheduler.binding import assume
-from infra.emulators.controllers.scheduler.cluster_view import Surroundings, World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
 from infra.emulators.controllers.scheduler.node_local import matches_node_affinity
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.selectors import Toleration, untolerated
-from tests.property.clusters import Cluster
+from tests.property.clusters import RandomCluster
 from tests.property.objects import CORDONED, HOST, LEAVING, NOW, READY, STARTING, UNREADY, Json
 
 _STARTUP_TIME, _SETTLED, _CUTOFF = 900.0, 60.0, -10
@@ -48,7 +48,7 @@ _DAEMONS_TOLERATE = tuple(
 )
 
 
-class Group(msgspec.Struct, frozen=True):
+class ViewedGroup(msgspec.Struct, frozen=True):
     """A node group. cores and memory (bytes) are of one node's capacity, for the cluster's limits."""
 
     name: str
@@ -87,10 +87,10 @@ def group_of(node: Json) -> str:
     return str(node["spec"]["providerID"].split("/")[2])
 
 
-class Stage:
+class SchedulerView:
     """One cluster, ready for as many worlds as the checks want."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: RandomCluster) -> None:
         lists = cluster.lists
         self.cluster = cluster
         self.raws = dict(sorted((node["metadata"]["name"], node) for node in lists["nodes"]))
@@ -133,7 +133,7 @@ class Stage:
         refused = said.get("reason") == "Unschedulable" and not pod.raw["status"].get("nominatedNodeName")
         return pod if refused and pod.priority >= _CUTOFF else None
 
-    def _group(self, entry: Json) -> Group:
+    def _group(self, entry: Json) -> ViewedGroup:
         mine = [node for node in self.raws.values() if group_of(node) == entry["id"]]
         states = [self.states[node["metadata"]["name"]] for node in mine]
         here = sum(state != STARTING for state in states)
@@ -143,7 +143,7 @@ class Stage:
         model = settled[0] if settled else entry["template"]
         offer = read_node({**model, "status": {"allocatable": model["status"]["capacity"]}}).allocatable
         asked = self.cluster.requested.get(entry["id"], 0)
-        return Group(
+        return ViewedGroup(
             name=entry["id"],
             target=entry["size"],
             most=entry["max"],
@@ -183,7 +183,7 @@ class Stage:
                 ):
                     yield pod
 
-    def newcomer(self, group: Group, name: str) -> Newcomer:
+    def newcomer(self, group: ViewedGroup, name: str) -> Newcomer:
         """A new node of a group under this name."""
         meta = group.model["metadata"]
         raw = {**group.model, "metadata": {**meta, "name": name, "labels": {**meta["labels"], HOST: name}}}
@@ -194,7 +194,7 @@ class Stage:
         limits = () if group.limits is None else ({**group.limits, "metadata": {"name": name}},)
         return Newcomer(read_node(raw), daemons, limits)
 
-    def world(self, new: Iterable[Newcomer] = (), placed: Mapping[str, str] | None = None) -> World:
+    def world(self, new: Iterable[Newcomer] = (), placed: Mapping[str, str] | None = None) -> ClusterView:
         """The cluster with its upcoming nodes, with these new ones, and with pods placed on nodes (by name)."""
         coming = [*self.upcoming, *new]
         pods = [*self.standing, *(pod for each in coming for pod in each.daemons)]
@@ -208,7 +208,7 @@ class Stage:
             capacities=tuple(lists.get("capacities", ())),
             csi_nodes=(*lists.get("csinodes", ()), *(limit for each in coming for limit in each.limits)),
         )
-        world = World([*self.nodes, *(each.node for each in coming)], pods, around)
+        world = ClusterView([*self.nodes, *(each.node for each in coming)], pods, around)
         for pod in self.standing:
             if "nodeName" not in pod.raw["spec"] and pod.node in world.nodes:
                 assume(pod, world.nodes[pod.node], world)  # nominated: nobody else gets its volumes either
@@ -217,7 +217,7 @@ class Stage:
         return world
 
     @staticmethod
-    def join(world: World, new: Iterable[Newcomer]) -> None:
+    def join(world: ClusterView, new: Iterable[Newcomer]) -> None:
         """New nodes arrive, with what starts on them."""
         for each in new:
             world.join(each.node)

@@ -12,7 +12,7 @@ import msgspec
 
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.snapshot import saved_cluster
-from chalicelib.snapshot.snapshot_builder import Folder
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 Json = Any
 Lists = Mapping[str, Sequence[Json]]  # what each file holds: "nodes", "pods", "workloads" …
@@ -22,7 +22,7 @@ def read(
     lists: Lists, manifest: Json, now: float, *, shuffle: random.Random | None = None, cluster: str = "generated"
 ) -> Snapshot:
     """The snapshot of these objects. shuffle: files, their objects and the groups in an order drawn from it."""
-    names, folder = list(lists), Folder()
+    names, folder = list(lists), SnapshotBuilder()
     if shuffle is not None:
         shuffle.shuffle(names)
         manifest = {**manifest, "nodeGroups": shuffle.sample(manifest["nodeGroups"], len(manifest["nodeGroups"]))}

@@ -10,8 +10,8 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
-from chalicelib.plan.planner import decide
-from chalicelib.snapshot.snapshot_builder import Folder
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from tests.property import clusters, corrupted_objects, hostile_tenants
 from tests.property.objects import NOW
 
@@ -36,12 +36,14 @@ _COUNTS = frozenset(
 def _plan(seed: int, *objects: corrupted_objects.Json) -> Plan:
     """The plan for the cluster of a seed with these objects beside."""
     cluster = clusters.make(seed)
-    folder = Folder()
+    folder = SnapshotBuilder()
     for name, items in cluster.lists.items():
         folder.feed(msgspec.json.encode({"kind": "List", "items": items}), name)
     folder.feed(msgspec.json.encode({"kind": "List", "items": objects}), "hostile")
     groups = tuple(hostile_tenants.group(at) for at in range(3))
-    plan, memory = decide(folder.snapshot("c", NOW, groups), Policy(name="c"), Memory(first_seen=NOW - 86_400), NOW, 1)
+    plan, memory = plan_cluster(
+        folder.snapshot("c", NOW, groups), Policy(name="c"), Memory(first_seen=NOW - 86_400), NOW, 1
+    )
     msgspec.json.encode((plan, memory))  # what cannot be written cannot be saved
     return plan
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.group import GroupOptions
-from chalicelib.model.memory import Brake, Memory
+from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.policy import MaxDisruption
 from tests.builders import NOW
-from tests.unit.plan.selection_builder import Pool, goes
+from tests.unit.plan.selection_builder import SelectionBuilderPool, goes
 
 GROUPS = st.lists(
     st.fixed_dictionaries(
@@ -51,8 +51,8 @@ LIMITS = st.fixed_dictionaries(
 )
 
 
-def build(groups: list[dict[str, Any]]) -> Pool:
-    pool = Pool()
+def build(groups: list[dict[str, Any]]) -> SelectionBuilderPool:
+    pool = SelectionBuilderPool()
     for at, each in enumerate(groups):
         name = f"g{at}"
         size = each["empty"] + each["drain"] + each["others"]
@@ -81,7 +81,7 @@ def test_no_limit_is_ever_exceeded(
 ) -> None:
     pool = build(groups)
     allowed = MaxDisruption(limits["nodes"], limits["pods"], limits["share"])
-    memory = Memory(brake=Brake(taken), released_until=NOW + 60 if limits["released"] else 0.0)
+    memory = Memory(brake=BreakerState(taken), released_until=NOW + 60 if limits["released"] else 0.0)
     options: dict[str, Any] = {
         "max_scale_down_parallelism": limits["most"],
         "max_drain_parallelism": limits["drains"],
@@ -129,7 +129,7 @@ def _within_the_brake(
     chosen: tuple[Any, ...],
     allowed: MaxDisruption,
     taken: tuple[tuple[float, int, int], ...],
-    after: Brake,
+    after: BreakerState,
     atomic: set[str],
 ) -> None:
     hour = [one for one in taken if abs(NOW - one[0]) < 3600]

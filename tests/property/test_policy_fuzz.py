@@ -7,7 +7,7 @@ import contextlib
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Policy
 from chalicelib.policy.load import digest, load
 from chalicelib.policy.option_overrides import with_options
@@ -53,7 +53,7 @@ def outcome(text: str) -> tuple[str, ...]:
     """Every line that a person would see."""
     try:
         return load(text, place="p.yaml")[1]
-    except BadInputs as refused:
+    except InputErrors as refused:
         return tuple(str(problem) for problem in refused.problems)
 
 

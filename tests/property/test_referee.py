@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.plan import Plan, PodVerdict, Promise, ScaleUp
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.plan import Plan, PodPlacement, ScaleUp, UnschedulablePods
+from chalicelib.model.reason import Reason, ReasonCode
 from tests.property import objects
-from tests.property.clusters import Cluster
+from tests.property.clusters import RandomCluster
 from tests.property.objects import HOST, ZONE
 from tests.property.plan_check import BARE, BOOKS, EMPTY, LEFT, LIMIT, NO, PLACE, QUEUE, SPARE, UNSURE, WORDS, Trial
 
@@ -17,7 +17,7 @@ OFFER = {"cpu": "2", "memory": "8Gi", "pods": "110"}
 LABELS = {ZONE: "z-a"}
 
 
-def cluster(*settings: str, cpu: int = 900) -> Cluster:
+def cluster(*settings: str, cpu: int = 900) -> RandomCluster:
     """One node that is full up to one pod of three; the group may have three nodes; the last pod is too big for any."""
     spec: dict[str, Any] = {"containers": [objects.container(cpu)]}
     owner = ("ReplicaSet", "web")
@@ -32,7 +32,7 @@ def cluster(*settings: str, cpu: int = 900) -> Cluster:
     }
     template = objects.node("t", "g0", OFFER, {**LABELS, HOST: "t"}, ())
     group = {"id": "g0", "min": 0, "max": 3, "size": 1, "template": template}
-    return Cluster(0, lists, {"nodeGroups": [group]}, settings, {})
+    return RandomCluster(0, lists, {"nodeGroups": [group]}, settings, {})
 
 
 def plan(**changes: Any) -> Plan:
@@ -43,13 +43,16 @@ def plan(**changes: Any) -> Plan:
         at=objects.NOW,
         fits_existing=("ns0/web-0",),
         scale_ups=(ScaleUp("g0", "file", 1, 2, 3, ("ns0/web-1", "ns0/web-2")),),
-        unschedulable=(PodVerdict(("ns0/big",), {"g0": (Reason.of(Code.INSUFFICIENT, resource="cpu"),)}),),
-        promises=(Promise(("ns0/web-0",), node="g0-n0"), Promise(("ns0/web-1", "ns0/web-2"), group="g0", number=1)),
+        unschedulable=(UnschedulablePods(("ns0/big",), {"g0": (Reason.of(ReasonCode.INSUFFICIENT, resource="cpu"),)}),),
+        promises=(
+            PodPlacement(("ns0/web-0",), node="g0-n0"),
+            PodPlacement(("ns0/web-1", "ns0/web-2"), group="g0", number=1),
+        ),
     )
     return msgspec.structs.replace(right, **changes)
 
 
-def kinds(changed: Plan, where: Cluster | None = None) -> set[str]:
+def kinds(changed: Plan, where: RandomCluster | None = None) -> set[str]:
     return {kind for kind, _ in Trial(where or cluster(), changed).found()}
 
 
@@ -57,8 +60,8 @@ def grown(to: int, *pods: str) -> tuple[ScaleUp, ...]:
     return (ScaleUp("g0", "file", 1, to, 3, pods or ("ns0/web-1", "ns0/web-2")),)
 
 
-def refused(*pods: str, code: Code = Code.INSUFFICIENT) -> PodVerdict:
-    return PodVerdict(pods, {"g0": (Reason.of(code, resource="cpu", what="all"),)})
+def refused(*pods: str, code: ReasonCode = ReasonCode.INSUFFICIENT) -> UnschedulablePods:
+    return UnschedulablePods(pods, {"g0": (Reason.of(code, resource="cpu", what="all"),)})
 
 
 def test_a_plan_that_keeps_its_word() -> None:
@@ -74,7 +77,7 @@ def test_a_pod_that_is_told_twice() -> None:
 
 
 def test_a_place_that_does_not_exist() -> None:
-    assert kinds(plan(promises=(Promise(("ns0/web-0",), node="g0-n1"), plan().promises[1]))) == {BOOKS}
+    assert kinds(plan(promises=(PodPlacement(("ns0/web-0",), node="g0-n1"), plan().promises[1]))) == {BOOKS}
 
 
 def test_no_places_at_all() -> None:
@@ -82,7 +85,10 @@ def test_no_places_at_all() -> None:
 
 
 def test_a_place_that_is_full() -> None:
-    places = (Promise(("ns0/web-0", "ns0/web-1"), node="g0-n0"), Promise(("ns0/web-2",), group="g0", number=1))
+    places = (
+        PodPlacement(("ns0/web-0", "ns0/web-1"), node="g0-n0"),
+        PodPlacement(("ns0/web-2",), group="g0", number=1),
+    )
     assert kinds(plan(promises=places)) == {PLACE}
 
 
@@ -123,8 +129,8 @@ def test_pods_refused_for_which_there_is_room() -> None:
 
 
 def test_a_reason_that_is_not_so() -> None:
-    assert kinds(plan(unschedulable=(refused("ns0/big", code=Code.NODE_AFFINITY),))) == {WORDS}
+    assert kinds(plan(unschedulable=(refused("ns0/big", code=ReasonCode.NODE_AFFINITY),))) == {WORDS}
 
 
 def test_pods_that_were_not_simulated() -> None:
-    assert kinds(plan(unschedulable=(refused("ns0/big", code=Code.NOT_SIMULATED),))) == {UNSURE}
+    assert kinds(plan(unschedulable=(refused("ns0/big", code=ReasonCode.NOT_SIMULATED),))) == {UNSURE}

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState, NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, node
 from tests.operations import new_operation
 
@@ -86,11 +86,11 @@ def group_memory(draw: st.DrawFn) -> GroupMemory:
 def operations(draw: st.DrawFn) -> tuple[Operation, ...]:
     found = []
     for name in draw(st.lists(st.sampled_from(GROUPS), max_size=2, unique=True)):
-        kind, at = draw(st.sampled_from(list(Kind))), draw(st.integers(0, 5))
-        targets = (Target(f"{name}-{at}", f"test://{name}/{name}-{at}"),)
+        kind, at = draw(st.sampled_from(list(OperationKind))), draw(st.integers(0, 5))
+        targets = (RemovalTarget(f"{name}-{at}", f"test://{name}/{name}-{at}"),)
         found.append(
             new_operation(
-                f"{kind}-{name}", "test", "test", name, kind, "p", NOW - 60, 3, 5, targets, state=State.RUNNING
+                f"{kind}-{name}", "test", "test", name, kind, "p", NOW - 60, 3, 5, targets, state=OperationState.RUNNING
             )
         )
     return tuple(found)
@@ -130,7 +130,7 @@ def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> No
     by_id = {op.spec.id: op for op in plan.operations}
     assert len(by_id) == len(plan.operations), "one intent, one id"
     assert len({each.group for each in plan.repairs}) == len(plan.repairs), "one repair of a group at a time"
-    repairs = [op for op in plan.operations if op.spec.kind in {Kind.DISCARD, Kind.SHRINK}]
+    repairs = [op for op in plan.operations if op.spec.kind in {OperationKind.DISCARD, OperationKind.SHRINK}]
     assert [op.spec.group for op in repairs] == [each.group for each in plan.repairs]
     for op, said in zip(repairs, plan.repairs, strict=True):
         found = groups[op.spec.group]
@@ -138,11 +138,14 @@ def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> No
         assert found.target == op.spec.from_size >= 0
         assert 0 <= op.spec.to_size < op.spec.from_size
         assert memory.groups.get(op.spec.group, GroupMemory()).repair_after <= plan.at
-        assert not {(op.spec.group, kind) for kind in (Kind.GROW, Kind.SHRINK, Kind.DISCARD)} & busy
+        assert (
+            not {(op.spec.group, kind) for kind in (OperationKind.GROW, OperationKind.SHRINK, OperationKind.DISCARD)}
+            & busy
+        )
         assert not any(up.group == op.spec.group for up in plan.scale_ups)
         listed = {i.id: i for i in found.instances}
-        if op.spec.kind is Kind.SHRINK:
-            assert (op.spec.group, Kind.REMOVE) not in busy
+        if op.spec.kind is OperationKind.SHRINK:
+            assert (op.spec.group, OperationKind.REMOVE) not in busy
             assert op.spec.to_size >= found.min
             assert op.spec.to_size >= len(listed), "every machine that is there stays"
             continue
@@ -178,13 +181,13 @@ def _check_minimum(op: Operation, found: NodeGroup, plan: Plan, policy: Policy) 
 @given(scenes())
 def test_no_repair_costs_a_node_or_more_than_it_may(scene: tuple[Snapshot, Policy, Memory]) -> None:
     snapshot, policy, memory = scene
-    plan, after = decide(snapshot, policy, memory, NOW, 0)
+    plan, after = plan_cluster(snapshot, policy, memory, NOW, 0)
     _check(plan, snapshot, policy, memory)
-    again, _ = decide(snapshot, policy, memory, NOW, 0)
+    again, _ = plan_cluster(snapshot, policy, memory, NOW, 0)
     assert again.operations == plan.operations, "the same pass intends the same"
     stored = msgspec.json.decode(msgspec.json.encode(after), type=Memory)
     assert stored == after
-    later, _ = decide(snapshot, policy, stored, NOW + 2000.0, 0)
+    later, _ = plan_cluster(snapshot, policy, stored, NOW + 2000.0, 0)
     _check(later, snapshot, policy, stored)
 
 
@@ -197,4 +200,7 @@ def test_the_order_in_which_things_are_listed_changes_no_repair(
     nodes = list(snapshot.nodes)
     chance.shuffle(nodes)
     mixed = msgspec.structs.replace(snapshot, nodes=tuple(nodes))
-    assert decide(mixed, policy, memory, NOW, 0)[0].repairs == decide(snapshot, policy, memory, NOW, 0)[0].repairs
+    assert (
+        plan_cluster(mixed, policy, memory, NOW, 0)[0].repairs
+        == plan_cluster(snapshot, policy, memory, NOW, 0)[0].repairs
+    )

@@ -15,13 +15,13 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.timestamps import parse_time
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.load import load
-from tests.property.clusters import POLICY, Cluster
+from tests.property.clusters import POLICY, RandomCluster
 from tests.property.plan_check import Trial
 from tests.property.replay import look
 from tests.property.scheduler_draws import Drawing
-from tests.property.scheduler_view import Stage
+from tests.property.scheduler_view import SchedulerView
 from tests.property.snapshot_reader import read
 from tests.reference_data import SHARED, needs_shared
 
@@ -41,16 +41,16 @@ DRAWS = 40
 MISSED = 0.02  # of the promised places, in all draws: rehearsals are samples, and so are draws
 
 
-def cluster(folder: Path) -> Cluster:
+def cluster(folder: Path) -> RandomCluster:
     """A capture as the tests make clusters; workloads of all kinds are one list."""
     lists: dict[str, list[Any]] = {name: [] for name in (*LISTS.values(), "workloads")}
     for item in json.loads((folder / "objects.json").read_text("utf-8"))["items"]:
         if item["kind"] != "PriorityClass":
             lists[LISTS.get(item["kind"], "workloads")].append(item)
-    return Cluster(0, lists, json.loads((folder / "manifest.json").read_text("utf-8")), (), {})
+    return RandomCluster(0, lists, json.loads((folder / "manifest.json").read_text("utf-8")), (), {})
 
 
-def now_of(made: Cluster) -> float:
+def now_of(made: RandomCluster) -> float:
     """A minute after the last pod was made."""
     return 60.0 + max(parse_time(pod["metadata"]["creationTimestamp"]) for pod in made.lists["pods"])
 
@@ -61,7 +61,7 @@ def now_of(made: Cluster) -> float:
 def test_draws_can_end_as_the_real_scheduler_did(name: str) -> None:
     made = cluster(CAPTURES / name)
     real = json.loads((CAPTURES / name / "scheduler.json").read_text("utf-8"))
-    stage = Stage(made)
+    stage = SchedulerView(made)
     new = [stage.newcomer(stage.groups[node.rpartition("-x")[0]], node) for node in real["nodesAdded"]]
     pods = [pod for pod in real["places"] if pod in stage.wanted]
     kinds = {pod: look(stage.wanted[pod]) for pod in pods}
@@ -78,7 +78,7 @@ def test_draws_can_end_as_the_real_scheduler_did(name: str) -> None:
 def test_plans_for_captured_clusters_keep_their_promises(name: str) -> None:
     made = cluster(CAPTURES / name)
     now = now_of(made)
-    plan = decide(read(made.lists, made.manifest, now), load(POLICY, place="policy.yaml")[0], Memory(), now, 0)[0]
+    plan = plan_cluster(read(made.lists, made.manifest, now), load(POLICY, place="policy.yaml")[0], Memory(), now, 0)[0]
     tally = Trial(made, plan).drawn(DRAWS)
     assert tally.draws == DRAWS
     assert tally.unkept + tally.among <= MISSED * tally.sure, str(tally)

@@ -19,22 +19,21 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.memory import Memory, NodeMemory
-from chalicelib.model.operation import Kind, Operation, State
+from chalicelib.model.operation import OperationKind, OperationState
+from chalicelib.model.operation_document import OperationDocument, from_document
 from chalicelib.model.pass_footprint import PassMemory
 from chalicelib.record import carry_over
 from chalicelib.store import Store
 from chalicelib.store.failure_streak import PassFailure
 from chalicelib.store.journal import JournalEntry
-from infra.emulators.aws import create_table
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.dynamodb.client import MemoryClient
-from infra.emulators.dynamodb.tables import Tables
+from infra.emulators.memory_table import MemoryAccount
 from tests.recorded.filling import Filler, converted, words_of
 
 FILE = Path(__file__).parent / "state.json.gz"
 TABLE, CLUSTER, POLICIES = "recorded", "prod-geneva", "recorded-policies"
 NOW = 1_795_245_654.25
-STORED: tuple[Any, ...] = (Memory, Operation, JournalEntry, carry_over.Left)
+STORED: tuple[Any, ...] = (Memory, OperationDocument, JournalEntry, carry_over.CarryOver)
 TEXT = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod-geneva}\n"
 
 
@@ -48,13 +47,8 @@ class Rate(msgspec.Struct, frozen=True):
 
 def bed() -> tuple[Any, Store, ManualClock]:
     """An empty emulated account: a DynamoDB client, a store over its two tables, the clock."""
-    client, clock = MemoryClient(Tables()), ManualClock(NOW)
-    create_table(client, TABLE)
-    return (
-        client,
-        Store(TABLE, policy_table=POLICIES, clock=clock, client=client, sleep=clock.advance, chance=lambda: 0.5),
-        clock,
-    )
+    client, clock = MemoryAccount(), ManualClock(NOW)
+    return client, client.store(TABLE, clock=clock, sleep=clock.advance, chance=lambda: 0.5), clock
 
 
 def values() -> dict[str, Any]:
@@ -65,9 +59,9 @@ def values() -> dict[str, Any]:
     count = max(len([word for word in words_of(NodeMemory)[0] if word[0] == enum]) for enum in _enums(NodeMemory))
     memory["nodes"] = {f"node-{at}": filler.value(NodeMemory) for at in range(count)}
     operations = []
-    for kind in Kind:
-        for state in State:
-            made = filler.value(Operation) | {
+    for kind in OperationKind:
+        for state in OperationState:
+            made = filler.value(OperationDocument) | {
                 "id": f"{kind.value}-{state.value}",
                 "cluster": CLUSTER,
                 "kind": kind.value,
@@ -78,7 +72,7 @@ def values() -> dict[str, Any]:
         "memory": memory,
         "operations": operations,
         "journal": [filler.value(JournalEntry) for _ in range(3)],
-        "left": filler.value(carry_over.Left),
+        "left": filler.value(carry_over.CarryOver),
     }
 
 
@@ -90,14 +84,14 @@ def write(store: Store, clock: ManualClock, given: dict[str, Any]) -> None:
     """Store all of it, a second between two writes of what is kept by its instant."""
     store.schema.raise_to_own()
     lease = store.leases.acquire(CLUSTER, "pass-1", 60.0)
-    operations = [converted(each, Operation) for each in given["operations"]]
+    operations = [from_document(converted(each, OperationDocument)) for each in given["operations"]]
     store.memory.save(CLUSTER, Memory(), converted(given["memory"], Memory), operations, lease)
     store.leases.release(
         lease,
         passed_at=NOW,
         decision="0123456789abcdef",
         succeeded=False,
-        left=carry_over.write(converted(given["left"], carry_over.Left)),
+        left=carry_over.write(converted(given["left"], carry_over.CarryOver)),
         failure=PassFailure("Throttled", "the vendor is busy", NOW - 60.0, NOW, 3),
         memory=PassMemory(300, 512, 2, NOW + 3600.0),
     )
@@ -124,9 +118,9 @@ def carry_on(store: Store, clock: ManualClock) -> None:
     """What the next functions do to it: every open operation ends, and a pass forgets half of its memory."""
     clock.advance(4000.0)
     for operation in store.operations.list_open(CLUSTER):
-        claimed = store.operations.claim(CLUSTER, operation.id, f"act-{operation.id}", 60.0)
-        ended = msgspec.structs.replace(claimed, state=State.SUCCEEDED, outcome="done")
-        store.operations.advance(claimed, ended, f"act-{operation.id}")
+        claimed = store.operations.claim(CLUSTER, operation.spec.id, f"act-{operation.spec.id}", 60.0)
+        ended = claimed.with_status(state=OperationState.SUCCEEDED, outcome="done")
+        store.operations.advance(claimed, ended, f"act-{operation.spec.id}")
         clock.advance(1.0)
     lease = store.leases.acquire(CLUSTER, "pass-3", 60.0)
     before = store.memory.load(CLUSTER)

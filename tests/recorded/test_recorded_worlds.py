@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.operation import Kind, State
+from chalicelib.model.operation import OperationKind, OperationState
 from tests.recorded import worlds
 
 RECORDED = worlds.recorded()
@@ -44,10 +44,10 @@ def rows(prefix: str) -> list[dict[str, Any]]:
 
 def test_worlds_record_operations_of_the_kinds_and_states_in_which_they_rest() -> None:
     operations = rows("memory#operation#") + rows("operation#")
-    assert {row["state"]["S"] for row in operations} == {state.value for state in State} - {"abandoned"}
+    assert {row["state"]["S"] for row in operations} == {state.value for state in OperationState} - {"abandoned"}
     # A shrink is recorded in the table of state.py only: none of these worlds has a size that nothing stands behind.
     kinds = {json.loads(row["text"]["S"])["kind"] for row in operations}
-    assert kinds == {kind.value for kind in Kind} - {"shrink"}
+    assert kinds == {kind.value for kind in OperationKind} - {"shrink"}
     providers = {json.loads(row["text"]["S"])["provider"] for row in operations}
     assert providers == {"alicloud", "cherryservers", "clusterapi", "exoscale", "huaweicloud"}
     steps = {row["step"]["S"] for row in operations}

@@ -21,16 +21,16 @@ from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.alicloud.models import NO_STOCK as NO_ECS
 from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.cherryservers.models import NEVER_JOINS
-from infra.emulators.cherryservers.models import Times as CherryTimes
-from infra.emulators.cherryservers.node_registration import Ways as CherryWays
+from infra.emulators.cherryservers.models import CherryDurations as CherryTimes
+from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions as CherryWays
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
 from infra.emulators.exoscale.models import UNAVAILABLE
-from infra.emulators.exoscale.node_registration import Ways as ExoscaleWays
+from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions as ExoscaleWays
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
-from infra.emulators.huaweicloud.node_registration import Ways as HuaweiWays
+from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions as HuaweiWays
 from infra.emulators.invocation import Invocation
 from infra.emulators.lambda_events import Json
 from infra.emulators.local_world import LocalWorld
@@ -171,7 +171,9 @@ def _drained(*, blocked: bool) -> Watched:
         _scale(world, "filler", 0)
         if blocked:
             listed = world.store.operations.list_open
-            world.step_until(lambda: any(each.step == "recheck" for each in listed(world.name)), limit=900.0, every=5.0)
+            world.step_until(
+                lambda: any(each.status.step == "recheck" for each in listed(world.name)), limit=900.0, every=5.0
+            )
             world.seed(objects.pdb("web", max_unavailable=0))
         world.step(1200.0)
         world.ask()

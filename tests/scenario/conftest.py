@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.emulators.aws import LocalAws
-from tests.scenario.runner import MODES, Stage
+from tests.scenario.runner import MODES, ScenarioRunner
 
 
 @pytest.fixture(scope="session")
@@ -30,10 +30,10 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=MODES)
-def stage(request: pytest.FixtureRequest, aws: LocalAws, accounts: Path) -> Stage:
+def stage(request: pytest.FixtureRequest, aws: LocalAws, accounts: Path) -> ScenarioRunner:
     """Where a story is played. The restarted mode plays in the quick world, so that comparing the two also compares the
     table in memory and the direct line with moto and a socket."""
     test = request.node.originalname + "".join(
         f"-{value}" for name, value in sorted(request.node.callspec.params.items()) if name != "stage"
     )
-    return Stage(None if request.param == "restarted" else aws, test, request.param, accounts)
+    return ScenarioRunner(None if request.param == "restarted" else aws, test, request.param, accounts)

@@ -31,7 +31,7 @@ Story = Callable[[StoryWorld], None]
 
 
 @dataclass(frozen=True)
-class Stage:
+class ScenarioRunner:
     """aws: the emulated account, None: the quick world. name: the story's; mode: one of MODES; accounts: the directory
     in which both modes leave theirs."""
 
@@ -60,11 +60,11 @@ class Stage:
         return self.accounts / f"{self.name}.{mode}.json"
 
 
-def story(**settings: Any) -> Callable[[Story], Callable[[Stage], None]]:
+def story(**settings: Any) -> Callable[[Story], Callable[[ScenarioRunner], None]]:
     """A function of a StoryWorld as a test of both modes. settings: LocalWorld's."""
 
-    def made(tell: Story) -> Callable[[Stage], None]:
-        def test(stage: Stage) -> None:
+    def made(tell: Story) -> Callable[[ScenarioRunner], None]:
+        def test(stage: ScenarioRunner) -> None:
             stage.play(tell, **settings)
 
         test.__name__, test.__doc__, test.__module__ = tell.__name__, tell.__doc__, tell.__module__

@@ -23,7 +23,7 @@ from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.fake_provider import InMemoryProvider
 from infra.emulators.invocation import Invocation
-from infra.emulators.kube.auth import Authority, User
+from infra.emulators.kube.auth import KubeAuthority, User
 from infra.emulators.kube.objects import KubeObject, clone
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
@@ -248,7 +248,7 @@ class StoryWorld(LocalWorld):
     def rotate_credentials(self) -> None:
         """The cluster's token changes, and with it the kubeconfig in the secret; the old one is refused at once."""
         known = self.server.api.authority.user("admin")
-        self.server.api.authority = Authority((User("admin", f"rotated-{known.token}", known.groups),), {})
+        self.server.api.authority = KubeAuthority((User("admin", f"rotated-{known.token}", known.groups),), {})
         self.put_secret(self.kubeconfig_secret, self.server.kubeconfig())
 
     @property

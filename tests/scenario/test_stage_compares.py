@@ -9,7 +9,7 @@ import pytest
 from infra.emulators.aws import LocalAws
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import Stage
+from tests.scenario.runner import ScenarioRunner
 from tests.scenario.scenario_world import StoryWorld
 
 
@@ -22,10 +22,10 @@ def _told(pods: int, world: StoryWorld) -> None:
 
 
 def test_the_second_mode_finds_what_the_first_decided_differently(aws: LocalAws, tmp_path: Path) -> None:
-    Stage(aws, "told", "one-process", tmp_path).play(lambda world: _told(5, world))
+    ScenarioRunner(aws, "told", "one-process", tmp_path).play(lambda world: _told(5, world))
 
     with pytest.raises(AssertionError, match=r"passes\[2\] differs between the modes"):
-        Stage(aws, "told", "restarted", tmp_path).play(lambda world: _told(9, world))
+        ScenarioRunner(aws, "told", "restarted", tmp_path).play(lambda world: _told(9, world))
 
 
 def test_every_invocation_of_the_restarted_mode_gets_a_runtime_of_its_own(aws: LocalAws) -> None:

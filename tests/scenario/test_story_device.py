@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from infra.emulators.controllers import objects
-from infra.emulators.controllers.capi.controller import Settings
+from infra.emulators.controllers.capi.controller import CapiControllerSettings
 from infra.emulators.controllers.capi.nodes import MachineClass
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.kube.objects import KubeObject, clone
 from tests.scenario.policies import document
-from tests.scenario.runner import Stage, story
+from tests.scenario.runner import ScenarioRunner, story
 from tests.scenario.scenario_world import StoryWorld
 
 GPU, LABEL = "nvidia.com/gpu", {"cluster-api/accelerator": "t4"}
 PLAIN = {"cpu": "8", "memory": "32Gi", "pods": "110"}
-DRIVERLESS = Pace(machines=Settings(classes={"gpu": MachineClass(PLAIN, labels=LABEL)}))
+DRIVERLESS = Pace(machines=CapiControllerSettings(classes={"gpu": MachineClass(PLAIN, labels=LABEL)}))
 """Machines whose Nodes come without the device that their group promises: a driver has still to be installed."""
 STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/driver"
 
@@ -103,14 +103,14 @@ def test_CA_1659_a_device_that_never_comes_is_waited_for_once_and_then_another_n
 
 
 @pytest.mark.parametrize("where", ["declared", "known-prefix"])
-def test_gpu_operator_708_nodes_with_a_startup_taint_are_not_bought_again(stage: Stage, where: str) -> None:
+def test_gpu_operator_708_nodes_with_a_startup_taint_are_not_bought_again(stage: ScenarioRunner, where: str) -> None:
     key, options = {
         "declared": ("example.org/not-set-up", {"startupTaint": ["example.org/not-set-up"]}),
         "known-prefix": (STARTUP, {}),
     }[where]
     taint = {"key": key, "value": "", "effect": "NoSchedule"}
     capacity = {**PLAIN, GPU: "1"}
-    pace = Pace(machines=Settings(classes={"gpu": MachineClass(capacity, labels=LABEL, taints=(taint,))}))
+    pace = Pace(machines=CapiControllerSettings(classes={"gpu": MachineClass(capacity, labels=LABEL, taints=(taint,))}))
 
     def tell(world: StoryWorld) -> None:
         world.apply_policy(document(options=options))

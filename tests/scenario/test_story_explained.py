@@ -25,7 +25,7 @@ SLOW = Pace(kubelets=KubeletTimes(stop=600.0))  # pods take all the time they ar
 EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
-class Desk:
+class StoryExplainedApiClient:
     """Someone at a terminal, with the cluster's kubeconfig, the policy, and what the functions remember."""
 
     def __init__(self, world: StoryWorld, folder: Path, text: str, capsys: Said) -> None:
@@ -81,7 +81,7 @@ def test_CA_1358_the_running_cluster_is_explained_as_the_functions_see_it(
         world.seed(held)
         world.seed(objects.deployment("web", replicas=1, cpu="1500m", terminationGracePeriodSeconds=120))
         world.minutes(2)
-        desk = Desk(world, tmp_path, text, capsys)
+        desk = StoryExplainedApiClient(world, tmp_path, text, capsys)
         on = {pod["metadata"]["labels"]["app"]: pod["spec"]["nodeName"] for pod in world.kube.list("pods")}
         decided = _verdicts(world)
 
@@ -122,7 +122,7 @@ def test_CA_4647_a_node_that_is_to_stay_says_how_to_let_it_go(aws: LocalAws, tmp
         world.minutes(6)
         assert world.nodes() == (stays,)
 
-        answer = Desk(world, tmp_path, text, capsys).explain(stays)
+        answer = StoryExplainedApiClient(world, tmp_path, text, capsys).explain(stays)
 
         assert answer["reason"]["code"] in {"ScaleDownDisabledAnnotation", "NodeGroupMinSizeReached"}
         assert answer["says"][1].startswith("What helps: take the annotation")

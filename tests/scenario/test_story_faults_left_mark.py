@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from tests.scenario.policies import document, refusal
 from tests.scenario.runner import story
 from tests.scenario.scenario_world import StoryWorld
@@ -16,7 +16,7 @@ def test_a_removal_that_is_given_up_leaves_no_mark_on_the_machine(world: StoryWo
     lowers the group's size by hand next month loses this very node if the mark is still there."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
-    world.server.faults.add(Fault(method="PATCH", path="/scale", times=-1, **refusal(503, "no webhook answers")))
+    world.server.faults.add(KubeFault(method="PATCH", path="/scale", times=-1, **refusal(503, "no webhook answers")))
     world.step_until(lambda: bool(world.ended("remove")), limit=1800.0)
     world.apply_policy(document(mode="shadow"))
     world.server.faults.clear()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.objects import clone
 from tests.scenario.policies import document
 from tests.scenario.runner import story
 from tests.scenario.scenario_world import StoryWorld
 
-PAGE = Fault(method="PATCH", path="/machines/", status=200, body=b"<html>a proxy's page</html>")
+PAGE = KubeFault(method="PATCH", path="/machines/", status=200, body=b"<html>a proxy's page</html>")
 
 
 @story(grain=10.0)

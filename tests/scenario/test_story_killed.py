@@ -6,7 +6,7 @@ import pytest
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import Stage, story
+from tests.scenario.runner import ScenarioRunner, story
 from tests.scenario.scenario_world import StoryWorld
 
 TOLD = ("/events", "/configmaps")  # what is told to people
@@ -42,7 +42,9 @@ def test_CA_4115_act_dies_twice_between_the_call_and_its_record_and_buys_once(wo
 
 
 @pytest.mark.parametrize("place", ["reconcile:observed", "reconcile:saved", "reconcile:sent"])
-def test_CA_3753_reconcile_dies_and_the_next_process_goes_on_without_planning_twice(stage: Stage, place: str) -> None:
+def test_CA_3753_reconcile_dies_and_the_next_process_goes_on_without_planning_twice(
+    stage: ScenarioRunner, place: str
+) -> None:
     def tell(world: StoryWorld) -> None:
         _pods_wait_for_three_nodes(world)
         world.kill_at(place, function="reconcile")
@@ -58,7 +60,7 @@ def test_CA_3753_reconcile_dies_and_the_next_process_goes_on_without_planning_tw
 
 
 @pytest.mark.parametrize("place", ["act:claimed", "act:recorded", "taint:called", "delete:called"])
-def test_CA_2943_act_dies_in_a_removal_and_the_node_goes_once(stage: Stage, place: str) -> None:
+def test_CA_2943_act_dies_in_a_removal_and_the_node_goes_once(stage: ScenarioRunner, place: str) -> None:
     def tell(world: StoryWorld) -> None:
         world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
         world.seed(objects.machine_deployment("workers", 2, 1, 5))

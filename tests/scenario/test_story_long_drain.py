@@ -15,7 +15,7 @@ from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.virtual_sqs import twice
 from tests.scenario.policies import document
-from tests.scenario.runner import Stage
+from tests.scenario.runner import ScenarioRunner
 from tests.scenario.scenario_world import StoryWorld
 
 GRACE = 600
@@ -27,7 +27,7 @@ GRAIN = 20.0
 ACT = "act_clusterapi"
 
 
-class Watched:
+class StoryLongDrainRecorder:
     """A world with a node to be drained, and what its functions do to it. durations: of the executor's invocations, in
     virtual seconds: time passes for a function only where it waits."""
 
@@ -90,15 +90,15 @@ class Watched:
 
 
 @pytest.fixture
-def drained() -> Iterator[Watched]:
+def drained() -> Iterator[StoryLongDrainRecorder]:
     """The quick world just before the removal is planned; one that forgets everything between its functions."""
     with StoryWorld(None, grain=GRAIN, pace=SLOW, forgetful=True) as world:
-        yield Watched(world)
+        yield StoryLongDrainRecorder(world)
 
 
-def test_fifty_pods_that_take_ten_minutes_take_few_short_invocations(stage: Stage) -> None:
+def test_fifty_pods_that_take_ten_minutes_take_few_short_invocations(stage: ScenarioRunner) -> None:
     def tell(world: StoryWorld) -> None:
-        told = Watched(world)
+        told = StoryLongDrainRecorder(world)
         assert len(told.pods[told.node]) == PODS
         told.until_over()
         told.removed_exactly_once()
@@ -119,7 +119,9 @@ def test_fifty_pods_that_take_ten_minutes_take_few_short_invocations(stage: Stag
 @pytest.mark.parametrize(
     "place", ["taint:called", "evict:called", "delete:called", "act:stepped", "act:recorded", "act:sent"]
 )
-def test_killed_in_a_long_drain_the_node_goes_once_and_nobody_is_evicted_twice(drained: Watched, place: str) -> None:
+def test_killed_in_a_long_drain_the_node_goes_once_and_nobody_is_evicted_twice(
+    drained: StoryLongDrainRecorder, place: str
+) -> None:
     drained.world.kill_at(place, function=ACT, times=2)
 
     drained.until_over()
@@ -130,7 +132,9 @@ def test_killed_in_a_long_drain_the_node_goes_once_and_nobody_is_evicted_twice(d
 
 
 @pytest.mark.parametrize("step", ["taint", "recheck", "evict", "gone", "delay", "delete", "confirm"])
-def test_killed_at_every_step_before_it_is_recorded_it_ends_the_same(drained: Watched, step: str) -> None:
+def test_killed_at_every_step_before_it_is_recorded_it_ends_the_same(
+    drained: StoryLongDrainRecorder, step: str
+) -> None:
     drained.world.when_step(step, lambda: drained.world.kill_at("act:stepped", function=ACT))
 
     drained.until_over()
@@ -140,7 +144,7 @@ def test_killed_at_every_step_before_it_is_recorded_it_ends_the_same(drained: Wa
     assert max(drained.evictions().values()) == 1
 
 
-def test_every_message_comes_twice_and_nothing_is_done_twice(drained: Watched) -> None:
+def test_every_message_comes_twice_and_nothing_is_done_twice(drained: StoryLongDrainRecorder) -> None:
     drained.world.queues.tamper = twice
 
     drained.until_over()
@@ -186,7 +190,7 @@ def _skew(world: StoryWorld, offsets: Iterator[float]) -> None:
     ],
 )
 def test_functions_whose_clocks_disagree_by_a_minute_still_drain_once(
-    drained: Watched, offsets: tuple[float, ...]
+    drained: StoryLongDrainRecorder, offsets: tuple[float, ...]
 ) -> None:
     _skew(drained.world, itertools.cycle(offsets))
 
@@ -197,7 +201,7 @@ def test_functions_whose_clocks_disagree_by_a_minute_still_drain_once(
     assert len(drained.durations) <= 60
 
 
-def test_given_up_in_the_ninth_minute_it_leaves_no_taint(drained: Watched) -> None:
+def test_given_up_in_the_ninth_minute_it_leaves_no_taint(drained: StoryLongDrainRecorder) -> None:
     """The owner says in the middle that the node is to stay."""
     world = drained.world
     world.step_until(lambda: bool(drained.evictions()), limit=600, every=GRAIN)

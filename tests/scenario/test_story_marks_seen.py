@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from infra.emulators.controllers import objects
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.objects import KubeObject
 from tests.scenario.policies import document, refusal
 from tests.scenario.runner import story
@@ -138,7 +138,7 @@ def test_KP_2219_a_drain_that_is_refused_every_time_is_given_up_each_time_and_no
 ) -> None:
     """The budget has room as far as anybody can read; every eviction is refused all the same."""
     _drainable(world, _budget("web", max_unavailable=1))
-    full = Fault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))
+    full = KubeFault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))
     world.line.ask = lambda method, target: full if target.partition("?")[0].endswith("/eviction") else None
     marked: list[bool] = []
     for _ in range(180):
@@ -160,10 +160,10 @@ def test_KP_2219_a_node_that_cannot_be_drained_holds_up_no_other(world: StoryWor
     world.seed(objects.machine_deployment("workers", 4, 1, 5))
     world.minutes(1.5)
     world.seed(objects.deployment("web", replicas=8, cpu="300m"))
-    full = Fault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))
+    full = KubeFault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))
     held: list[str] = []
 
-    def refuse(method: str, target: str) -> Fault | None:
+    def refuse(method: str, target: str) -> KubeFault | None:
         path = target.partition("?")[0]
         if not path.endswith("/eviction"):
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.dispatch.messages import ActMessage, Cause, ReconcileMessage, encode
 from infra.emulators.controllers import objects
-from infra.emulators.controllers.capi.controller import Settings
+from infra.emulators.controllers.capi.controller import CapiControllerSettings
 from infra.emulators.controllers.capi.machines import MachineTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.virtual_sqs import Message, last, late, lost, twice, untouched
@@ -134,7 +134,7 @@ def test_a_reconcile_that_was_overtaken_cannot_act(world: StoryWorld) -> None:
     assert [line["error"] for line in fenced] == ["Fenced"]
 
 
-@story(grain=30.0, pace=Pace(machines=Settings(times=MachineTimes(provision=240.0))))
+@story(grain=30.0, pace=Pace(machines=CapiControllerSettings(times=MachineTimes(provision=240.0))))
 def test_growth_that_ends_while_a_pass_looks_is_not_forgotten(world: StoryWorld) -> None:
     """The snapshot still has the old size. What the executor wrote since must not be taken for fulfilled."""
     world.queues.tamper = lambda message: late(300.0)(message) if message.queue.startswith("act") else (message,)

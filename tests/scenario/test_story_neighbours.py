@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.model.policy_permissions import Deployment
 from infra.emulators.controllers import objects
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from tests.scenario.policies import document, refusal
 from tests.scenario.runner import story
 from tests.scenario.scenario_world import StoryWorld
@@ -23,7 +23,7 @@ def test_CA_5510_a_cluster_that_cannot_be_read_loses_no_node_and_disturbs_no_oth
     other.seed(objects.machine_deployment("workers", 3, 1, 5))
     world.minutes(2.5)
     before = world.writes()
-    world.server.faults.add(Fault(path="/api/v1/(pods|nodes)", times=-1, **refusal(503, "etcd is away")))
+    world.server.faults.add(KubeFault(path="/api/v1/(pods|nodes)", times=-1, **refusal(503, "etcd is away")))
 
     world.minutes(5)
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from infra.emulators.controllers import objects
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from tests.scenario.policies import document, refusal
-from tests.scenario.runner import Stage, story
+from tests.scenario.runner import ScenarioRunner, story
 from tests.scenario.scenario_world import StoryWorld
 
 
 @pytest.mark.parametrize("plural", ["poddisruptionbudgets", "replicasets"])
-def test_CA_7663_a_forbidden_resource_is_a_gap_and_the_pass_goes_on(stage: Stage, plural: str) -> None:
+def test_CA_7663_a_forbidden_resource_is_a_gap_and_the_pass_goes_on(stage: ScenarioRunner, plural: str) -> None:
     def tell(world: StoryWorld) -> None:
         world.apply_policy(document(options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.minutes(1.5)
-        world.server.faults.add(Fault(path=f"/{plural}[?]", times=-1, **refusal(403, f"{plural} is forbidden")))
+        world.server.faults.add(KubeFault(path=f"/{plural}[?]", times=-1, **refusal(403, f"{plural} is forbidden")))
         world.seed(objects.deployment("web", replicas=5, cpu="1"))
 
         world.minutes(3)
@@ -59,7 +59,7 @@ def test_CA_5951_one_refused_credential_costs_nothing(world: StoryWorld) -> None
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
     before = len(world.passes)
-    world.server.faults.add(Fault(path="/api/v1/pods", **refusal(401, "Unauthorized")))
+    world.server.faults.add(KubeFault(path="/api/v1/pods", **refusal(401, "Unauthorized")))
 
     world.minutes(1)
 

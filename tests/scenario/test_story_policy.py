@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.errors import BadInputs
+from chalicelib.model.errors import InputErrors
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
 from tests.scenario.runner import story
@@ -63,7 +63,7 @@ def test_CA_3890_a_bad_document_is_refused_whole_and_the_last_good_one_stays(wor
     first = world.apply_policy(document(options=OPTIONS))
     bad = document(options={"scaleDownUnneededTime": "soon", "expandr": ["least-waste"]})
 
-    with pytest.raises(BadInputs) as refused:
+    with pytest.raises(InputErrors) as refused:
         world.apply_policy(bad)
 
     told = str(refused.value)

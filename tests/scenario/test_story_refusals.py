@@ -6,7 +6,7 @@ from chalicelib.model.memory import Backoff
 from chalicelib.providers.errors import OutOfStock
 from infra.emulators.controllers import objects
 from infra.emulators.fake_provider import InMemoryProvider
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from tests.builders import node as template
 from tests.scenario.policies import document, refusal
 from tests.scenario.runner import story
@@ -88,7 +88,7 @@ def test_CA_8817_a_refused_resize_names_its_reason_and_the_next_group_is_bought(
     )
     world.minutes(2)
     world.server.faults.add(
-        Fault(
+        KubeFault(
             method="PATCH",
             path="machinedeployments/cheap/scale",
             times=-1,
@@ -146,7 +146,7 @@ def test_CA_6333_a_throttled_call_is_made_again_when_the_server_says_and_is_no_f
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
     world.server.faults.add(
-        Fault(
+        KubeFault(
             method="PATCH", path="/scale", times=2, headers={"Retry-After": "20"}, **refusal(429, "too many requests")
         )
     )

@@ -11,7 +11,7 @@ from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.objects import clone
 from infra.emulators.virtual_sqs import twice
 from tests.scenario.policies import document
-from tests.scenario.runner import Stage, story
+from tests.scenario.runner import ScenarioRunner, story
 from tests.scenario.scenario_world import StoryWorld
 
 GROUP = "MachineDeployment/default/{}"
@@ -45,7 +45,7 @@ def _joined_and_not(world: StoryWorld, size: int, least: int, dead: int = 1) -> 
 
 @pytest.mark.parametrize("trouble", ["none", "duplicates", "delete:called", "act:recorded"])
 def test_CA_6360_a_machine_that_never_joins_is_replaced_at_minimum_size_and_no_other_is_touched(
-    stage: Stage, trouble: str
+    stage: ScenarioRunner, trouble: str
 ) -> None:
     """CA#6795 too: whatever comes twice or dies, the size is lowered by the one machine."""
 
@@ -83,7 +83,7 @@ def test_CA_369_above_its_minimum_a_group_is_only_rid_of_what_never_joined(world
 
 @pytest.mark.parametrize(("version", "limit"), [("v1beta1", 200.0), ("v1beta2", 720.0)])
 def test_CA_6240_two_of_three_groups_have_nothing_and_the_third_is_bought_by_the_pass_that_sees_it(
-    stage: Stage, version: str, limit: float
+    stage: ScenarioRunner, version: str, limit: float
 ) -> None:
     """A Machine of v1beta1 says that it has failed; of v1beta2 there is only the time it takes (clusterapi.md D25)."""
     names = ("first", "second", "third")

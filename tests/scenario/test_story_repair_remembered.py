@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from infra.emulators.controllers import objects
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from tests.scenario.policies import document, refusal
 from tests.scenario.runner import story
 from tests.scenario.scenario_world import StoryWorld
@@ -37,7 +37,7 @@ def test_CA_7873_timers_back_off_requests_and_first_sights_survive_any_restart(w
     )
     world.minutes(2)
     world.cluster.capi.fail_next("default/lame", "never-joins", 5)
-    full = Fault(**refusal(403, "exceeded quota: machines"))
+    full = KubeFault(**refusal(403, "exceeded quota: machines"))
     world.line.ask = lambda method, path: full if method == "PATCH" and "/full/scale" in path else None
     world.seed(
         *(objects.deployment(name, replicas=1, cpu="3", nodeSelector={"pool": name}) for name in ("full", "lame"))

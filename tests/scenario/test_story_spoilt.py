@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from infra.emulators.alicloud.attached_account import AlicloudAccount
-from infra.emulators.alicloud.models import Group
+from infra.emulators.alicloud.models import AlicloudGroup
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
 from tests.property import corrupted_objects
@@ -43,13 +43,13 @@ class Intruder:
 
 
 @dataclass(frozen=True)
-class Shop:
+class StorySpoiltCluster:
     """The world, the account, and its two scaling groups, the preferred one first."""
 
     world: LocalWorld
     account: AlicloudAccount
-    first: Group
-    second: Group
+    first: AlicloudGroup
+    second: AlicloudGroup
 
     def served(self) -> tuple[int, int]:
         """Pods that ask for a worker and for a machine of the account come; machines that both groups have then."""
@@ -64,7 +64,7 @@ class Shop:
 
 
 @pytest.fixture
-def shop() -> Iterator[Shop]:
+def shop() -> Iterator[StorySpoiltCluster]:
     account = AlicloudAccount()
     with LocalWorld(quick=True, clouds=(account,)) as world:
         tags = {f"{_TAGS}label/tier": "burst", f"{_TAGS}taint/dedicated": "burst:NoSchedule"}
@@ -84,10 +84,10 @@ def shop() -> Iterator[Shop]:
         )
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.step(_BEFORE)
-        yield Shop(world, account, first, second)
+        yield StorySpoiltCluster(world, account, first, second)
 
 
-def test_a_spoilt_object_of_every_kind_of_the_cluster_stops_nobody(shop: Shop) -> None:
+def test_a_spoilt_object_of_every_kind_of_the_cluster_stops_nobody(shop: StorySpoiltCluster) -> None:
     intruder = Intruder()
     shop.world.line.edit = intruder
     assert shop.served() == (2, 0)
@@ -97,7 +97,7 @@ def test_a_spoilt_object_of_every_kind_of_the_cluster_stops_nobody(shop: Shop) -
 
 
 @pytest.mark.parametrize("spoilt", [{"MinSize": 10**40}, {"DesiredCapacity": -1}, {"Tags": 7}, {"ActiveCapacity": "x"}])
-def test_a_spoilt_scaling_group_leaves_the_others_to_serve(shop: Shop, spoilt: dict[str, object]) -> None:
+def test_a_spoilt_scaling_group_leaves_the_others_to_serve(shop: StorySpoiltCluster, spoilt: dict[str, object]) -> None:
     def edit(body: bytes) -> bytes:
         found = json.loads(body)
         for each in found.get("ScalingGroups", ()):

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import pytest
 
 from infra.emulators.alicloud.attached_account import AlicloudAccount
-from infra.emulators.alicloud.models import NO_STOCK, Group
+from infra.emulators.alicloud.models import NO_STOCK, AlicloudGroup
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.scenario.policies import document
 
 TAGS = "k8s.io/cluster-autoscaler/node-template/"
@@ -21,13 +21,13 @@ OPTIONS = {"expander": ["priority", "least-waste"], "scaleDownUnneededTime": "2m
 
 
 @dataclass(frozen=True)
-class Shop:
+class StoryTwoCloudsCluster:
     """The world, the account, and the two scaling groups in the order in which they are preferred."""
 
     world: LocalWorld
     account: AlicloudAccount
-    first: Group
-    second: Group
+    first: AlicloudGroup
+    second: AlicloudGroup
 
     def reports(self, replicas: int) -> None:
         """Pods that only a burst machine can run, one each."""
@@ -35,7 +35,7 @@ class Shop:
             objects.deployment("reports", replicas=replicas, cpu="3", nodeSelector={"tier": "burst"}, tolerations=TAINT)
         )
 
-    def bought(self, group: Group) -> int:
+    def bought(self, group: AlicloudGroup) -> int:
         """Machines that were ever made in the group."""
         return sum(len(each.machines) for each in group.activities if each.grows)
 
@@ -44,7 +44,7 @@ class Shop:
 
 
 @pytest.fixture(params=[False, True], ids=["one-process", "restarted"])
-def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
+def shop(request: pytest.FixtureRequest) -> Iterator[StoryTwoCloudsCluster]:
     account = AlicloudAccount()
     with LocalWorld(quick=True, forgetful=request.param, clouds=(account,)) as world:
         machine = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
@@ -64,10 +64,10 @@ def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
         )
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.step(180)
-        yield Shop(world, account, first, second)
+        yield StoryTwoCloudsCluster(world, account, first, second)
 
 
-def test_what_is_out_of_stock_is_bought_elsewhere_in_the_pass_that_learns_it(shop: Shop) -> None:
+def test_what_is_out_of_stock_is_bought_elsewhere_in_the_pass_that_learns_it(shop: StoryTwoCloudsCluster) -> None:
     shop.account.cloud.spoil(shop.first.id, NO_STOCK, times=100)
     shop.reports(2)
 
@@ -86,7 +86,7 @@ def test_what_is_out_of_stock_is_bought_elsewhere_in_the_pass_that_learns_it(sho
 
 
 @pytest.mark.parametrize("place", ["grow:called", "grow:polled", "act:stepped", "act:recorded"])
-def test_a_death_around_the_purchase_buys_nothing_twice(shop: Shop, place: str) -> None:
+def test_a_death_around_the_purchase_buys_nothing_twice(shop: StoryTwoCloudsCluster, place: str) -> None:
     shop.world.kill_at(place, function="act_alicloud")
     shop.reports(3)
 
@@ -97,8 +97,8 @@ def test_a_death_around_the_purchase_buys_nothing_twice(shop: Shop, place: str) 
     assert not shop.world.operations()
 
 
-def test_one_cloud_that_is_down_does_not_stop_the_other(shop: Shop) -> None:
-    shop.account.server.faults.next(Fault.SERVER_ERROR, times=-1)
+def test_one_cloud_that_is_down_does_not_stop_the_other(shop: StoryTwoCloudsCluster) -> None:
+    shop.account.server.faults.next(VendorFault.SERVER_ERROR, times=-1)
     shop.reports(1)
     shop.world.seed(objects.deployment("web", replicas=3, cpu="2"))
 
@@ -110,7 +110,7 @@ def test_one_cloud_that_is_down_does_not_stop_the_other(shop: Shop) -> None:
     assert any("alicloud" in json.dumps(gap) for gap in gaps)
 
 
-def test_burst_machines_go_by_their_ids_and_the_workers_stay(shop: Shop) -> None:
+def test_burst_machines_go_by_their_ids_and_the_workers_stay(shop: StoryTwoCloudsCluster) -> None:
     shop.reports(2)
     shop.world.step(300)
     assert len(shop.burst_nodes()) == 2

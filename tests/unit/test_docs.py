@@ -19,13 +19,13 @@ import pytest
 
 from chalicelib.cli.main import COMMANDS
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, matters
+from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, is_relevant
 from chalicelib.handlers.webhook.event_parser import parse
 from chalicelib.handlers.webhook.handler import MAX_BODY, MAX_GAPS
-from chalicelib.handlers.webhook.signature import Verdict, verify
+from chalicelib.handlers.webhook.signature import AuthResult, verify
 from chalicelib.model.memory import Backoff
 from chalicelib.model.policy import Mode, Options, Policy
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.operations.runner import CLAIM
 from chalicelib.operations.stuck import RULES as SWEEPING
 from chalicelib.plan import predicates
@@ -39,7 +39,7 @@ from chalicelib.providers import errors
 from chalicelib.reasons.text import text
 from chalicelib.reconciler.reconciler import DECIDED_WITHIN, LEASE_FOR
 from chalicelib.reconciler.scan_scheduler import LOST_AFTER
-from chalicelib.runtime.webhook_secret import Keys
+from chalicelib.runtime.webhook_secret import WebhookKeys
 from chalicelib.snapshot.live_cluster import RESOURCES
 from tests.builders import cluster
 
@@ -175,8 +175,8 @@ _AFTER = (
     "PodTopologySpread",
     "InterPodAffinity",
 )
-_CODES = list(Code)
-_FILTERS = _CODES[: _CODES.index(Code.GROUP_UNHEALTHY)]  # why a pod does not fit a node
+_CODES = list(ReasonCode)
+_FILTERS = _CODES[: _CODES.index(ReasonCode.GROUP_UNHEALTHY)]  # why a pod does not fit a node
 _TOLD = re.compile(r"`(\w+)`: ([^;…]+)")
 
 
@@ -187,13 +187,15 @@ def test_the_predicates_are_listed_in_their_order() -> None:
 
 def test_the_predicates_say_what_the_documents_say() -> None:
     told = {code: words.strip() for row in rows(DECISIONS, "Predicates") for code, words in _TOLD.findall(row[3])}
-    assert told == {code: text(Reason.of(Code(code), resource="cpu")) for code in told}
+    assert told == {code: text(Reason.of(ReasonCode(code), resource="cpu")) for code in told}
 
 
 def test_every_reason_of_a_filter_belongs_to_a_predicate_or_keeps_a_pod_from_every_node() -> None:
     of_predicates = [code for row in rows(DECISIONS, "Predicates") for code, _ in _TOLD.findall(row[3])]
     everywhere = [code for row in _everywhere() for code in re.findall(r"`(\w+)`", row[0])]
-    assert sorted(of_predicates + everywhere) == sorted(code.value for code in _FILTERS if code is not Code.NODE_NAME)
+    assert sorted(of_predicates + everywhere) == sorted(
+        code.value for code in _FILTERS if code is not ReasonCode.NODE_NAME
+    )
 
 
 def _everywhere() -> list[list[str]]:
@@ -227,7 +229,7 @@ def test_the_error_classes_are_all_listed() -> None:
 def test_every_reason_has_a_line_in_the_runbook() -> None:
     reasons = RUNBOOK.read_text("utf-8").partition("\n## Reasons\n")[2]
     listed = re.findall(r"^\| `(\w+)` \|", reasons, re.MULTILINE)
-    assert sorted(listed) == sorted(code.value for code in Code)
+    assert sorted(listed) == sorted(code.value for code in ReasonCode)
 
 
 def test_the_words_that_wake_a_cluster_are_all_listed() -> None:
@@ -328,10 +330,10 @@ def test_the_recipe_for_a_signature() -> None:
     now, signature, body = done.stdout.split("\n", 2)
     key = b'the value of "hmac"'
     headers = {"x-outscaler-timestamp": now, "x-outscaler-signature": f"v2={signature}"}
-    knock = verify("prod", headers, body.encode(), Keys(hmac=(key,)), b"decoy", float(now))
-    assert knock.verdict is Verdict.ACCEPTED
+    knock = verify("prod", headers, body.encode(), WebhookKeys(hmac=(key,)), b"decoy", float(now))
+    assert knock.verdict is AuthResult.ACCEPTED
     [signal] = parse(body.encode()).signals
-    assert matters(signal, ())
+    assert is_relevant(signal, ())
 
 
 def test_the_modes_are_as_the_runbook_says() -> None:

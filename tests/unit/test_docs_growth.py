@@ -12,11 +12,11 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Volume
-from chalicelib.model.policy import Options, Policy, Prices
-from chalicelib.model.reason import Code
+from chalicelib.model.policy import NodePrices, Options, Policy
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.model.storage import Claim, PersistentVolume, Storage
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, growth, having, near, node, verdict
 
 DECISIONS = Path(__file__).resolve().parents[2] / "docs" / "decisions.md"
@@ -41,7 +41,7 @@ def test_the_packing_example_under_a_limit() -> None:
     assert growth(plan) == {}
     assert {
         reason.code for verdict in plan.unschedulable for reasons in verdict.reasons.values() for reason in reasons
-    } == {Code.MAX_NODES_TOTAL}
+    } == {ReasonCode.MAX_NODES_TOTAL}
 
 
 def _zones() -> ClusterBuilder:
@@ -61,13 +61,13 @@ _WEB = having(app="web")
     [
         (5, {"spread": (even(ZONE, _WEB),)}, {"g-a": (1, 3), "g-b": (1, 2)}, None),
         (3, {"pod_anti_affinity": (near(HOSTNAME_LABEL, _WEB),)}, {"g-a": (3, 3)}, None),
-        (3, {"pod_anti_affinity": (near(ZONE, _WEB),)}, {"g-a": (1, 1), "g-b": (1, 1)}, Code.POD_ANTI_AFFINITY),
-        (3, {"pod_affinity": (near(ZONE, having(app="nobody")),)}, {}, Code.POD_AFFINITY),
+        (3, {"pod_anti_affinity": (near(ZONE, _WEB),)}, {"g-a": (1, 1), "g-b": (1, 1)}, ReasonCode.POD_ANTI_AFFINITY),
+        (3, {"pod_affinity": (near(ZONE, having(app="nobody")),)}, {}, ReasonCode.POD_AFFINITY),
     ],
     ids=["spread", "a node each", "a zone each", "near nobody"],
 )
 def test_the_examples_of_rules_between_pods(
-    pods: int, rule: dict[str, Any], grown: dict[str, tuple[int, int]], said: Code | None
+    pods: int, rule: dict[str, Any], grown: dict[str, tuple[int, int]], said: ReasonCode | None
 ) -> None:
     plan = _zones().pending(pods, "600m", "1Gi", name="web", owner="web", **rule).plan()
     assert growth(plan) == grown
@@ -76,7 +76,7 @@ def test_the_examples_of_rules_between_pods(
         assert _said(plan) == {"g-a": [said], "g-b": [said]}
 
 
-def _said(plan: Plan) -> dict[str, list[Code]]:
+def _said(plan: Plan) -> dict[str, list[ReasonCode]]:
     return {group: [reason.code for reason in reasons] for group, reasons in verdict(plan).reasons.items()}
 
 
@@ -94,12 +94,16 @@ def _one_claim_elsewhere() -> Storage:
 
 
 # What a pod may be that fits nowhere, in the order in which the page lists the predicates.
-_WISHES: tuple[tuple[str, dict[str, Any], Code], ...] = (
-    ("NodeAffinity", {"node_selector": {"disk": "none"}}, Code.NODE_AFFINITY),
-    ("NodeResourcesFit", {"cpu": "64"}, Code.INSUFFICIENT),
-    ("VolumeBinding", {"volumes": (Volume("data", "persistentVolumeClaim", claim="data"),)}, Code.VOLUME_NODE_AFFINITY),
-    ("PodTopologySpread", {"spread": (even("nowhere", _WEB),)}, Code.TOPOLOGY_LABEL),
-    ("InterPodAffinity", {"pod_affinity": (near(ZONE, having(app="nobody")),)}, Code.POD_AFFINITY),
+_WISHES: tuple[tuple[str, dict[str, Any], ReasonCode], ...] = (
+    ("NodeAffinity", {"node_selector": {"disk": "none"}}, ReasonCode.NODE_AFFINITY),
+    ("NodeResourcesFit", {"cpu": "64"}, ReasonCode.INSUFFICIENT),
+    (
+        "VolumeBinding",
+        {"volumes": (Volume("data", "persistentVolumeClaim", claim="data"),)},
+        ReasonCode.VOLUME_NODE_AFFINITY,
+    ),
+    ("PodTopologySpread", {"spread": (even("nowhere", _WEB),)}, ReasonCode.TOPOLOGY_LABEL),
+    ("InterPodAffinity", {"pod_affinity": (near(ZONE, having(app="nobody")),)}, ReasonCode.POD_AFFINITY),
 )
 
 
@@ -131,9 +135,11 @@ def test_the_example_of_a_mix(expander: str) -> None:
     table = DECISIONS.read_text("utf-8").partition("### least-cost\n")[2].partition("\n### ")[0]
     [told] = re.findall(rf"^\| `{expander}` \| (\d+) \| (\d+) \| (\d+) \|$", table, re.MULTILINE)
     policy = Policy(
-        name="shop", options=Options(expander=(expander,)), prices=Prices(instance_types={"cores": 1.0, "memory": 1.0})
+        name="shop",
+        options=Options(expander=(expander,)),
+        prices=NodePrices(instance_types={"cores": 1.0, "memory": 1.0}),
     )
-    plan, _ = decide(_lopsided().snapshot(), policy, Memory(), NOW, 0)
+    plan, _ = plan_cluster(_lopsided().snapshot(), policy, Memory(), NOW, 0)
     grown = {name: nodes for name, (nodes, _) in growth(plan).items()}
     assert sum(pods for _, pods in growth(plan).values()) == 40
     assert [grown.get("cores", 0), grown.get("memory", 0), sum(grown.values())] == [int(each) for each in told]

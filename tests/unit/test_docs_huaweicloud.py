@@ -15,7 +15,7 @@ from chalicelib.policy.huaweicloud import HUAWEICLOUD
 from chalicelib.policy.importers.cce_addon import read_addon
 from chalicelib.policy.load import load
 from chalicelib.providers import errors
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud import (
     api,
     autoscaler_addon,
@@ -136,7 +136,7 @@ def test_every_class_of_error_is_there() -> None:
 
 def _answer(method: str, status: int, code: str = "") -> str:
     body = json.dumps({"errorCode": code, "errorMessage": "no"}).encode() if code else b"{}"
-    return error_mapping.error_for(Answer(f"{method} h/p", status, {}, body)).cls
+    return error_mapping.error_for(VendorResponse(f"{method} h/p", status, {}, body)).cls
 
 
 def test_every_status_becomes_what_the_page_says() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.model.policy import Policy, Prices
+from chalicelib.model.policy import NodePrices, Policy
 from chalicelib.plan.scale_up.expanders.node_prices import node_price
 from chalicelib.policy.cherryservers import CHERRYSERVERS
 from chalicelib.policy.exoscale import EXOSCALE
@@ -35,7 +35,7 @@ from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale import error_mapping as exo_codes
 from chalicelib.providers.exoscale import instance_states, operation_polling, zone_state
 from chalicelib.providers.exoscale import settings as exo
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from tests.unit.test_docs import DECISIONS, ROOT, rows
 
 PAGES = ROOT / "docs" / "providers"
@@ -218,13 +218,13 @@ def test_every_reason_of_a_failed_operation_becomes_what_the_page_says() -> None
     ids=["exoscale", "cherryservers"],
 )
 def test_every_status_becomes_what_the_page_says(
-    page: Path, explain: Callable[[Answer], ProviderError], changing: str
+    page: Path, explain: Callable[[VendorResponse], ProviderError], changing: str
 ) -> None:
     wrong = []
     for cls, answers in classes(page).items():
         for status in {int(each) for answer in answers for each in re.findall(r"\b[2-5]\d\d\b", answer)}:
             words = b'{"message": "no such plan"}' if cls == "OutOfStock" else b"{}"
-            made = {explain(Answer(f"{method} h/p", status, {}, words)).cls for method in ("GET", changing)}
+            made = {explain(VendorResponse(f"{method} h/p", status, {}, words)).cls for method in ("GET", changing)}
             if cls not in made:
                 wrong.append((status, cls, made))
     assert wrong == []
@@ -235,7 +235,7 @@ def test_words_of_money_are_listened_to_and_told(word: str) -> None:
     [answer] = classes(CHERRY)["QuotaExceeded"]
     assert word in answer
     told = f'{{"message": "not enough {word}"}}'.encode()
-    assert cherry_codes.error_for(Answer("POST h/p", 400, {}, told)).cls == "QuotaExceeded"
+    assert cherry_codes.error_for(VendorResponse("POST h/p", 400, {}, told)).cls == "QuotaExceeded"
 
 
 # -- defects, prices
@@ -253,13 +253,13 @@ def test_every_defect_of_upstream_is_answered(page: Path, numbers: list[str]) ->
 
 
 def test_the_price_example() -> None:
-    def priced(cores: int, gib: int, own: float, prices: Prices | None) -> float | None:
+    def priced(cores: int, gib: int, own: float, prices: NodePrices | None) -> float | None:
         capacity = {"cpu": 1000 * cores, "memory": gib * 2**30}
         return node_price(Node(name="t", labels={}, capacity=capacity, allocatable=capacity), prices, own)
 
     assert priced(16, 64, 0.30, None) == 0.30
     assert priced(4, 16, 0.0, None) is None
-    rates = Prices(cpu=0.03, memory=0.004)
+    rates = NodePrices(cpu=0.03, memory=0.004)
     assert [priced(16, 64, 0.30, rates), priced(4, 16, 0.0, rates)] == [pytest.approx(0.736), pytest.approx(0.184)]
     text = DECISIONS.read_text("utf-8")
     assert "16 cores and 64 GiB for 0.30 an hour, *web* of Exoscale 4 cores and 16 GiB" in text

@@ -8,15 +8,15 @@ import re
 import msgspec
 import pytest
 
-from chalicelib.model.memory import Brake, Memory, NodeMemory
+from chalicelib.model.memory import BreakerState, Memory, NodeMemory
 from chalicelib.model.policy import MaxDisruption, Options
-from chalicelib.model.reason import Code, Reason
-from chalicelib.model.timeouts import retry
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.timeouts import retry_delay
 from chalicelib.plan.scale_down.unneeded_timers import paused, unneeded
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, cluster
 from tests.unit.plan.instances_builder import world_of
-from tests.unit.plan.selection_builder import Pool, goes, why
+from tests.unit.plan.selection_builder import SelectionBuilderPool, goes, why
 from tests.unit.test_docs import DECISIONS, rows
 
 TEXT = DECISIONS.read_text("utf-8")
@@ -25,59 +25,59 @@ MINUTE = 60.0
 
 def test_every_code_of_the_checks_is_listed_and_belongs_to_nodes() -> None:
     codes = [code for row in rows(DECISIONS, "Which nodes go now") for code in re.findall(r"`(\w+)`", row[2])]
-    assert [Code(code) for code in codes] == [
-        Code.NOT_UNNEEDED_LONG_ENOUGH,
-        Code.NOT_UNREADY_LONG_ENOUGH,
-        Code.REMOVAL_FAILED,
-        Code.BLOCKED_BY_ON_COMPLETION_POD,
-        Code.NODE_COOLDOWN,
-        Code.GROUP_MIN_SIZE,
-        Code.POOL_MIN_SIZE,
-        Code.MINIMAL_RESOURCE_LIMIT,
-        Code.RULE_NEEDS_NODE,
-        Code.SCALE_DOWN_DISABLED,
-        Code.CLUSTER_UNHEALTHY,
-        Code.WAITING_FOR_MORE,
-        Code.OUTSIDE_WINDOW,
-        Code.IN_COOLDOWN,
-        Code.IN_COOLDOWN,
-        Code.ATOMIC_FAILED,
-        Code.DISRUPTION_BRAKE,
-        Code.DISRUPTION_LIMIT,
-        Code.PARALLELISM,
+    assert [ReasonCode(code) for code in codes] == [
+        ReasonCode.NOT_UNNEEDED_LONG_ENOUGH,
+        ReasonCode.NOT_UNREADY_LONG_ENOUGH,
+        ReasonCode.REMOVAL_FAILED,
+        ReasonCode.BLOCKED_BY_ON_COMPLETION_POD,
+        ReasonCode.NODE_COOLDOWN,
+        ReasonCode.GROUP_MIN_SIZE,
+        ReasonCode.POOL_MIN_SIZE,
+        ReasonCode.MINIMAL_RESOURCE_LIMIT,
+        ReasonCode.RULE_NEEDS_NODE,
+        ReasonCode.SCALE_DOWN_DISABLED,
+        ReasonCode.CLUSTER_UNHEALTHY,
+        ReasonCode.WAITING_FOR_MORE,
+        ReasonCode.OUTSIDE_WINDOW,
+        ReasonCode.IN_COOLDOWN,
+        ReasonCode.IN_COOLDOWN,
+        ReasonCode.ATOMIC_FAILED,
+        ReasonCode.DISRUPTION_BRAKE,
+        ReasonCode.DISRUPTION_LIMIT,
+        ReasonCode.PARALLELISM,
     ]
 
 
 def test_the_repairs_are_listed_in_their_order() -> None:
-    assert [Code(row[0].strip("`")) for row in rows(DECISIONS, "Repair")] == [
-        Code.CREATION_FAILED,
-        Code.LONG_UNREGISTERED,
-        Code.SCALE_UP_TIMED_OUT,
-        Code.SIZE_ABOVE_REALITY,
+    assert [ReasonCode(row[0].strip("`")) for row in rows(DECISIONS, "Repair")] == [
+        ReasonCode.CREATION_FAILED,
+        ReasonCode.LONG_UNREGISTERED,
+        ReasonCode.SCALE_UP_TIMED_OUT,
+        ReasonCode.SIZE_ABOVE_REALITY,
     ]
 
 
 def test_the_waits_of_repairs_that_fail() -> None:
     [told] = re.findall(r"tried again after ([\d, ]+), then (\d+) minutes", TEXT)
     assert [float(each) for each in (*told[0].split(","), told[1])] == [
-        retry(failures, Options()) / MINUTE for failures in (1, 2, 3, 4)
+        retry_delay(failures, Options()) / MINUTE for failures in (1, 2, 3, 4)
     ]
 
 
 def test_the_hourly_example() -> None:
     at = {"12:00": NOW - 50 * MINUTE, "12:45": NOW - 5 * MINUTE, "13:00": NOW + 10 * MINUTE}
-    before = Memory(brake=Brake(((at["12:00"], 2, 0), (at["12:45"], 1, 0))))
-    picked = Pool().group("g", 3).pick(before, brake=MaxDisruption(nodes_per_hour=5))
+    before = Memory(brake=BreakerState(((at["12:00"], 2, 0), (at["12:45"], 1, 0))))
+    picked = SelectionBuilderPool().group("g", 3).pick(before, brake=MaxDisruption(nodes_per_hour=5))
     assert len(goes(picked)) == 2
-    room = Reason.of(Code.DISRUPTION_LIMIT, what="nodes per hour", limit=5, until=at["13:00"])
+    room = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="nodes per hour", limit=5, until=at["13:00"])
     assert picked.held == {"g-e02": room}
 
 
 def test_the_example_of_the_share() -> None:
-    pool = Pool().group("g", 30, others=10)
+    pool = SelectionBuilderPool().group("g", 30, others=10)
     picked = pool.pick(brake=MaxDisruption(share=0.25))
     assert goes(picked) == []
-    assert why(picked) == {Code.DISRUPTION_BRAKE}
+    assert why(picked) == {ReasonCode.DISRUPTION_BRAKE}
     assert "30 of 40 nodes at once, share 25%" in sentence(picked.held["g-e00"])
     on = Memory(brake=picked.brake)
     assert goes(pool.pick(on, only=["g-e00"], brake=MaxDisruption(share=0.25))) == []

@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.model.errors import BadInputs
+from chalicelib.model.errors import InputErrors
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.plan import cluster_warnings
-from chalicelib.plan.planner import decide
-from chalicelib.plan.scale_up.headroom import wanted
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.scale_up.headroom import headroom_demand
 from chalicelib.plan.scale_up.scaling_rules import cron_rules, sources
-from chalicelib.plan.state.cluster_state import observe
+from chalicelib.plan.state.cluster_state import build_cluster_state
 from chalicelib.policy import horizontal_node_autoscaler
 from chalicelib.policy.load import load
 from chalicelib.providers.huaweicloud import write_requests
@@ -34,7 +34,7 @@ def test_the_tenth_of_fourteen_cores() -> None:
     assert "With 14 cores and 56 GiB asked for, `percent: 10` is two virtual pods of 0.7 cores and 2.8 GiB." in TEXT
     build = cluster().node("g-0", "16", "64Gi", group="g").running("g-0", 14, "1", "4Gi").group("g")
     policy = Policy(name="test", headroom=(Headroom("tenth", percent=10),))
-    world, virtual = wanted(observe(build.snapshot(), policy, Memory(), NOW))
+    world, virtual = headroom_demand(build_cluster_state(build.snapshot(), policy, Memory(), NOW))
     [pods] = virtual.pods
     requests = world.snapshot.classes[pods.cls].requests
     assert (pods.count, requests[CPU]) == (2, 700)
@@ -71,7 +71,7 @@ def test_a_maximum_of_two_at_night_lets_a_group_with_a_minimum_of_three_come_dow
     night = (Schedule("night", "0 0 * * *", 86400.0, max=most),) if most is not None else ()
     policy = Policy(name="test", mode=Mode.ACTIVE, schedules=night)
     build = busy(2, 2, 0, min=3)
-    found, _ = decide(build.snapshot(), policy, Memory(), NOW, 0, assume_unneeded_for=3600.0)
+    found, _ = plan_cluster(build.snapshot(), policy, Memory(), NOW, 0, assume_unneeded_for=3600.0)
     assert gone(found) == removed
 
 
@@ -111,5 +111,5 @@ def test_a_list_that_is_longer_than_the_limits_say_is_refused() -> None:
     for key, entry, most in lists:
         entries = [f"    - {entry % (at, at)}\n" for at in range(most + 1)]
         load(f"{head}  {key}:\n{''.join(entries[:-1])}", place="here")
-        with pytest.raises(BadInputs):
+        with pytest.raises(InputErrors):
             load(f"{head}  {key}:\n{''.join(entries)}", place="here")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.record.counters import ERRORS
 from chalicelib.record.event_dedup import APART
 from chalicelib.record.events import PODS_TOLD
@@ -45,4 +45,4 @@ def test_the_events_of_a_pass_are_listed_in_their_order() -> None:
 def test_the_events_of_an_operation_are_listed_in_their_order() -> None:
     listed = [row[0] for row in rows(EVENTS, "Events of an operation")]
     assert listed == list(dict.fromkeys([fact for fact, *_ in ENDS] + [fact for fact, _ in STEPS]))
-    assert {kind for _, kind, *_ in ENDS} == set(Kind)
+    assert {kind for _, kind, *_ in ENDS} == set(OperationKind)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import chalicelib
-from chalicelib.net.http_exchange import Bounds, Request, exchange
+from chalicelib.net.http_exchange import ExchangeBounds, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import client
@@ -69,7 +69,7 @@ def test_every_request_to_a_vendor_or_a_cluster_names_the_release() -> None:
     with HttpScript([Reply(200), Reply(200, {"kind": "Node", "metadata": {"name": "a"}})]) as server:
         session = BoundedSession()
         session.mount("http://", BoundedAdapter(public_context, allowed=lambda _: True))
-        exchange(session, Request("GET", f"{server.url}/x", {}), Bounds(5.0, 5.0, 5.0, 1000))
+        exchange(session, Request("GET", f"{server.url}/x", {}), ExchangeBounds(5.0, 5.0, 5.0, 1000))
         session.close()
         client(server.url).get("/api/v1/nodes/a")
     assert {seen.headers["user-agent"] for seen in server.requests} == {f"outscaler/{chalicelib.__version__}"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from chalicelib.handlers.webhook.event_parser import Audit, Signal
+from chalicelib.handlers.webhook.event_parser import Audit, ClusterEvent
 
 #: Event reasons that change what the planner would say (scheduler, node lifecycle, kubelet, taint manager, upstream).
 EVENT_REASONS = (
@@ -61,7 +61,7 @@ DEFAULT_REASONS = (*EVENT_REASONS, *AUDIT)
 OURSELVES = "outscaler"
 
 
-def matters(signal: Signal, reasons: Iterable[str]) -> bool:
+def is_relevant(signal: ClusterEvent, reasons: Iterable[str]) -> bool:
     """Whether this event wakes the cluster up. reasons: the policy's list; empty means DEFAULT_REASONS."""
     wanted = frozenset(reasons) or frozenset(DEFAULT_REASONS)
     if signal.audit is not None:
@@ -70,6 +70,6 @@ def matters(signal: Signal, reasons: Iterable[str]) -> bool:
     return signal.reason in wanted and not _ours(signal)
 
 
-def _ours(signal: Signal) -> bool:
+def _ours(signal: ClusterEvent) -> bool:
     """Our own Events echo through the exporter; waking up on them would be talking to oneself."""
     return signal.component.startswith(OURSELVES) or signal.instance.startswith(OURSELVES)

@@ -23,7 +23,7 @@ _SINGLE = "post an Event (v1, events.k8s.io/v1), an EventList (also audit.k8s.io
 _PATH = re.compile(r" - at `\$(.*?)`\Z")
 
 
-class Signal(msgspec.Struct, frozen=True, omit_defaults=True):
+class ClusterEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One event, as far as it matters. form: the apiVersion it was read as. component: who reported it."""
 
     form: str
@@ -49,10 +49,10 @@ class Audit(msgspec.Struct, frozen=True, omit_defaults=True):
     node_name: str | None = None
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ParsedEvents(msgspec.Struct, frozen=True):
     """What was understood, and one line for each event that was not."""
 
-    signals: tuple[Signal, ...]
+    signals: tuple[ClusterEvent, ...]
     gaps: tuple[str, ...] = ()
 
 
@@ -97,16 +97,16 @@ class _User(msgspec.Struct, frozen=True):
     username: str | None = None
 
 
-class _Status(msgspec.Struct, frozen=True):
+class _AuditStatus(msgspec.Struct, frozen=True):
     code: int | None = None
 
 
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+class _BindingSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str | None = None
 
 
 class _Sent(msgspec.Struct, frozen=True):
-    spec: _Spec | None = None
+    spec: _BindingSpec | None = None
 
 
 class _Audit(msgspec.Struct, frozen=True, rename="camel"):
@@ -114,11 +114,11 @@ class _Audit(msgspec.Struct, frozen=True, rename="camel"):
     stage: str | None = None
     object_ref: _ObjectRef | None = None
     user: _User | None = None
-    response_status: _Status | None = None
+    response_status: _AuditStatus | None = None
     request_object: _Sent | None = None
 
 
-def parse(body: bytes) -> Heard:
+def parse(body: bytes) -> ParsedEvents:
     """Read a webhook's body; raises BadInput when it is no event at all, or when not one of several can be read."""
     if body.lstrip()[:1] == b"[":
         return _several(_decoded(body, list[msgspec.Raw], "body"), "body", "")
@@ -127,11 +127,11 @@ def parse(body: bytes) -> Heard:
         return _several(envelope.items or [], "body.items", envelope.api_version or "")
     if envelope.items is not None:
         raise BadInput("body.kind", f"{envelope.kind!r} with items", _SINGLE)
-    return Heard((_one(body, envelope, "body", ""),))
+    return ParsedEvents((_one(body, envelope, "body", ""),))
 
 
-def _several(items: list[msgspec.Raw], place: str, form: str) -> Heard:
-    signals: list[Signal] = []
+def _several(items: list[msgspec.Raw], place: str, form: str) -> ParsedEvents:
+    signals: list[ClusterEvent] = []
     gaps: list[str] = []
     for index, item in enumerate(items):
         here = f"{place}[{index}]"
@@ -143,10 +143,10 @@ def _several(items: list[msgspec.Raw], place: str, form: str) -> Heard:
             gaps.append(str(error))
     if gaps and not signals:
         raise BadInput(place, f"none of {len(gaps)} events can be read ({gaps[0]})", _SINGLE)
-    return Heard(tuple(signals), tuple(gaps))
+    return ParsedEvents(tuple(signals), tuple(gaps))
 
 
-def _one(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list_form: str) -> Signal:
+def _one(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list_form: str) -> ClusterEvent:
     form = _form(envelope, list_form)
     if envelope.kind not in (None, "", "Event") or form not in (CORE, EVENTS, AUDIT):
         what = f"{envelope.api_version or 'no apiVersion'} {envelope.kind or 'no kind'}"
@@ -166,10 +166,10 @@ def _form(envelope: _Envelope, list_form: str) -> str:
     return list_form if list_form == AUDIT else ""
 
 
-def _event(event: _Event, form: str) -> Signal:
+def _event(event: _Event, form: str) -> ClusterEvent:
     about = event.involved_object or event.regarding or _Reference()
     source = event.source or event.deprecated_source or _Source()
-    return Signal(
+    return ClusterEvent(
         form=form,
         reason=event.reason or "",
         component=event.reporting_component or event.reporting_controller or source.component or "",
@@ -180,7 +180,7 @@ def _event(event: _Event, form: str) -> Signal:
     )
 
 
-def _audit(event: _Audit) -> Signal:
+def _audit(event: _Audit) -> ClusterEvent:
     about = event.object_ref or _ObjectRef()
     resource = "/".join(part for part in (about.resource, about.subresource) if part)
     code = event.response_status.code if event.response_status else None
@@ -192,7 +192,9 @@ def _audit(event: _Audit) -> Signal:
         happened=event.stage == "ResponseComplete" and (code or 200) < 300,
         node_name=None if sent is None else (sent.spec.node_name if sent.spec else None) or "",
     )
-    return Signal(AUDIT, kind=about.resource or "", namespace=about.namespace or "", name=about.name or "", audit=facts)
+    return ClusterEvent(
+        AUDIT, kind=about.resource or "", namespace=about.namespace or "", name=about.name or "", audit=facts
+    )
 
 
 def _decoded(raw: msgspec.Raw | bytes, shape: Any, place: str) -> Any:

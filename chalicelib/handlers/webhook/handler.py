@@ -24,17 +24,17 @@ from collections.abc import Mapping
 
 from chalicelib.dispatch.messages import Cause
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.handlers.http_response import Answer, Refused
-from chalicelib.handlers.webhook.event_filter import matters
+from chalicelib.handlers.http_response import HttpError, HttpResponse
+from chalicelib.handlers.webhook.event_filter import is_relevant
 from chalicelib.handlers.webhook.event_parser import parse
-from chalicelib.handlers.webhook.signature import SKEW, Knock, Verdict, verify
+from chalicelib.handlers.webhook.signature import SKEW, AuthResult, WebhookAuth, verify
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.runtime.active_policy import instant
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.runtime.wakeup import take_back, wake
-from chalicelib.runtime.webhook_credentials import Door
+from chalicelib.runtime.wakeup import cancel_request, request_reconcile
+from chalicelib.runtime.webhook_credentials import ClusterCredentials
 from chalicelib.store.errors import StoreError
 
 MAX_BODY = 256 * 1024
@@ -48,7 +48,7 @@ _NOT_ACCEPTED = (
 )
 
 
-def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -> Answer:
+def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -> HttpResponse:
     """POST /clusters/{cluster}/events. headers: names in any case. body: the bytes as sent.
 
     202 {"accepted": n, "matched": m, "woken": bool}; where some of several events could not be read also "unread": how
@@ -59,7 +59,7 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     _check_size(lower, body)
     door = rt.doors.at(cluster)
     knock = verify(cluster, lower, body, door.keys, rt.doors.decoy, rt.clock())
-    if knock.verdict is Verdict.WRONG and (changed := rt.doors.again(cluster)) is not None:
+    if knock.verdict is AuthResult.WRONG and (changed := rt.doors.again(cluster)) is not None:
         knock = verify(cluster, lower, body, changed.keys, rt.doors.decoy, rt.clock())
     policy = _admitted(cluster, door, knock, rt)
     try:
@@ -67,18 +67,18 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     except BadInput as bad:
         logger.warning("webhook body refused", cluster=policy.name, detail=str(bad))
         raise
-    matched = sum(matters(signal, policy.webhook.reasons) for signal in heard.signals)
+    matched = sum(is_relevant(signal, policy.webhook.reasons) for signal in heard.signals)
     looked_at = permitted(instant(policy, rt.clock())).plan  # a door is kept for a while, a schedule is of now
-    woken = matched > 0 and looked_at and wake(policy, Cause.WEBHOOK, rt)
+    woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, rt)
     _note(policy, knock, rt)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
     gaps = {"gaps": list(heard.gaps[:MAX_GAPS]), "unread": len(heard.gaps)} if heard.gaps else {}
-    return Answer(202, {"accepted": len(heard.signals), "matched": matched, "woken": woken, **gaps})
+    return HttpResponse(202, {"accepted": len(heard.signals), "matched": matched, "woken": woken, **gaps})
 
 
 def _check_size(headers: Mapping[str, str], body: bytes) -> None:
     if max(len(body), _declared(headers)) > MAX_BODY:
-        raise Refused(413, f"body: more than {MAX_BODY} bytes; post less at a time")
+        raise HttpError(413, f"body: more than {MAX_BODY} bytes; post less at a time")
 
 
 def _declared(headers: Mapping[str, str]) -> int:
@@ -87,11 +87,11 @@ def _declared(headers: Mapping[str, str]) -> int:
     return int(digits.lstrip("0")[:10] or "0") if digits.isascii() and digits.isdigit() else 0
 
 
-def _admitted(cluster: str, door: Door, knock: Knock, rt: Runtime) -> Policy:
+def _admitted(cluster: str, door: ClusterCredentials, knock: WebhookAuth, rt: Runtime) -> Policy:
     """The policy of the cluster whose door was opened; Refused says 404 or 401, and only the log says why."""
     if not door.known:
         raise _refused(cluster, "no such cluster", 404, f"clusters/{_shown(cluster)}: {_NOT_KNOWN}")
-    if knock.verdict is not Verdict.ACCEPTED:
+    if knock.verdict is not AuthResult.ACCEPTED:
         raise _refused(cluster, knock.verdict.value)
     rt.store.schema.check()  # not before: callers without proof cost no read
     if knock.signature and _is_used(cluster, knock, rt):
@@ -102,17 +102,17 @@ def _admitted(cluster: str, door: Door, knock: Knock, rt: Runtime) -> Policy:
     return policy
 
 
-def _is_used(cluster: str, knock: Knock, rt: Runtime) -> bool:
+def _is_used(cluster: str, knock: WebhookAuth, rt: Runtime) -> bool:
     """Whether this signature was noted. Releases that knew the older form only noted it in another place: an upgrade
     must not make a signature good for a second time."""
     debounce = rt.store.debounce
     return debounce.used(cluster, knock.signature) or (knock.older and debounce.used_before(cluster, knock.signature))
 
 
-def _refused(cluster: str, cause: str, status: int = 401, line: str = _NOT_ACCEPTED) -> Refused:
+def _refused(cluster: str, cause: str, status: int = 401, line: str = _NOT_ACCEPTED) -> HttpError:
     """What to raise. Known or not, a refusal leaves one line in the log: writing it takes time, too."""
     logger.warning("webhook refused", cluster=_shown(cluster), cause=cause)
-    return Refused(status, line)
+    return HttpError(status, line)
 
 
 def _shown(cluster: str) -> str:
@@ -120,7 +120,7 @@ def _shown(cluster: str) -> str:
     return cluster[:64].encode("ascii", "backslashreplace").decode()[:64]
 
 
-def _note(policy: Policy, knock: Knock, rt: Runtime) -> None:
+def _note(policy: Policy, knock: WebhookAuth, rt: Runtime) -> None:
     """The signature is used from now on; Refused if the same request has been served meanwhile."""
     if not knock.signature:
         return
@@ -128,7 +128,7 @@ def _note(policy: Policy, knock: Knock, rt: Runtime) -> None:
     try:
         first = debounce.note(policy.name, knock.signature, 2 * SKEW, by=by)
     except StoreError:
-        take_back(policy.name, lambda: debounce.forget(policy.name, knock.signature, by=by))
+        cancel_request(policy.name, lambda: debounce.forget(policy.name, knock.signature, by=by))
         raise
     if not first:
         raise _refused(policy.name, _USED)

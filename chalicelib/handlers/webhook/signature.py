@@ -18,7 +18,7 @@ from enum import StrEnum
 
 import msgspec
 
-from chalicelib.runtime.webhook_secret import MAX_VALUES, Keys
+from chalicelib.runtime.webhook_secret import MAX_VALUES, WebhookKeys
 
 SKEW = 300.0
 TIMESTAMP = "x-outscaler-timestamp"
@@ -29,7 +29,7 @@ V2, BODY_ONLY = "v2=", "sha256="
 _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 
-class Verdict(StrEnum):
+class AuthResult(StrEnum):
     """For our own log only; the caller is told accepted or not."""
 
     ACCEPTED = "accepted"
@@ -39,13 +39,13 @@ class Verdict(StrEnum):
     STALE = "timestamp is missing or over 5 minutes off"
 
 
-class Knock(msgspec.Struct, frozen=True):
+class WebhookAuth(msgspec.Struct, frozen=True):
     """A verdict, and for a right signature its canonical form, by which a repetition is known (empty for a token).
 
     older: it is a signature of the body only.
     """
 
-    verdict: Verdict
+    verdict: AuthResult
     signature: str = ""
     older: bool = False
 
@@ -61,7 +61,9 @@ def sign_body(key: bytes, timestamp: str, body: bytes) -> str:
     return BODY_ONLY + hmac.new(key, _bytes(timestamp) + b"." + body, hashlib.sha256).hexdigest()
 
 
-def verify(cluster: str, headers: Mapping[str, str], body: bytes, keys: Keys, decoy: bytes, now: float) -> Knock:
+def verify(
+    cluster: str, headers: Mapping[str, str], body: bytes, keys: WebhookKeys, decoy: bytes, now: float
+) -> WebhookAuth:
     """cluster: whose events the path names. headers: lower-case names. decoy: a random key that stands in for missing
     ones, so that all calls cost the same.
 
@@ -75,13 +77,15 @@ def verify(cluster: str, headers: Mapping[str, str], body: bytes, keys: Keys, de
     borne = _borne(keys.bearer, token, decoy)
     if given:
         if not signed:
-            return Knock(Verdict.WRONG)
+            return WebhookAuth(AuthResult.WRONG)
         if older and not keys.body_signatures:
-            return Knock(Verdict.OLDER)
-        return Knock(Verdict.ACCEPTED, given, older) if _fresh(timestamp, now) else Knock(Verdict.STALE)
+            return WebhookAuth(AuthResult.OLDER)
+        return (
+            WebhookAuth(AuthResult.ACCEPTED, given, older) if _fresh(timestamp, now) else WebhookAuth(AuthResult.STALE)
+        )
     if not token:
-        return Knock(Verdict.NO_PROOF)
-    return Knock(Verdict.ACCEPTED if borne else Verdict.WRONG)
+        return WebhookAuth(AuthResult.NO_PROOF)
+    return WebhookAuth(AuthResult.ACCEPTED if borne else AuthResult.WRONG)
 
 
 def _signer(cluster: str, timestamp: str, body: bytes, *, older: bool) -> Callable[[bytes], str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
-from chalicelib.operations.definition import Recipe
+from chalicelib.operations.definition import OperationDefinition
 from chalicelib.operations.provider_call import for_provider, from_provider
-from chalicelib.operations.step_context import World
+from chalicelib.operations.step_context import StepContext
 from chalicelib.operations.steps.scale_up import poll
 
 
-def decrease_target(operation: Operation, world: World, now: float) -> Outcome:
+def decrease_target(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Set the lower target; absolute, so it may be repeated."""
     del now
     outcome = from_provider(operation, world.provider().shrink_target(for_provider(operation)))
@@ -18,4 +18,4 @@ def decrease_target(operation: Operation, world: World, now: float) -> Outcome:
     return outcome
 
 
-SHRINK = Recipe(steps=(("lower", decrease_target), ("poll", poll)))
+SHRINK = OperationDefinition(steps=(("lower", decrease_target), ("poll", poll)))

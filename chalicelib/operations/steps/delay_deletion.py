@@ -10,8 +10,8 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
-from chalicelib.operations.removal_progress import onward, read, stay
-from chalicelib.operations.step_context import World
+from chalicelib.operations.removal_progress import give_up_node, next_step, read
+from chalicelib.operations.step_context import StepContext
 from chalicelib.operations.steps.recheck import last_look
 
 POLL = 5.0
@@ -20,7 +20,7 @@ LOOK_HOLDS = 30.0
 """Seconds after the last look within which the machine is deleted; later, it is looked at again."""
 
 
-def delay(operation: Operation, world: World, now: float) -> Outcome:
+def delay(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Wait for the annotations to go, at most node-deletion-delay-timeout; then the last look."""
     progress = read(operation)
     limit = world.options.node_deletion_delay_timeout
@@ -30,5 +30,5 @@ def delay(operation: Operation, world: World, now: float) -> Outcome:
         if held:
             pause = progress.wait.pause(now, first=POLL, most=LONGEST_POLL, limit=limit)
             later = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
-            return stay(operation, later, "delay", pause, f"deletion delayed: {', '.join(held)}")
-    return onward(operation, last_look(operation, progress, world, now), "delete")
+            return give_up_node(operation, later, "delay", pause, f"deletion delayed: {', '.join(held)}")
+    return next_step(operation, last_look(operation, progress, world, now), "delete")

@@ -12,11 +12,11 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
-from chalicelib.operations.definition import Recipe
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.operations.definition import OperationDefinition
 from chalicelib.operations.error_policy import AGAIN
 from chalicelib.operations.provider_call import OWN, for_provider, from_provider
-from chalicelib.operations.step_context import World
+from chalicelib.operations.step_context import StepContext
 from chalicelib.operations.steps import scale_up
 from chalicelib.providers.errors import ProviderError
 
@@ -24,7 +24,7 @@ _FAILURE = f"{OWN}failure"
 _SPARED = "Conflict"
 
 
-def delete_instances(operation: Operation, world: World, now: float) -> Outcome:
+def delete_instances(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Delete by instance, after one look whether a node has taken the place. A node under the name of another machine
     stops it too: names that mean two things are no ground to delete on."""
     del now
@@ -38,7 +38,7 @@ def delete_instances(operation: Operation, world: World, now: float) -> Outcome:
     return give_up(operation, outcome) if isinstance(outcome, Failed) else outcome
 
 
-def poll(operation: Operation, world: World, now: float) -> Outcome:
+def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Where the deletion stands."""
     outcome = scale_up.poll(operation, world, now)
     return give_up(operation, outcome) if isinstance(outcome, Failed) else outcome
@@ -48,10 +48,10 @@ def give_up(operation: Operation, failure: Failed) -> Outcome:
     """What the vendor was told comes back first: a mark that stays would cost a machine its life later on."""
     if operation.status.step == "release":
         return failure
-    return Pending(0.0, "release", {**operation.status.data, _FAILURE: msgspec.json.encode(failure).decode()})
+    return InProgress(0.0, "release", {**operation.status.data, _FAILURE: msgspec.json.encode(failure).decode()})
 
 
-def release(operation: Operation, world: World, now: float) -> Outcome:
+def release(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Take it back; then the discarding has failed, unless the vendor had taken it up already. Where a machine was to
     be spared it has failed in any case."""
     del now
@@ -63,7 +63,7 @@ def release(operation: Operation, world: World, now: float) -> Outcome:
         raise
     except ProviderError:
         return failure  # it will not have it for good: there is nobody who could be told
-    return failure if given_back or failure.cls == _SPARED else Done({"removed": len(operation.spec.targets)})
+    return failure if given_back or failure.cls == _SPARED else Succeeded({"removed": len(operation.spec.targets)})
 
 
 def _why(operation: Operation) -> Failed:
@@ -74,7 +74,7 @@ def _why(operation: Operation) -> Failed:
         return Failed("InvalidRequest", "why it was given up cannot be read any more")
 
 
-DISCARD = Recipe(
+DISCARD = OperationDefinition(
     steps=(("delete", delete_instances), ("poll", poll), ("release", release)),
     give_up=give_up,
     bounded=frozenset({"release"}),

@@ -14,15 +14,15 @@ from collections.abc import Iterator
 import msgspec
 
 from chalicelib.kube.errors import ClusterError, Unauthorized
-from chalicelib.model.operation import Operation, Target
-from chalicelib.model.outcome import Pending
+from chalicelib.model.operation import Operation, RemovalTarget
+from chalicelib.model.outcome import InProgress
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import TERMINATION_SLACK
-from chalicelib.operations.poll_backoff import LEAST, Wait
-from chalicelib.operations.removal_progress import NodeProgress, Progress, onward, read, stay
-from chalicelib.operations.step_context import Eviction, PodState, World
+from chalicelib.operations.poll_backoff import LEAST, PollBackoff
+from chalicelib.operations.removal_progress import NodeProgress, Progress, give_up_node, next_step, read
+from chalicelib.operations.step_context import Eviction, PodState, StepContext
 from chalicelib.operations.steps.eviction_order import daemon_goes, daemons, fingerprint, grace_of, must_go, phase_of
-from chalicelib.operations.steps.recheck import holds, in_words
+from chalicelib.operations.steps.recheck import blocking_pods, describe
 
 EVICTIONS_PER_STEP = 20
 RETRY = 10.0
@@ -33,7 +33,7 @@ LONGER = 90.0
 Pods = dict[str, tuple[PodState, ...]]
 
 
-def evict(operation: Operation, world: World, now: float) -> Pending:
+def evict(operation: Operation, world: StepContext, now: float) -> InProgress:
     """A part of one round: the pods after the cursor. At the end of a round, refused ones are asked again in 10 s, or
     when the API says, until max-pod-eviction-time is over and the node is given up by the name of the pod and the
     budget. The outcome names the pods that were granted and refused in this step."""
@@ -42,10 +42,10 @@ def evict(operation: Operation, world: World, now: float) -> Pending:
     progress = _begun(operation, progress, pods, world.options, now)
     granted: list[str] = []
     refused: list[str] = []
-    outcome: Pending | None = None
+    outcome: InProgress | None = None
     for count, (name, pod) in enumerate(list(_to_ask(operation, progress, pods, world.options, now))):
         if count == EVICTIONS_PER_STEP:
-            outcome = stay(operation, progress, "evict", 0.0)
+            outcome = give_up_node(operation, progress, "evict", 0.0)
             break
         answer = _ask(pod, world)
         world.checkpoint("evict:called")
@@ -73,13 +73,14 @@ def _begun(operation: Operation, progress: Progress, pods: Pods, options: Option
         left = [phase_of(pod, options).priority for pod in pods[name] if must_go(pod, node, options, now)]
         group = min(left, default=node.group)
         if left and (node.group is None or min(left) > node.group):
-            progress = progress.change(name, group=group, granted=False, wait=Wait(now), blocked="")
+            progress = progress.change(name, group=group, granted=False, wait=PollBackoff(now), blocked="")
     return progress
 
 
-def _unplanned(pods: tuple[PodState, ...], target: Target, options: Options, now: float) -> PodState | None:
+def _unplanned(pods: tuple[PodState, ...], target: RemovalTarget, options: Options, now: float) -> PodState | None:
     return next(
-        (pod for pod in pods if holds(pod, options, now) and not pod.deleted and pod.key not in target.evict), None
+        (pod for pod in pods if blocking_pods(pod, options, now) and not pod.deleted and pod.key not in target.evict),
+        None,
     )
 
 
@@ -110,7 +111,7 @@ def _in_turn(pod: PodState, node: NodeProgress, options: Options, now: float) ->
     return must_go(pod, node, options, now) and node.group is not None and first <= node.group
 
 
-def _ask(pod: PodState, world: World) -> Eviction:
+def _ask(pod: PodState, world: StepContext) -> Eviction:
     """One eviction. An API error about one pod is a refusal of that pod (upstream retries any error alike); only
     refused credentials say something about all of them."""
     try:
@@ -132,7 +133,7 @@ def _answered(progress: Progress, name: str, pod: PodState, answer: Eviction) ->
     return msgspec.structs.replace(progress.change(name, blocked=node.blocked or why), again=again)
 
 
-def _end_of_round(operation: Operation, progress: Progress, world: World, now: float) -> Pending:
+def _end_of_round(operation: Operation, progress: Progress, world: StepContext, now: float) -> InProgress:
     """All asked: go on, ask again, or give up the nodes whose time for evictions is over."""
     limit, waiting, left = world.options.max_pod_eviction_time, "", 0.0
     for name in progress.live:
@@ -145,28 +146,28 @@ def _end_of_round(operation: Operation, progress: Progress, world: World, now: f
         elif node.blocked:
             waiting, left = waiting or node.blocked, max(left, limit - tried)
         elif not node.granted:
-            progress = progress.change(name, granted=True, wait=Wait(now))
+            progress = progress.change(name, granted=True, wait=PollBackoff(now))
     if not waiting:
-        return onward(operation, progress, "gone")
+        return next_step(operation, progress, "gone")
     pause = max(LEAST, min(max(RETRY, progress.again), max(RETRY, left)))
     for name in progress.live:
         progress = progress.change(name, wait=progress.nodes[name].wait.longer(now, pause))
     if progress.to_undo:
-        return onward(operation, progress, "evict", pause)
-    return stay(operation, msgspec.structs.replace(progress, cursor="", again=0.0), "evict", pause, waiting)
+        return next_step(operation, progress, "evict", pause)
+    return give_up_node(operation, msgspec.structs.replace(progress, cursor="", again=0.0), "evict", pause, waiting)
 
 
-def _rules(name: str, world: World) -> str:
+def _rules(name: str, world: StepContext) -> str:
     """What the rules say about a node that is given up: they know all the budgets, where the API tells of one or, with
     several on one pod, of none."""
     try:
         verdict = world.recheck(name)
     except ClusterError:
         return ""
-    return "" if verdict.clear else f"; {in_words(verdict)}"
+    return "" if verdict.clear else f"; {describe(verdict)}"
 
 
-def gone(operation: Operation, world: World, now: float) -> Pending:
+def gone(operation: Operation, world: StepContext, now: float) -> InProgress:
     """Wait for the evicted pods, at most their group's grace and 30 s: a pod still there then keeps the node
     (scale-down.md §10, 5). A pod that came in spite of taint and cordon keeps it too."""
     progress = read(operation)
@@ -194,10 +195,10 @@ def gone(operation: Operation, world: World, now: float) -> Pending:
     for name, _ in waiting:
         progress = progress.change(name, wait=progress.nodes[name].wait.longer(now, pause))
     step = "evict" if next_group else "gone" if waiting else "delay"
-    return onward(operation, progress, step, pause)
+    return next_step(operation, progress, step, pause)
 
 
-def _next_look(current: list[PodState], wait: Wait, limit: float, now: float) -> float:
+def _next_look(current: list[PodState], wait: PollBackoff, limit: float, now: float) -> float:
     """Seconds until it is worth looking again: soon, for most pods go early; then less and less often; and just after
     the last of them must have gone."""
     pause = wait.pause(now, first=POLL, most=LONGEST_POLL, limit=limit)

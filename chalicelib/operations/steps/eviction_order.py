@@ -11,12 +11,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from chalicelib.model.operation import Target
+from chalicelib.model.operation import RemovalTarget
 from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import TERMINATION_SLACK
 from chalicelib.operations.removal_progress import NodeProgress
 from chalicelib.operations.step_context import PodState
-from chalicelib.operations.steps.recheck import FINISHED, passing
+from chalicelib.operations.steps.recheck import FINISHED, transient_pods
 
 ONLY = -(2**31)
 """The priority of the one group there is without a configuration: below every pod's."""
@@ -56,17 +56,17 @@ def must_go(pod: PodState, node: NodeProgress, options: Options, now: float) -> 
         return False
     if fingerprint(pod) in node.asked:
         return pod.phase not in FINISHED
-    return not passing(pod, options, now)
+    return not transient_pods(pod, options, now)
 
 
-def daemons(pods: Iterable[PodState], target: Target, options: Options, now: float) -> tuple[int, ...]:
+def daemons(pods: Iterable[PodState], target: RemovalTarget, options: Options, now: float) -> tuple[int, ...]:
     """The DaemonSet pods that are evicted like all others: with groups configured, and only where a node is drained."""
     if not (options.drain_priority_config and target.evict):
         return ()
-    return tuple(sorted(fingerprint(pod) for pod in pods if pod.daemonset and not passing(pod, options, now)))
+    return tuple(sorted(fingerprint(pod) for pod in pods if pod.daemonset and not transient_pods(pod, options, now)))
 
 
-def daemon_goes(pod: PodState, target: Target, options: Options) -> bool:
+def daemon_goes(pod: PodState, target: RemovalTarget, options: Options) -> bool:
     """Whether a DaemonSet pod is evicted, best effort; its annotation overrides both options (scale-down.md §6)."""
     if not pod.daemonset or pod.mirror:
         return False

@@ -13,17 +13,17 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.node import TO_BE_DELETED
-from chalicelib.model.operation import Operation, Target
+from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.model.outcome import Outcome
 from chalicelib.model.policy import Options
-from chalicelib.operations.removal_progress import Progress, onward, read
-from chalicelib.operations.step_context import NodeState, PodState, Recheck, World
+from chalicelib.operations.removal_progress import Progress, next_step, read
+from chalicelib.operations.step_context import NodeState, PodState, Recheck, StepContext
 
 OVERDUE = 30.0
 FINISHED = frozenset({"Succeeded", "Failed"})
 
 
-def recheck(operation: Operation, world: World, now: float) -> Outcome:
+def recheck(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Every node again: still there, still marked, nothing new on it, no rule against it."""
     progress = read(operation)
     for target in _live(operation, progress):
@@ -37,14 +37,14 @@ def recheck(operation: Operation, world: World, now: float) -> Outcome:
         if why := _occupied(target, world, now):
             progress = progress.keep(target.node, "NodeNotEmpty", why)
         elif not (verdict := world.recheck(target.node)).clear:
-            progress = progress.keep(target.node, "NodeNotEmpty", in_words(verdict))
+            progress = progress.keep(target.node, "NodeNotEmpty", describe(verdict))
         elif claims := world.cluster.claims_awaiting(target.node):
             why = f"claim {claims[0]} is being given a volume on it, for a pod that is about to be bound"
             progress = progress.keep(target.node, "NodeNotEmpty", why)
-    return onward(operation, msgspec.structs.replace(progress, looked=now), "evict")
+    return next_step(operation, msgspec.structs.replace(progress, looked=now), "evict")
 
 
-def last_look(operation: Operation, progress: Progress, world: World, now: float) -> Progress:
+def last_look(operation: Operation, progress: Progress, world: StepContext, now: float) -> Progress:
     """Once more before the machine goes: a drain is long, and somebody may have taken the mark off meanwhile, or got a
     pod past it. A node that has gone by itself is no reason to keep its machine."""
     for target in _live(operation, progress):
@@ -52,17 +52,17 @@ def last_look(operation: Operation, progress: Progress, world: World, now: float
         if node is None:
             continue
         progress = still_ours(progress, operation, target, node)
-        here = [pod.key for pod in world.cluster.pods_on(target.node) if holds(pod, world.options, now)]
+        here = [pod.key for pod in world.cluster.pods_on(target.node) if blocking_pods(pod, world.options, now)]
         if here and not progress.nodes[target.node].kept:
             progress = progress.keep(target.node, "NodeNotEmpty", f"pod {here[0]} was bound to it during the drain")
     return msgspec.structs.replace(progress, looked=now)
 
 
-def _live(operation: Operation, progress: Progress) -> list[Target]:
+def _live(operation: Operation, progress: Progress) -> list[RemovalTarget]:
     return [target for target in operation.spec.targets if target.node in progress.live]
 
 
-def still_ours(progress: Progress, operation: Operation, target: Target, node: NodeState) -> Progress:
+def still_ours(progress: Progress, operation: Operation, target: RemovalTarget, node: NodeState) -> Progress:
     """Gives the node up if it is another machine now, or if somebody has said that it is to stay."""
     if why := another(operation, target, node):
         # It may be between `look` and `taint` that it came: then our mark is on it, and is taken off again.
@@ -77,7 +77,7 @@ def still_ours(progress: Progress, operation: Operation, target: Target, node: N
     return progress
 
 
-def another(operation: Operation, target: Target, node: NodeState) -> str:
+def another(operation: Operation, target: RemovalTarget, node: NodeState) -> str:
     """Why a node of the planned name is not the node that was planned; "" where it is."""
     if target.instance and node.provider_id and node.provider_id != target.instance:
         return f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
@@ -86,38 +86,38 @@ def another(operation: Operation, target: Target, node: NodeState) -> str:
     return ""
 
 
-def _occupied(target: Target, world: World, now: float) -> str:
+def _occupied(target: RemovalTarget, world: StepContext, now: float) -> str:
     """The pod that was not in the plan, in words; empty if there is none."""
     for pod in world.cluster.pods_on(target.node):
-        if holds(pod, world.options, now) and pod.key not in target.evict:
+        if blocking_pods(pod, world.options, now) and pod.key not in target.evict:
             return f"pod {pod.key} was bound to it after it was planned"
     for pod in world.cluster.pods_nominated(target.node):
-        if not (pod.node or pod.deleted or pod.gated) and holds(pod, world.options, now):
+        if not (pod.node or pod.deleted or pod.gated) and blocking_pods(pod, world.options, now):
             return f"pod {pod.key} is nominated to run on it"
     return ""
 
 
-def in_words(verdict: Recheck) -> str:
+def describe(verdict: Recheck) -> str:
     """The pod that holds a node, and the rule."""
     return f"pod {verdict.pod} holds it: {verdict.rule}" if verdict.pod else verdict.rule
 
 
-def holds(pod: PodState, options: Options, now: float) -> bool:
+def blocking_pods(pod: PodState, options: Options, now: float) -> bool:
     """This pod must be moved before the node may go (scale-down.md §6 rules 1, 2 and 4; §10, 1)."""
-    return not (pod.daemonset or passing(pod, options, now))
+    return not (pod.daemonset or transient_pods(pod, options, now))
 
 
-def passing(pod: PodState, options: Options, now: float) -> bool:
+def transient_pods(pod: PodState, options: Options, now: float) -> bool:
     """Nobody has to wait for this pod. An expendable pod dies with its node. Upstream waits for a pod long overdue and
     so never finishes on a node whose kubelet is dead; the planner ignores such pods, and so do we here."""
     return (
         pod.mirror
         or pod.phase in FINISHED
-        or overdue(pod, now)
+        or overdue_pods(pod, now)
         or pod.priority < options.expendable_pods_priority_cutoff
     )
 
 
-def overdue(pod: PodState, now: float) -> bool:
+def overdue_pods(pod: PodState, now: float) -> bool:
     """Terminating for longer than its grace period and 30 s (rule LongTerminating)."""
     return pod.deleted > 0.0 and pod.deleted + pod.deletion_grace + OVERDUE < now

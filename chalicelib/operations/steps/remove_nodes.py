@@ -14,12 +14,12 @@ import msgspec
 
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed, Outcome, Pending
+from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.model.timeouts import CONFIRM_TIME
-from chalicelib.operations.definition import Recipe
+from chalicelib.operations.definition import OperationDefinition
 from chalicelib.operations.provider_call import for_provider, from_provider
-from chalicelib.operations.removal_progress import KEY, Progress, onward, read, stay
-from chalicelib.operations.step_context import World
+from chalicelib.operations.removal_progress import KEY, Progress, give_up_node, next_step, read
+from chalicelib.operations.step_context import StepContext
 from chalicelib.operations.steps.delay_deletion import LOOK_HOLDS, delay
 from chalicelib.operations.steps.drain import evict, gone
 from chalicelib.operations.steps.recheck import last_look, recheck
@@ -29,7 +29,7 @@ CONFIRM_POLL = 10.0
 LONGEST_POLL = 60.0
 
 
-def delete_nodes(operation: Operation, world: World, now: float) -> Outcome:
+def delete_nodes(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Delete the instances of the nodes still to go; the provider counts one that is gone or leaving as removed. If the
     last look at them is old (a message was lost, a function died), they are looked at again first. The provider asks
     itself, right before its own call, whether each machine is still that node and no other's."""
@@ -37,14 +37,14 @@ def delete_nodes(operation: Operation, world: World, now: float) -> Outcome:
     if now - progress.looked > LOOK_HOLDS:
         progress = last_look(operation, progress, world, now)
         if progress.to_undo:
-            return onward(operation, progress, "delete")
+            return next_step(operation, progress, "delete")
     narrowed = _narrowed(operation)
     outcome = from_provider(narrowed, world.provider().remove(for_provider(narrowed)))
     world.checkpoint("delete:called")
     return _after_vendor(operation, outcome, now)
 
 
-def poll(operation: Operation, world: World, now: float) -> Outcome:
+def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Where the deletion stands at the vendor."""
     narrowed = _narrowed(operation)
     outcome = from_provider(narrowed, world.provider().poll(for_provider(narrowed)))
@@ -70,17 +70,17 @@ def _after_vendor(operation: Operation, outcome: Outcome, now: float) -> Outcome
     """A vendor that is still at it is asked as often as it says at first, and less often the longer it takes."""
     progress = read(operation)
     match outcome:
-        case Pending():
+        case InProgress():
             pause = min(max(outcome.after, progress.wait.lasted(now) / 2), max(outcome.after, LONGEST_POLL))
             waited = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
             data = {**outcome.data, KEY: msgspec.json.encode(waited).decode()}
             return msgspec.structs.replace(outcome, after=pause, data=data)
         case Failed():
             return give_up(operation, outcome)
-    return onward(operation, progress, "confirm")
+    return next_step(operation, progress, "confirm")
 
 
-def confirm(operation: Operation, world: World, now: float) -> Outcome:
+def confirm(operation: Operation, world: StepContext, now: float) -> Outcome:
     """See the nodes go. One that is still there after CONFIRM_TIME, because its Node object outlives the machine or
     because the vendor did not do what it said, ends the removal all the same, and this is said. Its mark is then a
     leftover, and the next pass gives the node back (plan/marks.py)."""
@@ -89,11 +89,11 @@ def confirm(operation: Operation, world: World, now: float) -> Outcome:
     if there and progress.wait.lasted(now) < CONFIRM_TIME:
         pause = progress.wait.pause(now, first=CONFIRM_POLL, most=LONGEST_POLL, limit=CONFIRM_TIME)
         waited = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
-        return stay(operation, waited, "confirm", pause)
+        return give_up_node(operation, waited, "confirm", pause)
     return finished(progress, {"unconfirmed": ",".join(there)} if there else {})
 
 
-def _still_there(operation: Operation, progress: Progress, world: World) -> list[str]:
+def _still_there(operation: Operation, progress: Progress, world: StepContext) -> list[str]:
     """Nodes whose object is still that of the removed machine. An API that does not answer confirms nothing."""
     instances = {target.node: target.instance for target in operation.spec.targets}
     there = []
@@ -108,7 +108,7 @@ def _still_there(operation: Operation, progress: Progress, world: World) -> list
     return there
 
 
-REMOVE = Recipe(
+REMOVE = OperationDefinition(
     steps=(
         ("look", look),
         ("taint", taint),

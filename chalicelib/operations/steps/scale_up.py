@@ -9,16 +9,16 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Outcome, Pending
-from chalicelib.operations.definition import Recipe
+from chalicelib.model.outcome import InProgress, Outcome
+from chalicelib.operations.definition import OperationDefinition
 from chalicelib.operations.provider_call import VENDOR_STEP, for_provider, from_provider
-from chalicelib.operations.step_context import World
+from chalicelib.operations.step_context import StepContext
 
 ANNOUNCED = "announce"
 """The step of a provider's Pending that has asked the vendor for nothing."""
 
 
-def scale_up(operation: Operation, world: World, now: float) -> Outcome:
+def scale_up(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Ask for the new size."""
     del now
     outcome = from_provider(operation, world.provider().grow(for_provider(operation)))
@@ -26,7 +26,7 @@ def scale_up(operation: Operation, world: World, now: float) -> Outcome:
     return _announced(outcome)
 
 
-def poll(operation: Operation, world: World, now: float) -> Outcome:
+def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Where the request stands."""
     del now
     outcome = from_provider(operation, world.provider().poll(for_provider(operation)))
@@ -37,9 +37,9 @@ def poll(operation: Operation, world: World, now: float) -> Outcome:
 def _announced(outcome: Outcome) -> Outcome:
     """A provider that must write down first what it is about to ask for (ANNOUNCED) has asked for nothing so far: the
     request is still to come, and does not come if the cluster is switched off in between."""
-    if isinstance(outcome, Pending) and outcome.data.get(VENDOR_STEP) == ANNOUNCED:
+    if isinstance(outcome, InProgress) and outcome.data.get(VENDOR_STEP) == ANNOUNCED:
         return msgspec.structs.replace(outcome, step="request")
     return outcome
 
 
-GROW = Recipe(steps=(("request", scale_up), ("poll", poll)))
+GROW = OperationDefinition(steps=(("request", scale_up), ("poll", poll)))

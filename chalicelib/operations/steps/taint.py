@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError, Missing
+from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.operation import Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome
-from chalicelib.operations.error_policy import AGAIN, class_of, wait
-from chalicelib.operations.poll_backoff import Wait
-from chalicelib.operations.removal_progress import Progress, onward, read, stay
-from chalicelib.operations.step_context import NodeState, World
+from chalicelib.model.operation import Operation, RemovalTarget
+from chalicelib.model.outcome import Failed, Outcome, Succeeded
+from chalicelib.operations.error_policy import AGAIN, error_class_of, wait
+from chalicelib.operations.poll_backoff import PollBackoff
+from chalicelib.operations.removal_progress import Progress, give_up_node, next_step, read
+from chalicelib.operations.step_context import NodeState, StepContext
 from chalicelib.operations.steps.recheck import another
 from chalicelib.providers.errors import ProviderError
 
@@ -29,7 +29,7 @@ FOREIGN_TAINT_TIME = 300.0
 UNDO_TIME = 600.0
 
 
-def look(operation: Operation, world: World, now: float) -> Outcome:
+def look(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Read the nodes, refuse those that are not what was planned, and record what will be ours to undo."""
     progress = read(operation)
     for target in operation.spec.targets:
@@ -43,10 +43,10 @@ def look(operation: Operation, world: World, now: float) -> Outcome:
         else:
             ours = world.options.cordon_node_before_terminating and not node.unschedulable
             progress = progress.change(target.node, cordoned=ours)
-    return onward(operation, progress, "taint")
+    return next_step(operation, progress, "taint")
 
 
-def _not_as_planned(operation: Operation, target: Target, node: NodeState, now: float) -> str:
+def _not_as_planned(operation: Operation, target: RemovalTarget, node: NodeState, now: float) -> str:
     """Why this node is not the one the plan meant, or is not ours to remove any more; empty if it is."""
     if why := another(operation, target, node):
         return why
@@ -64,7 +64,7 @@ def _fresh(taint: Taint, now: float) -> bool:
     return age < FOREIGN_TAINT_TIME
 
 
-def taint(operation: Operation, world: World, now: float) -> Outcome:
+def taint(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Taint and cordon every node, then let the scheduler notice. A taint already there is left as it is, so a repeated
     step changes nothing."""
     progress = read(operation)
@@ -72,13 +72,13 @@ def taint(operation: Operation, world: World, now: float) -> Outcome:
     for name in progress.live:
         try:
             world.cluster.taint(name, mark, operation=operation.spec.id, cordon=progress.nodes[name].cordoned)
-        except Missing:
+        except NotFound:
             progress = progress.keep(name, "NotFound", "the node no longer exists", untouched=True)
         world.checkpoint("taint:called")
-    return onward(operation, progress, "recheck", world.options.node_delete_delay_after_taint)
+    return next_step(operation, progress, "recheck", world.options.node_delete_delay_after_taint)
 
 
-def undo(operation: Operation, world: World, now: float) -> Outcome:
+def undo(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Take our mark off the nodes given up; then the others go on, or, if there are none, the operation has failed.
 
     What the vendor was told comes back first: a mark that stays there would cost the node its machine later on. An API
@@ -98,7 +98,7 @@ def undo(operation: Operation, world: World, now: float) -> Outcome:
         except (ClusterError, ProviderError) as error:
             trouble = error
             if undoing.lasted(now) >= UNDO_TIME:
-                left = f"{progress.nodes[name].kept} (it could not be given back: {class_of(error)})"
+                left = f"{progress.nodes[name].kept} (it could not be given back: {error_class_of(error)})"
                 progress = progress.change(name, kept=left, undone=True)
             continue
         world.checkpoint("undo:called")
@@ -106,11 +106,11 @@ def undo(operation: Operation, world: World, now: float) -> Outcome:
     if progress.to_undo and trouble is not None:
         pause = max(wait(2, 0.0, operation.spec.id), undoing.pause(now, first=10.0, most=60.0, limit=UNDO_TIME))
         again = msgspec.structs.replace(progress, undoing=undoing.longer(now, pause))
-        return stay(operation, again, "undo", pause, f"rolling back: {class_of(trouble)}: {trouble}")
-    return after_undo(operation, msgspec.structs.replace(progress, undoing=Wait()))
+        return give_up_node(operation, again, "undo", pause, f"rolling back: {error_class_of(trouble)}: {trouble}")
+    return after_undo(operation, msgspec.structs.replace(progress, undoing=PollBackoff()))
 
 
-def _released(operation: Operation, progress: Progress, name: str, world: World) -> Progress:
+def _released(operation: Operation, progress: Progress, name: str, world: StepContext) -> Progress:
     """What the vendor was told of a node, taken back. Where it has taken the removal up, the node goes after all: its
     taint stays, and its end is seen through. A vendor that will not answer for good does not keep the taint on the
     node; a passing error is raised, to be tried again."""
@@ -138,7 +138,7 @@ def _alone(operation: Operation, node: str) -> Operation:
 def after_undo(operation: Operation, progress: Progress) -> Outcome:
     """Back to where the others were, or the end."""
     if progress.live and progress.resume:
-        return stay(operation, progress, progress.resume, progress.resume_after)
+        return give_up_node(operation, progress, progress.resume, progress.resume_after)
     return progress.failure()
 
 
@@ -149,10 +149,10 @@ def give_up(operation: Operation, failure: Failed) -> Outcome:
         return failure
     for name in progress.live:
         progress = progress.change(name, kept=failure.message, cls=failure.cls, code=failure.code)
-    return onward(operation, progress, "undo")
+    return next_step(operation, progress, "undo")
 
 
-def finished(progress: Progress, facts: dict[str, str | int]) -> Done:
+def finished(progress: Progress, facts: dict[str, str | int]) -> Succeeded:
     """The end of a removal of which at least one node is gone; what was kept, and why, is part of the answer."""
     kept = {f"kept {name}": node.kept for name, node in sorted(progress.nodes.items()) if node.kept}
-    return Done({"removed": len(progress.live), "nodes": ",".join(progress.live), **facts, **kept})
+    return Succeeded({"removed": len(progress.live), "nodes": ",".join(progress.live), **facts, **kept})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from chalicelib.model.pod import PodClass
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.plan.tables.array_types import Bools
 from chalicelib.plan.tables.node_table import NodeTable
@@ -57,4 +57,4 @@ def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason,
     """One reason if the row does not match."""
     del at
     node = table.nodes[row]
-    return () if matches(cls, node.name, node.labels) else (Reason.of(Code.NODE_AFFINITY),)
+    return () if matches(cls, node.name, node.labels) else (Reason.of(ReasonCode.NODE_AFFINITY),)

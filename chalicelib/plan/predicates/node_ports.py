@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from chalicelib.model.pod import PodClass
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.tables.array_types import Bools
 from chalicelib.plan.tables.node_table import NodeTable
 
@@ -24,4 +24,4 @@ def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason,
     """One reason naming the port that is taken."""
     del at
     port = table.port_clash(row, cls.ports)
-    return (Reason.of(Code.PORTS, port=f"{port.port}/{port.protocol}"),) if port else ()
+    return (Reason.of(ReasonCode.PORTS, port=f"{port.port}/{port.protocol}"),) if port else ()

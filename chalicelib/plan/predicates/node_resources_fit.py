@@ -7,7 +7,7 @@ nothing. Every resource that is short is named, with both amounts.
 from __future__ import annotations
 
 from chalicelib.model.pod import PodClass
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import PODS
 from chalicelib.plan.tables.array_types import Bools
 from chalicelib.plan.tables.node_table import NodeTable
@@ -28,9 +28,9 @@ def shortages(at: int, table: NodeTable, rows: Bools) -> list[tuple[Reason, int]
             best = max(0, int(table.free[rows, column].max()))
             found.append(
                 (
-                    Reason.of(Code.TOO_MANY_PODS, offers=best)
+                    Reason.of(ReasonCode.TOO_MANY_PODS, offers=best)
                     if name == PODS
-                    else Reason.of(Code.INSUFFICIENT, resource=name, needs=int(need[column]), offers=best),
+                    else Reason.of(ReasonCode.INSUFFICIENT, resource=name, needs=int(need[column]), offers=best),
                     short,
                 )
             )
@@ -46,8 +46,8 @@ def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason,
         if need[column] > 0 and need[column] > free[column]:
             offers = max(0, int(free[column]))
             short.append(
-                Reason.of(Code.TOO_MANY_PODS, offers=int(table.allocatable[row][column]))
+                Reason.of(ReasonCode.TOO_MANY_PODS, offers=int(table.allocatable[row][column]))
                 if name == PODS
-                else Reason.of(Code.INSUFFICIENT, resource=name, needs=int(need[column]), offers=offers)
+                else Reason.of(ReasonCode.INSUFFICIENT, resource=name, needs=int(need[column]), offers=offers)
             )
     return tuple(short)

@@ -6,7 +6,7 @@ import numpy as np
 
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import PodClass
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.predicates.taint_toleration import tolerates
 from chalicelib.plan.tables.array_types import Bools
 from chalicelib.plan.tables.node_table import NodeTable
@@ -26,5 +26,5 @@ def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason,
     """One reason if the row is cordoned and the class does not tolerate it."""
     del at
     if table.nodes[row].unschedulable and not any(tolerates(t, _CORDON) for t in cls.tolerations):
-        return (Reason.of(Code.UNSCHEDULABLE_NODE),)
+        return (Reason.of(ReasonCode.UNSCHEDULABLE_NODE),)
     return ()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from chalicelib.model.pod import PodClass
 from chalicelib.model.policy import Options
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 
 _DEFAULT = "default-scheduler"
 
@@ -42,7 +42,7 @@ class NotSimulated:
         if found is None:
             cls = self._classes[at]
             found = self._known[at] = tuple(
-                Reason.of(Code.NOT_SIMULATED, what=_NAMED.get(name, lambda _, name=name: name)(cls))
+                Reason.of(ReasonCode.NOT_SIMULATED, what=_NAMED.get(name, lambda _, name=name: name)(cls))
                 for name, carried in _CARRIED
                 if carried(cls, self._schedulers)
             )

@@ -8,7 +8,7 @@ import numpy as np
 
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import PodClass, Toleration
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.tables.array_types import Bools
 from chalicelib.plan.tables.node_table import NodeTable
 
@@ -53,4 +53,4 @@ def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason,
     """One reason naming the first taint that is not tolerated."""
     del at
     taint = untolerated(cls.tolerations, table.nodes[row].taints)
-    return (Reason.of(Code.UNTOLERATED_TAINT, taint=str(taint)),) if taint else ()
+    return (Reason.of(ReasonCode.UNTOLERATED_TAINT, taint=str(taint)),) if taint else ()

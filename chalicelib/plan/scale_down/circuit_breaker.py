@@ -10,23 +10,23 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.memory import Brake
-from chalicelib.model.operation import Kind
+from chalicelib.model.memory import BreakerState
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import MaxDisruption
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.state.cluster_state import ClusterState
 
 HOUR = 3600.0
 _NODES, _PODS = 1, 2  # positions in Brake.taken
 
 
-def last_hour(brake: Brake, now: float) -> tuple[tuple[float, int, int], ...]:
+def removals_last_hour(brake: BreakerState, now: float) -> tuple[tuple[float, int, int], ...]:
     """(instant, nodes, pods) of the removals that count now. An instant an hour or more away, to either side, is no
     part of this hour: a clock that once was wrong must not hold removals back for as long as it was wrong."""
     return tuple(one for one in brake.taken if abs(now - one[0]) < HOUR)
 
 
-class Braking:
+class DisruptionBreaker:
     """One pass of the brake.
 
     - What counts is what was planned, whether it came to an end or not; operations in flight are part of it.
@@ -35,12 +35,12 @@ class Braking:
     - A cluster without maxDisruption remembers nothing for it.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self._now, self._allowed = world.now, world.policy.max_disruption
         self._released = world.memory.released_until > world.now
         self._before = world.memory.brake
         self._counts = self._allowed != MaxDisruption()
-        self._taken = last_hour(self._before, self._now) if self._counts else ()
+        self._taken = removals_last_hour(self._before, self._now) if self._counts else ()
         pulled = self._before.pulled if self._allowed.share > 0 and not self._released else 0.0
         self._pulled, self._wanted = pulled, self._before.wanted if pulled else 0
         readable = [facts for facts in world.groups.values() if not facts.group.error]
@@ -50,7 +50,7 @@ class Braking:
             {
                 target.node
                 for op in world.memory.operations
-                if op.is_open and op.spec.kind is Kind.REMOVE
+                if op.is_open and op.spec.kind is OperationKind.REMOVE
                 for target in op.spec.targets
             }
             & here
@@ -74,9 +74,9 @@ class Braking:
         if over and not self._pulled and wanted > 1:
             self._pulled, self._wanted = self._now, wanted + self._going
         if self._pulled:
-            on = Reason.of(Code.DISRUPTION_BRAKE, nodes=self._wanted, of=self._registered, share=share)
+            on = Reason.of(ReasonCode.DISRUPTION_BRAKE, nodes=self._wanted, of=self._registered, share=share)
             return on, on
-        return (Reason.of(Code.PARALLELISM, limit=most) if over and wanted else None), None
+        return (Reason.of(ReasonCode.PARALLELISM, limit=most) if over and wanted else None), None
 
     def refuse(self, nodes: int, pods: int) -> Reason | None:
         """Why a unit (a node, or a zero-or-max group) must wait for room in the hour.
@@ -94,7 +94,7 @@ class Braking:
                 continue
             if at not in self._full and not self._fits(at, limit, need):
                 self._full[at] = Reason.of(
-                    Code.DISRUPTION_LIMIT, what=what, limit=limit, until=self._room_at(at, limit, need)
+                    ReasonCode.DISRUPTION_LIMIT, what=what, limit=limit, until=self._room_at(at, limit, need)
                 )
             if at in self._full:
                 return self._full[at]
@@ -105,7 +105,7 @@ class Braking:
         self._nodes += nodes
         self._pods += pods
 
-    def after(self) -> Brake:
+    def after(self) -> BreakerState:
         """What the next pass must know; the same value as before where nothing happened."""
         taken = (*self._taken, *([self._mine] if self._nodes and self._counts else []))
         return msgspec.structs.replace(self._before, taken=taken, pulled=self._pulled, wanted=self._wanted)

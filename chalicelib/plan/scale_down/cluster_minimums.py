@@ -10,16 +10,16 @@ import math
 from collections.abc import Mapping
 
 from chalicelib.model.node import Node
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
 from chalicelib.plan.scale_up.limits import GPU_TYPE_LABELS
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.cluster_state import ClusterState
 
 
-class Minima:
+class ClusterMinimums:
     """The room above each minimum, lowered by every node that is taken."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         options = world.options
         least = {CPU: options.cores_total[0], MEMORY: options.memory_total[0]}
         for kind, fewest, _ in options.gpu_total:
@@ -33,7 +33,7 @@ class Minima:
     def refuse(self, node: Node) -> Reason | None:
         """Why a node is still needed for a minimum. One that has nothing of a resource does not matter to it."""
         short = [name for name, amount in self._amounts(node).items() if amount > max(0, self._room[name])]
-        return Reason.of(Code.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short))) if short else None
+        return Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short))) if short else None
 
     def take(self, node: Node) -> None:
         """A node that goes."""

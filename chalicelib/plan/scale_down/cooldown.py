@@ -11,7 +11,7 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.node import Node
 from chalicelib.model.policy import Options
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 
 
 def cooldown(memory: Memory, options: Options, now: float) -> Reason | None:
@@ -36,7 +36,7 @@ def young(node: Node, options: GroupOptions, now: float) -> Reason | None:
     protected = options.scale_down_cooldown
     if not protected or node.created + protected <= now:  # unset: a node "from the future" is an API's skewed clock
         return None
-    return Reason.of(Code.NODE_COOLDOWN, until=node.created + protected)
+    return Reason.of(ReasonCode.NODE_COOLDOWN, until=node.created + protected)
 
 
 def _last(happened: Iterable[float], options: Options, now: float) -> Reason | None:
@@ -52,4 +52,4 @@ def _last(happened: Iterable[float], options: Options, now: float) -> Reason | N
     if not running:
         return None
     until, which = max(running)
-    return Reason.of(Code.IN_COOLDOWN, which=which, until=until)
+    return Reason.of(ReasonCode.IN_COOLDOWN, which=which, until=until)

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, Node
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_down.utilization import Usage
-from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.plan.state.readiness import Bucket
 
 
-def ineligible(node: Node, known: NodeMemory, world: World, usage: Usage) -> Reason | None:
+def ineligibility_reason(node: Node, known: NodeMemory, world: ClusterState, usage: Usage) -> Reason | None:
     """Why a node is no candidate, None if it is one."""
     options, bucket = world.options, world.buckets[node.name]
     facts = world.groups.get(world.group_of.get(node.name, ""))
     checks: tuple[tuple[bool, Reason], ...] = (
-        (node.name in world.leaving or bucket is Bucket.DELETED, Reason.of(Code.BEING_DELETED)),
+        (node.name in world.leaving or bucket is Bucket.DELETED, Reason.of(ReasonCode.BEING_DELETED)),
         (world.now < known.unremovable_until <= world.now + options.unremovable_node_recheck_timeout, _recently(known)),
-        (node.annotations.get(SCALE_DOWN_DISABLED) == "true", Reason.of(Code.SCALE_DOWN_DISABLED_ANNOTATION)),
-        (facts is None, Reason.of(Code.NOT_AUTOSCALED)),
-        (bucket is Bucket.NOT_STARTED, Reason.of(Code.NOT_STARTED)),
+        (node.annotations.get(SCALE_DOWN_DISABLED) == "true", Reason.of(ReasonCode.SCALE_DOWN_DISABLED_ANNOTATION)),
+        (facts is None, Reason.of(ReasonCode.NOT_AUTOSCALED)),
+        (bucket is Bucket.NOT_STARTED, Reason.of(ReasonCode.NOT_STARTED)),
         (
             bucket is not Bucket.READY and not options.scale_down_unready_enabled,
-            Reason.of(Code.SCALE_DOWN_UNREADY_DISABLED),
+            Reason.of(ReasonCode.SCALE_DOWN_UNREADY_DISABLED),
         ),
     )
     if node.name in world.contested:
@@ -38,15 +38,15 @@ def _recently(known: NodeMemory) -> Reason:
     """With what was found then, so that the answer to "why?" is not "because I said so"."""
     why = known.why
     was = {"was": why.code.value, **why.params} if why is not None else {}
-    return Reason(Code.RECENTLY_UNREMOVABLE, {"until": known.unremovable_until, **was})
+    return Reason(ReasonCode.RECENTLY_UNREMOVABLE, {"until": known.unremovable_until, **was})
 
 
-def _of_group(node: Node, facts: GroupFacts, world: World, usage: Usage) -> Reason | None:
+def _of_group(node: Node, facts: NodeGroupState, world: ClusterState, usage: Usage) -> Reason | None:
     group, options = facts.group, world.options
     if held := group.error or group.scale_down_held or facts.held_back(node):
-        return Reason.of(Code.UNEXPECTED, detail=held)
+        return Reason.of(ReasonCode.UNEXPECTED, detail=held)
     if facts.target - facts.leaving <= group.min:
-        return Reason.of(Code.GROUP_MIN_SIZE, min=group.min, target=facts.target - facts.leaving)
+        return Reason.of(ReasonCode.GROUP_MIN_SIZE, min=group.min, target=facts.target - facts.leaving)
     if group.pool is not None and group.pool.min > 0:
         beside = {
             each.id: each
@@ -62,7 +62,7 @@ def _of_group(node: Node, facts: GroupFacts, world: World, usage: Usage) -> Reas
         ignore_daemonsets=(ignore if own.ignore_daemonsets_utilization is None else own.ignore_daemonsets_utilization),
     )
     if used is None:
-        return Reason.of(Code.UNEXPECTED, detail="node has no allocatable cpu or memory")
+        return Reason.of(ReasonCode.UNEXPECTED, detail="node has no allocatable cpu or memory")
     mine, default = (
         (own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
         if used.gpu
@@ -71,6 +71,6 @@ def _of_group(node: Node, facts: GroupFacts, world: World, usage: Usage) -> Reas
     threshold = default if mine is None else mine
     if used.share > threshold:
         return Reason.of(
-            Code.NOT_UNDERUTILIZED, resource=used.resource, utilization=round(used.share, 4), threshold=threshold
+            ReasonCode.NOT_UNDERUTILIZED, resource=used.resource, utilization=round(used.share, 4), threshold=threshold
         )
     return None

@@ -6,20 +6,20 @@ or else a large one would never go; it may not if nothing is left.
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.state.cluster_state import ClusterState
 
 
 class Parallelism:
     """What is left of the two budgets once removals in flight are taken off."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         options = world.options
         going = [
             target
             for op in world.memory.operations
-            if op.is_open and op.spec.kind is Kind.REMOVE
+            if op.is_open and op.spec.kind is OperationKind.REMOVE
             for target in op.spec.targets
         ]
         self._most, self._most_drains = options.max_scale_down_parallelism, options.max_drain_parallelism
@@ -34,7 +34,7 @@ class Parallelism:
             return None
         if atomic and self._may_overflow and self._left and (self._drains_left or not drains):
             return None
-        return Reason.of(Code.PARALLELISM, limit=self._most if nodes > self._left else self._most_drains)
+        return Reason.of(ReasonCode.PARALLELISM, limit=self._most if nodes > self._left else self._most_drains)
 
     def take(self, nodes: int, drains: int, *, atomic: bool) -> None:
         """Count a unit that goes. After an overflow nothing is left."""

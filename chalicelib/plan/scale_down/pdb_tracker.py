@@ -15,7 +15,7 @@ MOST_COMPARED = 500_000
 """Comparisons of a budget's selector with a class of pods, per namespace and pass."""
 
 
-class BudgetLedger:
+class PdbTracker:
     """Disruptions left per budget, `namespace/name`."""
 
     def __init__(self, budgets: Sequence[Budget], classes: Sequence[PodClass]) -> None:

@@ -11,26 +11,26 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from chalicelib.model.memory import Brake, NodeMemory
+from chalicelib.model.memory import BreakerState, NodeMemory
 from chalicelib.model.node import Node
-from chalicelib.model.plan import Mark, NodeVerdict, Removal
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_down.eligibility import ineligible
-from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
-from chalicelib.plan.scale_down.removal_simulation.drainability import Holding, Moves
-from chalicelib.plan.scale_down.removal_simulation.removal_trial import Candidate
+from chalicelib.model.plan import NodeVerdict, Removal, TaintUpdate
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_down.eligibility import ineligibility_reason
+from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
+from chalicelib.plan.scale_down.removal_simulation.drainability import DrainabilityChecker, PodsToMove
+from chalicelib.plan.scale_down.removal_simulation.removal_trial import UnneededNode
 from chalicelib.plan.scale_down.removal_simulation.search import Found, Search
-from chalicelib.plan.scale_down.selection import pick
-from chalicelib.plan.scale_down.taint_updates import marks
+from chalicelib.plan.scale_down.selection import select_removals
+from chalicelib.plan.scale_down.taint_updates import taint_updates
 from chalicelib.plan.scale_down.unneeded_timers import NOT_JUDGED, paused, unneeded
 from chalicelib.plan.scale_down.utilization import Usage
-from chalicelib.plan.scale_up.scaling_rules.removal_guard import Needs
-from chalicelib.plan.simulation.simulated_cluster import Floor
-from chalicelib.plan.state.cluster_state import World
-from chalicelib.plan.state.time_budget import Watch
+from chalicelib.plan.scale_up.scaling_rules.removal_guard import RuleRemovalGuard
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.time_budget import TimeBudget
 
 
-class Shrinkage(msgspec.Struct, frozen=True):
+class ScaleDownPlan(msgspec.Struct, frozen=True):
     """The shrinking half of a plan. memory: the next memory of every node that has any."""
 
     removals: tuple[Removal, ...]
@@ -38,31 +38,31 @@ class Shrinkage(msgspec.Struct, frozen=True):
     unremovable: tuple[NodeVerdict, ...]
     memory: dict[str, NodeMemory]
     paused: Reason | None = None
-    brake: Brake = Brake()
-    marks: tuple[Mark, ...] = ()
+    brake: BreakerState = BreakerState()
+    marks: tuple[TaintUpdate, ...] = ()
 
 
 class _Sorted(msgspec.Struct, frozen=True):
     """Nodes before any simulation: those to be tried, with how full they are, and a verdict on the others."""
 
-    nodes: tuple[Moves, ...]
+    nodes: tuple[PodsToMove, ...]
     filled: dict[str, float]
     verdicts: dict[str, NodeVerdict]
 
 
-def shrink(
-    world: World,
-    floor: Floor,
+def plan_scale_down(
+    world: ClusterState,
+    floor: SimulatedCluster,
     assume_unneeded_for: float | None = None,
     hold: Reason | None = None,
-    watch: Watch | None = None,
+    watch: TimeBudget | None = None,
     grown: Collection[str] = (),
-    needs: Needs | None = None,
-) -> Shrinkage:
+    needs: RuleRemovalGuard | None = None,
+) -> ScaleDownPlan:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least so many seconds. hold:
     why none goes in this pass, though timers run. watch: for scaleDownSimulationTimeout; without it there is none.
     grown: groups that this pass makes larger. needs: what metric rules would buy again."""
-    budgets = BudgetLedger(world.snapshot.budgets, world.snapshot.classes)
+    budgets = PdbTracker(world.snapshot.budgets, world.snapshot.classes)
     before = _sort(world, floor, budgets)
     started, limit = (watch.spent() if watch else 0.0), world.options.scale_down_simulation_timeout
 
@@ -75,25 +75,25 @@ def shrink(
     for candidate in found.candidates:
         name = candidate.node.name
         memory[name] = unneeded(candidate.node, world.memory.nodes.get(name, NodeMemory()), world, assume_unneeded_for)
-    picked = pick(world, found.candidates, memory, hold, grown, needs)
+    picked = select_removals(world, found.candidates, memory, hold, grown, needs)
     verdicts.update({name: NodeVerdict(name, reason) for name, reason in picked.held.items()})
     free = {candidate.node.name for candidate in found.candidates}
     going = {candidate.node.name for candidate in picked.chosen}
-    return Shrinkage(
+    return ScaleDownPlan(
         removals=tuple(_removal(candidate) for candidate in picked.chosen),
         unneeded=tuple(sorted(free)),
         unremovable=tuple(verdicts[name] for name in sorted(verdicts)),
         memory=memory,
         paused=picked.paused,
         brake=picked.brake,
-        marks=tuple(mark for mark in marks(world, free) if mark.node not in going),
+        marks=tuple(mark for mark in taint_updates(world, free) if mark.node not in going),
     )
 
 
-def _sort(world: World, floor: Floor, budgets: BudgetLedger) -> _Sorted:
+def _sort(world: ClusterState, floor: SimulatedCluster, budgets: PdbTracker) -> _Sorted:
     """The cheap questions about every node."""
-    usage, holding = Usage(world), Holding(world, budgets)
-    nodes: list[Moves] = []
+    usage, holding = Usage(world), DrainabilityChecker(world, budgets)
+    nodes: list[PodsToMove] = []
     filled: dict[str, float] = {}
     verdicts: dict[str, NodeVerdict] = {}
     for node in world.snapshot.nodes:
@@ -106,12 +106,14 @@ def _sort(world: World, floor: Floor, budgets: BudgetLedger) -> _Sorted:
     return _Sorted(tuple(nodes), filled, verdicts)
 
 
-def _judge(node: Node, world: World, floor: Floor, usage: Usage, holding: Holding) -> Moves | NodeVerdict:
-    reason = ineligible(node, world.memory.nodes.get(node.name, NodeMemory()), world, usage)
+def _judge(
+    node: Node, world: ClusterState, floor: SimulatedCluster, usage: Usage, holding: DrainabilityChecker
+) -> PodsToMove | NodeVerdict:
+    reason = ineligibility_reason(node, world.memory.nodes.get(node.name, NodeMemory()), world, usage)
     if reason is None and node.name in floor.promised:
-        reason = Reason.of(Code.PROMISED, pod=floor.promised[node.name])
+        reason = Reason.of(ReasonCode.PROMISED, pod=floor.promised[node.name])
     if reason is None and node.name in floor.held:
-        reason = Reason.of(Code.UNEXPECTED, detail=floor.held[node.name])
+        reason = Reason.of(ReasonCode.UNEXPECTED, detail=floor.held[node.name])
     if reason is not None:
         return NodeVerdict(node.name, reason, str(reason.params.get("pod", "")))
     return holding.of(node)
@@ -121,15 +123,15 @@ def _failed(found: Found, limit: float, over: Callable[[], bool]) -> dict[str, N
     """The verdicts of nodes that were tried in vain, and of those there was no time for. The scheduler's counts are
     made for each node; only once the time is over, pods of a class share what the last of them was told."""
     verdicts = {failure.moves.node.name: found.trial.verdict(failure, in_haste=over()) for failure in found.failures}
-    reason = Reason.of(Code.NOT_EVALUATED, seconds=limit)
+    reason = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
     return verdicts | {moves.node.name: NodeVerdict(moves.node.name, reason) for moves in found.left}
 
 
 # A simulation that failed is not repeated for a while; a node that never came so far is looked at every time.
-_TRIED = frozenset({Code.NO_PLACE_TO_MOVE_PODS, Code.BLOCKED_BY_POD})
+_TRIED = frozenset({ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.BLOCKED_BY_POD})
 
 
-def _memory(world: World, verdicts: dict[str, NodeVerdict]) -> dict[str, NodeMemory]:
+def _memory(world: ClusterState, verdicts: dict[str, NodeVerdict]) -> dict[str, NodeMemory]:
     """The next memory of the nodes that stay needed, or could not be judged."""
     now, recheck = world.now, world.options.unremovable_node_recheck_timeout
     memory: dict[str, NodeMemory] = {}
@@ -147,6 +149,6 @@ def _memory(world: World, verdicts: dict[str, NodeVerdict]) -> dict[str, NodeMem
     return memory
 
 
-def _removal(candidate: Candidate) -> Removal:
+def _removal(candidate: UnneededNode) -> Removal:
     kind = "drain" if candidate.evict else "empty"
     return Removal(candidate.node.name, candidate.group, kind, candidate.evict, candidate.destinations)

@@ -11,18 +11,18 @@ from collections.abc import Collection, Iterator
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node
-from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, Kind
-from chalicelib.model.plan import Mark
+from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, OperationKind
+from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import length
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.model.timeouts import operation_timeout
+from chalicelib.plan.state.cluster_state import ClusterState
 
 CLEANUP, UNSOFTEN, SOFTEN = "cleanup", "unsoften", "soften"
 _AHEAD = 86400.0
 """Seconds by which a foreign clock may be ahead; what lies farther in the future is no time of a taint."""
 
 
-def marks(world: World, unneeded: Collection[str]) -> tuple[Mark, ...]:
+def taint_updates(world: ClusterState, unneeded: Collection[str]) -> tuple[TaintUpdate, ...]:
     """First all `cleanup`s, then `unsoften`, then `soften`, each by node name. unneeded: names of the nodes that are
     unneeded after this pass. Nodes of open operations, and of groups that could not be read or are not autoscaled, are
     left alone. How many soft ones are written in a pass is up to handlers/marking.py."""
@@ -37,18 +37,26 @@ def marks(world: World, unneeded: Collection[str]) -> tuple[Mark, ...]:
     soft = [node for node in nodes if node.taint(TO_BE_DELETED) is None]
     return (
         *_cleanups(nodes, world),
-        *(Mark(node.name, UNSOFTEN) for node in soft if node.taint(DELETION_CANDIDATE) and node.name not in wanted),
-        *(Mark(node.name, SOFTEN) for node in soft if not node.taint(DELETION_CANDIDATE) and node.name in wanted),
+        *(
+            TaintUpdate(node.name, UNSOFTEN)
+            for node in soft
+            if node.taint(DELETION_CANDIDATE) and node.name not in wanted
+        ),
+        *(
+            TaintUpdate(node.name, SOFTEN)
+            for node in soft
+            if not node.taint(DELETION_CANDIDATE) and node.name in wanted
+        ),
     )
 
 
-def _ours(node: Node, world: World) -> bool:
+def _ours(node: Node, world: ClusterState) -> bool:
     """It belongs to a group that was read without an error."""
     facts = world.groups.get(world.group_of.get(node.name, ""))
     return facts is not None and not facts.group.error
 
 
-def _cleanups(nodes: list[Node], world: World) -> Iterator[Mark]:
+def _cleanups(nodes: list[Node], world: ClusterState) -> Iterator[TaintUpdate]:
     """Hard taints that nobody is coming for. One with our note is given back at once when its operation is over, and
     uncordoned if the note says that the cordon is ours. One of another program is left until it must have been
     forgotten; then its cordon goes too, as upstream does it. A node whose machine the vendor is still removing keeps
@@ -68,9 +76,9 @@ def _cleanups(nodes: list[Node], world: World) -> Iterator[Mark]:
         if taint is None or noted in opened or node.name in going or node.provider_id in going:
             continue
         if noted:
-            yield Mark(node.name, CLEANUP, cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true")
+            yield TaintUpdate(node.name, CLEANUP, cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true")
         elif _forgotten(taint.value, world.now, world.options):
-            yield Mark(node.name, CLEANUP, cordoned=True)
+            yield TaintUpdate(node.name, CLEANUP, cordoned=True)
 
 
 def _forgotten(value: str, now: float, options: Options) -> bool:
@@ -79,4 +87,4 @@ def _forgotten(value: str, now: float, options: Options) -> bool:
         return True
     groups = sum(seconds + options.max_pod_eviction_time for _, seconds in options.drain_priority_config)
     age = now - int(value)
-    return age > length(Kind.REMOVE, options) + groups or age < -_AHEAD
+    return age > operation_timeout(OperationKind.REMOVE, options) + groups or age < -_AHEAD

@@ -10,18 +10,18 @@ import msgspec
 
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Node
-from chalicelib.model.reason import Code
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.state.cluster_state import ClusterState
 
 UNSEEN = 900.0
 """Seconds without a look after which nobody can say what a node was needed for meanwhile."""
 
-NOT_JUDGED = frozenset({Code.UNEXPECTED, Code.GROUP_FROZEN, Code.NOT_EVALUATED, Code.PROMISED})
+NOT_JUDGED = frozenset({ReasonCode.UNEXPECTED, ReasonCode.GROUP_FROZEN, ReasonCode.NOT_EVALUATED, ReasonCode.PROMISED})
 """Verdicts of a node that nobody could judge. One that pending pods are expected on is among them: the scheduler may
 put them elsewhere, and while other nodes are drained there are always some that are on their way."""
 
 
-def unneeded(node: Node, known: NodeMemory, world: World, assumed: float | None) -> NodeMemory:
+def unneeded(node: Node, known: NodeMemory, world: ClusterState, assumed: float | None) -> NodeMemory:
     """The next memory of a node found unneeded. assumed: treat it as unneeded for so many seconds at least."""
     since = _since(node, known, world)
     if assumed is not None:
@@ -38,7 +38,7 @@ def paused(known: NodeMemory, now: float) -> NodeMemory | None:
     )
 
 
-def _since(node: Node, known: NodeMemory, world: World) -> float:
+def _since(node: Node, known: NodeMemory, world: ClusterState) -> float:
     """Time in which nobody looked (an outage, mode off) does not count: the timer goes on from where it was last
     confirmed."""
     if not known.unneeded_since:
@@ -48,7 +48,7 @@ def _since(node: Node, known: NodeMemory, world: World) -> float:
     return min(world.now, known.unneeded_since + pause)
 
 
-def _tainted_since(node: Node, world: World) -> float:
+def _tainted_since(node: Node, world: ClusterState) -> float:
     """With nodeDeletionCandidateTtl the time of a soft taint that is not older counts for a node that memory does not
     know: what another autoscaler, or a table that was lost, had found out."""
     soft, ttl = node.taint(DELETION_CANDIDATE), world.options.node_deletion_candidate_ttl

@@ -12,7 +12,7 @@ import numpy as np
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.plan.state.readiness import lacks_device
 from chalicelib.plan.tables.array_types import OVERFULL, Bools, Ints
@@ -38,7 +38,7 @@ def is_long_terminating(pod: Pod, now: float) -> bool:
 class Usage:
     """What the pods of every node ask for, by kind of pod; expendable ones are not counted."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         options, occupancy, classes = world.options, world.occupancy, world.snapshot.classes
         self._options, self._index = options, occupancy.index
         asks = np.array(

@@ -13,14 +13,14 @@ import numpy as np
 
 from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
 from chalicelib.plan.predicates import node_affinity
-from chalicelib.plan.scale_up.estimator import Shape, shape_of
-from chalicelib.plan.scale_up.limits import Ledger
-from chalicelib.plan.simulation.pod_topology.new_nodes import Fresh
-from chalicelib.plan.simulation.simulated_cluster import Floor
-from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.scale_up.estimator import NodeShape, shape_of
+from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.simulation.pod_topology.new_nodes import NewNodeTopology
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.tables.array_types import LARGEST, Bools, Ints
 from chalicelib.plan.tables.node_table import NodeTable
 
@@ -28,13 +28,13 @@ from chalicelib.plan.tables.node_table import NodeTable
 class Candidates:
     """able: groups that may grow, in the order of their ids; skipped: the others with the reason."""
 
-    def __init__(self, world: World, floor: Floor, ledger: Ledger) -> None:
+    def __init__(self, world: ClusterState, floor: SimulatedCluster, ledger: ResourceLimiter) -> None:
         self._floor = floor
         self.skipped = {
             facts.id: reason for facts in world.groups.values() if (reason := _skip(facts, ledger)) is not None
         }
         self.able = [facts for _, facts in sorted(world.groups.items()) if facts.id not in self.skipped]
-        self.shapes: dict[str, Shape] = {
+        self.shapes: dict[str, NodeShape] = {
             facts.id: shape_of(facts.template, floor) for facts in self.able if facts.template is not None
         }
         self.table = _template_table(self.able, floor)
@@ -71,21 +71,21 @@ class Candidates:
         floor = self._floor
         found = floor.nowhere(cls) or predicates.reasons(cls, floor.classes[cls], self.table, row)
         if not found and depends(floor.classes[cls], self._unpromised.get(row, ()), self.table.nodes[row]):
-            found = (Reason.of(Code.NODE_AFFINITY),)
+            found = (Reason.of(ReasonCode.NODE_AFFINITY),)
         if not found and floor.volumes.concerns(cls):
             found = floor.claimed(cls) or self._full(cls, row) or floor.attached.unbound(cls, row, self.table)
         needs = None if found else floor.needs(cls)
         if found or needs is None:
             return found
         daemons = self.shapes[self.able[row].id].template.daemons
-        return Fresh(floor.rows, self.table.nodes[row].labels, (), daemons).reasons(cls, needs)
+        return NewNodeTopology(floor.rows, self.table.nodes[row].labels, (), daemons).reasons(cls, needs)
 
     def _full(self, cls: int, row: int) -> tuple[Reason, ...]:
         """A reason if an empty new node's drivers attach fewer volumes than one pod of a class brings."""
         limits = self.shapes[self.able[row].id].template.volume_limits
         for driver, (each, shared) in self._floor.volumes.attaches(cls).items():
             if each + shared > limits.get(driver, each + shared):
-                return (Reason.of(Code.VOLUME_COUNT, driver=driver, max=limits[driver]),)
+                return (Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=limits[driver]),)
         return ()
 
 
@@ -106,7 +106,7 @@ def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
     return bool(pod.node_selector.keys() & set(labels)) or not node_affinity.matches(plain, node.name, node.labels)
 
 
-def _template_table(able: Sequence[GroupFacts], floor: Floor) -> NodeTable:
+def _template_table(able: Sequence[NodeGroupState], floor: SimulatedCluster) -> NodeTable:
     """One row per group: an empty new node, its DaemonSet pods on it."""
     table = NodeTable([facts.template.node for facts in able if facts.template is not None], floor.table.columns)
     one: Ints = np.ones(1, dtype=np.int64)
@@ -117,29 +117,29 @@ def _template_table(able: Sequence[GroupFacts], floor: Floor) -> NodeTable:
     return table
 
 
-def _skip(facts: GroupFacts, ledger: Ledger) -> Reason | None:
+def _skip(facts: NodeGroupState, ledger: ResourceLimiter) -> Reason | None:
     """Why a group is not asked, in the order of scale-up.md §6; None if it is."""
     mine = facts.memory.backoff
     checks: tuple[tuple[bool, Reason], ...] = (
-        (bool(facts.group.error), Reason.of(Code.GROUP_UNREADABLE, detail=facts.group.error)),
+        (bool(facts.group.error), Reason.of(ReasonCode.GROUP_UNREADABLE, detail=facts.group.error)),
         (
             not facts.healthy or facts.frozen is not None,
             Reason(
-                Code.GROUP_UNHEALTHY,
+                ReasonCode.GROUP_UNHEALTHY,
                 facts.frozen.params if facts.frozen is not None else {"detail": f"{facts.missing} nodes are missing"},
             ),
         ),
         (
             facts.backed_off,
             Reason.of(
-                Code.GROUP_BACKOFF,
+                ReasonCode.GROUP_BACKOFF,
                 until=mine.until if mine else 0.0,
                 error=_error(mine.cls, mine.code, mine.message) if mine else "",
             ),
         ),
-        (facts.growing, Reason.of(Code.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),
-        (facts.target >= facts.group.max, Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max)),
-        (facts.template is None, Reason.of(Code.NO_TEMPLATE, detail=facts.group.template_error or "none known")),
+        (facts.growing, Reason.of(ReasonCode.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),
+        (facts.target >= facts.group.max, Reason.of(ReasonCode.GROUP_MAX_SIZE, max=facts.group.max)),
+        (facts.template is None, Reason.of(ReasonCode.NO_TEMPLATE, detail=facts.group.template_error or "none known")),
     )
     failed = next((reason for fails, reason in checks if fails), None)
     if failed is not None:

@@ -18,10 +18,10 @@ from chalicelib.model.pod import HostPort
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.predicates.volumes.requirements import Attachment
 from chalicelib.plan.simulation.bins import Bins
-from chalicelib.plan.simulation.pod_topology.constraints import Evenness, Needs
+from chalicelib.plan.simulation.pod_topology.constraints import PodConstraints, SpreadConstraint
 from chalicelib.plan.simulation.pod_topology.existing_nodes import UNLIMITED
-from chalicelib.plan.simulation.pod_topology.new_nodes import Cap, Fresh
-from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.simulation.pod_topology.new_nodes import Cap, NewNodeTopology
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.node_templates import Template
 from chalicelib.plan.tables.array_types import LARGEST, Bools, Ints
 from chalicelib.plan.tables.host_ports import HeldPorts
@@ -31,7 +31,7 @@ _PACKED = -1  # the row of all packed pods, as long as they only take free volum
 _ROUNDS = 4  # how often classes that found no room are tried again because others were placed meanwhile
 
 
-class Ask(msgspec.Struct, frozen=True):
+class PodRequest(msgspec.Struct, frozen=True):
     """So many pods of a class; first: the key of the first, for the order among equals."""
 
     cls: int
@@ -39,7 +39,7 @@ class Ask(msgspec.Struct, frozen=True):
     first: str = ""
 
 
-class Shape(msgspec.Struct, frozen=True):
+class NodeShape(msgspec.Struct, frozen=True):
     """An empty new node. free: its room with the DaemonSet pods on it; ports: what these take."""
 
     template: Template
@@ -47,7 +47,7 @@ class Shape(msgspec.Struct, frozen=True):
     ports: tuple[HostPort, ...]
 
 
-class Packing(msgspec.Struct, frozen=True):
+class Estimate(msgspec.Struct, frozen=True):
     """nodes: how many new ones; placed: class -> pods on them; refused: classes of which some found no room for want of
     nodes; order: the classes in the order in which they were packed; out_of_time: some were not looked at."""
 
@@ -63,7 +63,7 @@ class Packing(msgspec.Struct, frozen=True):
         return sum(self.placed.values())
 
 
-def shape_of(template: Template, floor: Floor) -> Shape:
+def shape_of(template: Template, floor: SimulatedCluster) -> NodeShape:
     """A template as an empty new node."""
     columns = floor.table.columns
     free = columns.vector(template.node.allocatable)
@@ -71,10 +71,10 @@ def shape_of(template: Template, floor: Floor) -> Shape:
     for cls in template.daemons:
         free = np.maximum(free - columns.need(cls), -LARGEST)
         ports += floor.classes[cls].ports
-    return Shape(template, free, ports)
+    return NodeShape(template, free, ports)
 
 
-def orders(asks: Sequence[Ask], template: Template, floor: Floor) -> list[list[Ask]]:
+def orders(asks: Sequence[PodRequest], template: Template, floor: SimulatedCluster) -> list[list[PodRequest]]:
     """In which orders to try: upstream's, by the share of the template that one pod takes, largest first; and, where
     there are classes of which a node holds one pod only, with these first, since others fit in beside them.
 
@@ -82,7 +82,7 @@ def orders(asks: Sequence[Ask], template: Template, floor: Floor) -> list[list[A
     """
     cpu, memory = (max(1, template.node.allocatable.get(name, 0)) for name in (CPU, MEMORY))
 
-    def key(ask: Ask) -> tuple[float, bool, str]:
+    def key(ask: PodRequest) -> tuple[float, bool, str]:
         wants = floor.classes[ask.cls].requests
         return (-(wants.get(CPU, 0) / cpu + wants.get(MEMORY, 0) / memory), floor.needs(ask.cls) is None, ask.first)
 
@@ -93,17 +93,21 @@ def orders(asks: Sequence[Ask], template: Template, floor: Floor) -> list[list[A
     return [largest, apart + [ask for ask in largest if not _apart(floor.needs(ask.cls))]]
 
 
-def _apart(needs: Needs | None) -> bool:
+def _apart(needs: PodConstraints | None) -> bool:
     """Whether no two pods of a class may share a node."""
     return needs is not None and any(each.own and each.key == HOSTNAME_LABEL for each in needs.repulsions)
 
 
-def pack(
-    shape: Shape, asks: Sequence[Ask], floor: Floor, limit: int, stop: Callable[[], bool] = lambda: False
-) -> Packing:
+def estimate(
+    shape: NodeShape,
+    asks: Sequence[PodRequest],
+    floor: SimulatedCluster,
+    limit: int,
+    stop: Callable[[], bool] = lambda: False,
+) -> Estimate:
     """Pack what passes the template's static filters onto at most `limit` new nodes: the order that places most pods,
     then the one that needs fewest nodes. The floor is left as it was. stop: asked before every class."""
-    best: Packing | None = None
+    best: Estimate | None = None
     for order in orders(asks, shape.template, floor):
         mark = floor.mark()
         packing = _Packer(shape, order, floor, limit, stop).run()
@@ -116,7 +120,14 @@ def pack(
 
 
 class _Packer:
-    def __init__(self, shape: Shape, asks: Sequence[Ask], floor: Floor, limit: int, stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        shape: NodeShape,
+        asks: Sequence[PodRequest],
+        floor: SimulatedCluster,
+        limit: int,
+        stop: Callable[[], bool],
+    ) -> None:
         self.shape, self.floor, self.limit, self.stop = shape, floor, limit, stop
         self.out_of_time = False
         self.asks = asks
@@ -127,12 +138,12 @@ class _Packer:
         self.tracked = tuple(ask.cls for ask in self.asks) if coupled else ()
         self.at = {cls: at for at, cls in enumerate(self.tracked)}
         self.bins = Bins(len(shape.free), len(self.tracked))
-        self.fresh = Fresh(floor.rows, shape.template.node.labels, self.tracked, shape.template.daemons)
+        self.fresh = NewNodeTopology(floor.rows, shape.template.node.labels, self.tracked, shape.template.daemons)
         self.made = 0
         self.refused: set[int] = set()
         self.bound: dict[int, int] = {}  # class -> pods that have taken free volumes
 
-    def run(self) -> Packing:
+    def run(self) -> Estimate:
         placed: dict[int, int] = {}
         left = list(self.asks)
         for _ in range(_ROUNDS):
@@ -143,18 +154,18 @@ class _Packer:
                 if done:
                     placed[ask.cls] = placed.get(ask.cls, 0) + done
                 if done < ask.count:
-                    rest.append(Ask(ask.cls, ask.count - done, ask.first))
+                    rest.append(PodRequest(ask.cls, ask.count - done, ask.first))
             moved = sum(ask.count for ask in left) > sum(ask.count for ask in rest)
             left = [ask for ask in rest if self.needs[ask.cls] is not None]
             if not moved or not left:
                 break
         for cls, count in self.bound.items():
             self._bind(cls, -count)
-        return Packing(
+        return Estimate(
             self.made, placed, frozenset(self.refused), tuple(ask.cls for ask in self.asks), self.out_of_time
         )
 
-    def _place(self, ask: Ask) -> int:
+    def _place(self, ask: PodRequest) -> int:
         """Place pods of one class; returns how many found a new node."""
         floor, needs = self.floor, self.needs[ask.cls]
         asked, need = floor.table.columns.asked(ask.cls)
@@ -204,7 +215,7 @@ class _Packer:
         node, counting = self.shape.template.node, self.floor.volumes.counting(cls)
         self.floor.attached.held.add(cls, counting, (_PACKED, node), count)
 
-    def _cap(self, cls: int, needs: Needs | None) -> Cap:
+    def _cap(self, cls: int, needs: PodConstraints | None) -> Cap:
         """What rules, ports and volumes allow on the bins and on one more node."""
         bins, floor = self.bins, self.floor
         cap = (
@@ -280,7 +291,7 @@ class _Packer:
                     found[volume] = found[volume] | there if volume in found else there
         return found
 
-    def _wanted(self, cls: int, needs: Needs | None, count: int, each: int, alone: int) -> int:
+    def _wanted(self, cls: int, needs: PodConstraints | None, count: int, each: int, alone: int) -> int:
         """How many new nodes for so many pods. With a spread over host names a node holds more once its neighbours do:
         then as few as could do in the end, and after that one at a time."""
         even = _by_host(needs)
@@ -290,7 +301,7 @@ class _Packer:
             return 1
         return -(-count // max(1, min(alone, self._ceiling(cls, even, needs))))
 
-    def _ceiling(self, cls: int, even: Evenness, needs: Needs) -> int:
+    def _ceiling(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> int:
         """How many pods of a class one host name may hold in the end: the rows that take none of it hold the least."""
         floor = self.floor
         codes, _ = floor.table.label(even.key)
@@ -299,7 +310,7 @@ class _Packer:
         stuck = counting & (floor.capacity(cls) == 0)
         return int(level.counts[codes[stuck]].min()) + even.max_skew if stuck.any() else UNLIMITED
 
-    def _lend(self, cls: int, needs: Needs | None, count: int) -> int:
+    def _lend(self, cls: int, needs: PodConstraints | None, count: int) -> int:
         """Pods that spread over host names back onto nodes that exist, because new ones have raised the least count."""
         even = _by_host(needs)
         if even is None or needs is None or not self.made:
@@ -323,6 +334,6 @@ class _Packer:
         return int(here.sum())
 
 
-def _by_host(needs: Needs | None) -> Evenness | None:
+def _by_host(needs: PodConstraints | None) -> SpreadConstraint | None:
     """The constraint that spreads a class itself over host names, if there is one."""
     return next((even for even in needs.evenness if even.key == HOSTNAME_LABEL and even.own), None) if needs else None

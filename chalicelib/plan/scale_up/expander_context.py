@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from chalicelib.plan.scale_up.expanders import Situation
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.scale_up.expanders import ExpanderContext
+from chalicelib.plan.state.cluster_state import ClusterState
 
 
-def situation_of(world: World, seed: int) -> Situation:
+def expander_context(world: ClusterState, seed: int) -> ExpanderContext:
     """The situation of a pass; seed: for expanders that draw lots."""
-    return Situation(
+    return ExpanderContext(
         seed=seed,
         cluster_nodes=len(world.snapshot.nodes),
         prices=world.policy.prices,

@@ -14,28 +14,28 @@ from itertools import groupby
 import numpy as np
 
 from chalicelib.model.pod import Pod
-from chalicelib.plan.scale_up.estimator import Ask
+from chalicelib.plan.scale_up.estimator import PodRequest
 from chalicelib.plan.scale_up.expanders import LEAST_COST
-from chalicelib.plan.scale_up.placement_result import Settled, asks_of
+from chalicelib.plan.scale_up.placement_result import FinalPlacement, asks_of
 from chalicelib.plan.scale_up.placement_variants import Way
 from chalicelib.plan.scale_up.redundant_nodes import refine
-from chalicelib.plan.scale_up.search import Search
+from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.placement import place
-from chalicelib.plan.simulation.simulated_cluster import Standing
-from chalicelib.plan.state.pending_pods import Demand
+from chalicelib.plan.simulation.simulated_cluster import Placements
+from chalicelib.plan.state.pending_pods import PodBatch
 from chalicelib.plan.tables.array_types import Ints
 
 _TRIES = 3  # how often is planned for pods that lost their place
 _EXACT = 1_000  # rows times runs of pods up to which everybody is placed again to find out
 
 
-_State = tuple[dict[str, int], list[str], Standing]  # nodes per group, the group of every planned row, places
+_State = tuple[dict[str, int], list[str], Placements]  # nodes per group, the group of every planned row, places
 
 
-def settle(settling: Settling) -> None:
+def finalize_placement(settling: FinalPlacer) -> None:
     """Grow for the queue, and give everybody a place; plan/worst.py says what may be promised of it."""
     search = settling.search
-    left: Sequence[Demand] = settling.left
+    left: Sequence[PodBatch] = settling.left
     for _ in range(_TRIES):
         before = dict(search.grown)
         settling.grow(left)
@@ -50,14 +50,16 @@ def settle(settling: Settling) -> None:
     refine(settling)
 
 
-def _count(left: Sequence[Demand]) -> int:
+def _count(left: Sequence[PodBatch]) -> int:
     return sum(len(demand.pods) for demand in left)
 
 
-class Settling:
+class FinalPlacer:
     """A plan while it is being made."""
 
-    def __init__(self, search: Search, queue: Sequence[Demand], kept: dict[str, int], way: Way | None = None) -> None:
+    def __init__(
+        self, search: ScaleUpSearch, queue: Sequence[PodBatch], kept: dict[str, int], way: Way | None = None
+    ) -> None:
         """kept: group -> new nodes that stay even if they are empty. way: how pods are put on nodes that exist; None:
         in the scheduler's order, first fit or dealt in turn. early: who stands where before any new
         node, to compare."""
@@ -85,17 +87,17 @@ class Settling:
         self.left = place(self.floor, self.rest) if kept else self.rest
         self._number()
 
-    def _unserved(self) -> tuple[Demand, ...]:
+    def _unserved(self) -> tuple[PodBatch, ...]:
         """Those for whom a node may be bought and who have no place. Pods of a class are alike, so that its places are
         theirs before they are those of pods that do not count, whoever was placed first."""
         served = {cls: int(counts.sum()) for cls, (_, counts) in self.floor.standing().items()}
-        left: list[Demand] = []
+        left: list[PodBatch] = []
         for demand in self.queue:
             if demand.counts:
                 skip = min(served.get(demand.cls, 0), len(demand.pods))
                 served[demand.cls] = served.get(demand.cls, 0) - skip
                 if skip < len(demand.pods):
-                    left.append(Demand(demand.cls, demand.pods[skip:]))
+                    left.append(PodBatch(demand.cls, demand.pods[skip:]))
         return tuple(left)
 
     def _in_turn(self) -> None:
@@ -128,7 +130,7 @@ class Settling:
         """Whether placing everybody again is cheap."""
         return len(self.floor.table) * (len(self.queue) + 1) <= _EXACT
 
-    def grow(self, left: Sequence[Demand]) -> None:
+    def grow(self, left: Sequence[PodBatch]) -> None:
         """New nodes for these."""
         start = self.state()
         rest = self.search.run(asks_of(left))
@@ -147,7 +149,7 @@ class Settling:
             and (not self.floor.volumes.concerns(cls))
         )
 
-    def _cheaper(self, left: Sequence[Demand], rest: Sequence[Ask], start: _State) -> None:
+    def _cheaper(self, left: Sequence[PodBatch], rest: Sequence[PodRequest], start: _State) -> None:
         """The rest of the chain alone once more: pods that least-cost leaves aside may make its mix the dearer one."""
         search, mixed = self.search, self.state()
         mix = sum(ask.count for ask in rest), search.price()
@@ -270,7 +272,7 @@ class Settling:
         self._as_promised(standing)
         self.drop_empty()
 
-    def _as_promised(self, standing: Standing) -> None:
+    def _as_promised(self, standing: Placements) -> None:
         """Everybody onto the place that packing found, in the scheduler's order and as often as it would try. Who is
         not taken there was placed by luck, before others whose presence forbids it, and is promised nothing."""
         here = self.floor.standing()
@@ -296,7 +298,7 @@ class Settling:
                     waiting[cls] -= take
                     moved = True
 
-    def top_up(self) -> Sequence[Demand]:
+    def top_up(self) -> Sequence[PodBatch]:
         """Who has no place, once everybody has been tried on what is planned."""
         left = self.settled().left
         return place(self.floor, left) if left and self.search.grown else left
@@ -305,7 +307,7 @@ class Settling:
         """The group of every planned row."""
         return [self.new[row][0] for row in self._rows()]
 
-    def restore(self, groups: Sequence[str], standing: Standing) -> None:
+    def restore(self, groups: Sequence[str], standing: Placements) -> None:
         """Planned nodes and places as they were."""
         self.floor.reset(self.mark)
         self.lay(groups)
@@ -374,7 +376,7 @@ class Settling:
         """Whether the group goes from nothing to its maximum at once."""
         return self.search.world.groups[group].group.options.zero_or_max
 
-    def settled(self) -> Settled:
+    def settled(self) -> FinalPlacement:
         """Pods to their places: within a class in the scheduler's order, rows in order."""
         waiting: dict[int, list[Pod]] = {}
         bystanders: set[str] = set()
@@ -397,9 +399,9 @@ class Settling:
                 taken[cls] = at + count
                 if row < self.floor.base:
                     expected[row] = min(*(pod.key for pod in here), expected.get(row, here[0].key))
-        left = tuple(Demand(cls, rest) for cls, pods in waiting.items() if (rest := counted(pods[taken[cls] :])))
+        left = tuple(PodBatch(cls, rest) for cls, pods in waiting.items() if (rest := counted(pods[taken[cls] :])))
         lost = self.doubtful.union(cls for cls, most in self.most.items() if taken[cls] < most)
-        return Settled(
+        return FinalPlacement(
             tuple(place for place in places if place[2]),
             left,
             dict(self.new),

@@ -19,23 +19,23 @@ import numpy as np
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.plan import HeadroomVerdict
 from chalicelib.model.pod import PodClass, Toleration
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Headroom
-from chalicelib.plan.scale_up.estimator import Ask
-from chalicelib.plan.scale_up.preconditions import closed
-from chalicelib.plan.scale_up.search import Search
+from chalicelib.plan.scale_up.estimator import PodRequest
+from chalicelib.plan.scale_up.preconditions import blocking_reason
+from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.simulated_cluster import Spare
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pending_pods import is_expendable
-from chalicelib.plan.state.pools import Names
+from chalicelib.plan.state.pools import PoolNames
 
 _CORE = 1000  # millicores that a virtual pod of a percentage asks for at most
 _MEMORY = 4 * 2**30  # bytes, where the pods ask for no cpu at all
 _NAMESPACE = "(headroom)"  # no namespace is called so: nobody's rules about other pods mean virtual ones
 
 
-class Virtual(msgspec.Struct, frozen=True):
+class VirtualPods(msgspec.Struct, frozen=True):
     """Virtual pods of one entry. groups: ids of those that may hold them. held: why none is added in this pass,
     whatever happens, because of which group."""
 
@@ -46,13 +46,13 @@ class Virtual(msgspec.Struct, frozen=True):
     held: tuple[tuple[str, Reason], ...] = ()
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class HeadroomDemand(msgspec.Struct, frozen=True):
     """The virtual pods of a pass, in the order in which they are placed."""
 
-    pods: tuple[Virtual, ...] = ()
+    pods: tuple[VirtualPods, ...] = ()
 
 
-class Kept(msgspec.Struct, frozen=True):
+class HeadroomResult(msgspec.Struct, frozen=True):
     """What headroom came to. by_group: group -> names of the headroom that nodes are added for."""
 
     verdicts: tuple[HeadroomVerdict, ...] = ()
@@ -64,7 +64,7 @@ class _Scope(msgspec.Struct, frozen=True):
     held: tuple[tuple[str, Reason], ...]
 
 
-def wanted(world: World) -> tuple[World, Wanted]:
+def headroom_demand(world: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
     """The world with the classes of the virtual pods at the end of its snapshot's, and what is wanted.
 
     Those that fewest groups may hold come first, then the largest. An entry with groups tolerates every taint, one for
@@ -72,9 +72,9 @@ def wanted(world: World) -> tuple[World, Wanted]:
     (DaemonSets, static pods) and those that are not counted on (expendable).
     """
     if not world.policy.headroom:
-        return world, Wanted()
+        return world, HeadroomDemand()
     found: list[tuple[tuple[int, int, int, str], Headroom, _Scope, dict[str, int], int]] = []
-    asked, names = None, Names(world)
+    asked, names = None, PoolNames(world)
     for entry in world.policy.headroom:
         scope = _scope(entry, world, names)
         each, count = {CPU: entry.cpu, MEMORY: entry.memory}, entry.pods
@@ -85,7 +85,7 @@ def wanted(world: World) -> tuple[World, Wanted]:
         found.append((order, entry, scope, {name: amount for name, amount in each.items() if amount > 0}, count))
     classes, pods = list(world.snapshot.classes), []
     for _, entry, scope, requests, count in sorted(found, key=lambda one: one[0]):
-        pods.append(Virtual(entry.name, len(classes), count if requests else 0, scope.groups, scope.held))
+        pods.append(VirtualPods(entry.name, len(classes), count if requests else 0, scope.groups, scope.held))
         classes.append(
             PodClass(
                 namespace=_NAMESPACE,
@@ -95,10 +95,10 @@ def wanted(world: World) -> tuple[World, Wanted]:
             )
         )
     snapshot = msgspec.structs.replace(world.snapshot, classes=tuple(classes))
-    return msgspec.structs.replace(world, snapshot=snapshot), Wanted(tuple(pods))
+    return msgspec.structs.replace(world, snapshot=snapshot), HeadroomDemand(tuple(pods))
 
 
-def _scope(entry: Headroom, world: World, names: Names) -> _Scope:
+def _scope(entry: Headroom, world: ClusterState, names: PoolNames) -> _Scope:
     """Which groups may hold an entry. What cannot be read may hold it too: nothing is added on the strength of it."""
     unread = [gap.detail for gap in world.snapshot.gaps if gap.kind.startswith("provider/")]
     groups: set[str] = set()
@@ -108,11 +108,11 @@ def _scope(entry: Headroom, world: World, names: Names) -> _Scope:
         if pool is not None:
             groups.update(pool.groups)
         elif unread:
-            held[name] = Reason.of(Code.GROUP_UNREADABLE, detail=unread[0])
+            held[name] = Reason.of(ReasonCode.GROUP_UNREADABLE, detail=unread[0])
     if not entry.groups:
         groups.update(world.groups)
         if unread:
-            held[""] = Reason.of(Code.GROUP_UNREADABLE, detail=unread[0])
+            held[""] = Reason.of(ReasonCode.GROUP_UNREADABLE, detail=unread[0])
     for group in sorted(groups):
         if world.groups[group].group.error:
             held[group] = _unreadable(world.groups[group].group)
@@ -120,13 +120,13 @@ def _scope(entry: Headroom, world: World, names: Names) -> _Scope:
 
 
 def _unreadable(group: NodeGroup) -> Reason:
-    return Reason.of(Code.GROUP_UNREADABLE, detail=group.error)
+    return Reason.of(ReasonCode.GROUP_UNREADABLE, detail=group.error)
 
 
 class _Asked:
     """What pods ask for, by the group of their node. One look at all pods, however many entries there are."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         snapshot, occupancy = world.snapshot, world.occupancy
         self._classes = snapshot.classes
         self._ids = {name: at for at, name in enumerate(sorted(world.groups))}
@@ -155,7 +155,7 @@ class _Asked:
         )
 
 
-def _empty(groups: Iterable[str], world: World) -> list[tuple[int, int]]:
+def _empty(groups: Iterable[str], world: ClusterState) -> list[tuple[int, int]]:
     """cpu and memory of an empty new node of every group that has a template, less what its DaemonSets take."""
     found = []
     for group in sorted(groups):
@@ -189,26 +189,26 @@ def _fewest(amounts: tuple[int, int], node: tuple[int, int]) -> int:
     return max(-(-amount // offers) for amount, offers in pairs)
 
 
-def keep(search: Search, virtual: Wanted) -> Kept:
+def plan_headroom(search: ScaleUpSearch, virtual: HeadroomDemand) -> HeadroomResult:
     """Place the virtual pods on the floor, and add nodes for those that find no room; then they are taken off again,
     and floor.spare says what nodes that exist hold. Nothing is added while the cluster is unhealthy."""
-    return _Keeping(search, virtual).kept() if virtual.pods else Kept()
+    return _Keeping(search, virtual).kept() if virtual.pods else HeadroomResult()
 
 
 class _Keeping:
-    def __init__(self, search: Search, virtual: Wanted) -> None:
+    def __init__(self, search: ScaleUpSearch, virtual: HeadroomDemand) -> None:
         self.search, self.floor, self.world, self.pods = search, search.floor, search.world, virtual.pods
         self.by_group: dict[str, tuple[str, ...]] = {}
         self.stops: dict[str, dict[str, Reason]] = {}  # entry -> group -> what kept it from growing more
 
-    def kept(self) -> Kept:
+    def kept(self) -> HeadroomResult:
         """Place, add, count, and take off."""
         mark = self.floor.mark()
         for each in self.pods:
             self.floor.confine(each.cls, _Inside(self.search, each.groups))
             self.search.candidates.confine(each.cls, each.groups)
         left = {each.cls: each.count - self._fill(each, each.count) for each in self.pods}
-        shut = closed(self.world)
+        shut = blocking_reason(self.world)
         for each in self.pods:
             rest = left[each.cls]
             if rest and self.search.grown:  # nodes that others have got may have room by now
@@ -236,30 +236,30 @@ class _Keeping:
         self.floor.rewind(mark)
         self.floor.spare = tuple(spare)
         self.floor.unsettled |= self.floor.late()  # what nodes hold of it is not known in full
-        return Kept(tuple(sorted(verdicts, key=lambda one: one.name)), dict(sorted(self.by_group.items())))
+        return HeadroomResult(tuple(sorted(verdicts, key=lambda one: one.name)), dict(sorted(self.by_group.items())))
 
-    def _fill(self, each: Virtual, count: int) -> int:
+    def _fill(self, each: VirtualPods, count: int) -> int:
         return sum(here for _, here in self.floor.fill(each.cls, count)) if count > 0 else 0
 
-    def _grow(self, each: Virtual, count: int) -> None:
+    def _grow(self, each: VirtualPods, count: int) -> None:
         """New nodes, by the chain of expanders without least-cost. What was said to pods stays said: it is their answer
         that search.first, stops and notes are for."""
         search = self.search
         before, first, stops, notes = dict(search.grown), dict(search.first), search.stops, dict(search.notes)
         search.stops = {}
-        search.run([Ask(each.cls, count, each.name)], mixed=False)
+        search.run([PodRequest(each.cls, count, each.name)], mixed=False)
         self.stops[each.name] = search.stops
         search.first, search.stops, search.notes = first, stops, notes
         for group, nodes in sorted(search.grown.items()):
             if nodes > before.get(group, 0):
                 self.by_group[group] = tuple(sorted({*self.by_group.get(group, ()), each.name}))
 
-    def _reasons(self, each: Virtual, shut: Reason | None) -> dict[str, Reason]:
+    def _reasons(self, each: VirtualPods, shut: Reason | None) -> dict[str, Reason]:
         """Why there is not more of it, group by group; for a name that no group answers to, that."""
         search, candidates = self.search, self.search.candidates
         reasons = {name: reason for name, reason in each.held if name}
         if not each.groups:
-            reasons.setdefault("", Reason.of(Code.GROUP_UNREADABLE, detail="there is no such node group"))
+            reasons.setdefault("", Reason.of(ReasonCode.GROUP_UNREADABLE, detail="there is no such node group"))
         held = shut or next((reason for _, reason in each.held), None)
         rows = {facts.id: row for row, facts in enumerate(candidates.able)}
         for group in sorted(each.groups - reasons.keys()):
@@ -271,7 +271,7 @@ class _Keeping:
                 stop = self.stops.get(each.name, {}).get(group)
                 reason = against[0] if against else allowance.stop if allowance.nodes <= 0 else stop
             reasons[group] = reason or Reason.of(
-                Code.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}"
+                ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}"
             )
         return dict(sorted(reasons.items()))
 
@@ -279,7 +279,7 @@ class _Keeping:
 class _Inside:
     """Whether a row of the floor is a node of one of these groups."""
 
-    def __init__(self, search: Search, groups: frozenset[str]) -> None:
+    def __init__(self, search: ScaleUpSearch, groups: frozenset[str]) -> None:
         self._nodes, self._real, self._groups = search.floor.table.nodes, search.floor.real, groups
         self._group_of, self._planned = search.world.group_of, search.group_of
 

@@ -18,9 +18,9 @@ import msgspec
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
-from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import rooms
 from chalicelib.plan.state.readiness import Bucket
 
@@ -44,7 +44,7 @@ class Allowance(msgspec.Struct, frozen=True):
     stop: Reason
 
 
-def may_grow(facts: GroupFacts) -> bool:
+def may_grow(facts: NodeGroupState) -> bool:
     """Whether a group may be touched at all (scale-up.md §6): readable, healthy, not backed off, not being grown by an
     earlier plan, its nodes known. Sizes are not looked at."""
     return (
@@ -56,10 +56,10 @@ def may_grow(facts: GroupFacts) -> bool:
     )
 
 
-class Ledger:
+class ResourceLimiter:
     """What is left of the limits that groups share: the cluster's and their pools'."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         options = world.options
         self._max_nodes = options.max_nodes_total
         self._per_scale_up = options.max_nodes_per_scale_up
@@ -80,7 +80,7 @@ class Ledger:
             if facts.template is not None and ahead:
                 self._spend(self._amounts(facts.template.node), ahead)
 
-    def copy(self) -> Ledger:
+    def copy(self) -> ResourceLimiter:
         """One to try things out on."""
         other = copy(self)
         other._used = dict(self._used)
@@ -102,7 +102,7 @@ class Ledger:
         """How many nodes like this one the cluster-wide limits leave room for; never negative."""
         return max(0, min((offer.nodes for offer in self._offers(node)), default=_UNLIMITED))
 
-    def shared(self, able: Sequence[GroupFacts]) -> list[tuple[tuple[int, ...], int]]:
+    def shared(self, able: Sequence[NodeGroupState]) -> list[tuple[tuple[int, ...], int]]:
         """The limits that several groups share: what one node of each counts for, and how much is left. able: groups
         that have a template."""
         nodes = [facts.template.node for facts in able if facts.template is not None]
@@ -121,12 +121,12 @@ class Ledger:
         ]
         return limits
 
-    def allowance(self, facts: GroupFacts, grown: int, beside: int = 0) -> Allowance:
+    def allowance(self, facts: NodeGroupState, grown: int, beside: int = 0) -> Allowance:
         """How many more nodes a group may get in this pass. grown: what the pass already gave it. beside: the free
         capacity of the groups it is balanced with. A zero-or-max group may get all or nothing."""
         assert facts.template is not None
         most, own = facts.group.max, max(0, facts.group.max - facts.target - grown)
-        full = Reason.of(Code.GROUP_MAX_SIZE, max=most)
+        full = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=most)
         if facts.group.options.zero_or_max:
             stop = self.atomic(facts, grown)
             return Allowance(own, full) if stop is None else Allowance(0, stop)
@@ -135,34 +135,36 @@ class Ledger:
             offers.append(Allowance(self.pool_room(facts.group), self._pool_limit(facts)))
         if self._per_scale_up > 0:
             offers.append(
-                Allowance(self._per_scale_up - grown, Reason.of(Code.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up))
+                Allowance(
+                    self._per_scale_up - grown, Reason.of(ReasonCode.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up)
+                )
             )
         smallest = min(offers, key=lambda offer: offer.nodes)
         return Allowance(max(0, min(smallest.nodes, _UNLIMITED)), smallest.stop)
 
-    def atomic(self, facts: GroupFacts, grown: int) -> Reason | None:
+    def atomic(self, facts: NodeGroupState, grown: int) -> Reason | None:
         """Why a zero-or-max group cannot get all the nodes it lacks (scale-up.md §6), None if it can."""
         assert facts.template is not None
         lacks = facts.group.max - facts.target - grown
         if lacks <= 0:
-            return Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max)
+            return Reason.of(ReasonCode.GROUP_MAX_SIZE, max=facts.group.max)
         if 0 < self._max_nodes < self._nodes + lacks:
-            return Reason.of(Code.ATOMIC_LIMIT, nodes=self._nodes + lacks, max=self._max_nodes)
+            return Reason.of(ReasonCode.ATOMIC_LIMIT, nodes=self._nodes + lacks, max=self._max_nodes)
         if self.pool_room(facts.group) < lacks:
             return self._pool_limit(facts)
         short = [name for name, room in self._rooms(facts.template.node) if room < lacks]
         return self._resource_limit(short, facts.template.node) if short else None
 
-    def _pool_limit(self, facts: GroupFacts) -> Reason:
+    def _pool_limit(self, facts: NodeGroupState) -> Reason:
         pool = facts.group.pool
         assert pool is not None
-        return Reason.of(Code.POOL_MAX_SIZE, pool=pool.name or pool.id, max=pool.max)
+        return Reason.of(ReasonCode.POOL_MAX_SIZE, pool=pool.name or pool.id, max=pool.max)
 
     def _offers(self, node: Node) -> list[Allowance]:
         offers = []
         if self._max_nodes > 0:
             offers.append(
-                Allowance(self._max_nodes - self._nodes, Reason.of(Code.MAX_NODES_TOTAL, max=self._max_nodes))
+                Allowance(self._max_nodes - self._nodes, Reason.of(ReasonCode.MAX_NODES_TOTAL, max=self._max_nodes))
             )
         rooms = self._rooms(node)
         if rooms:
@@ -174,7 +176,7 @@ class Ledger:
         """All resources that leave no room, and the numbers of the first: cores or bytes or pieces."""
         first = names[0]
         return Reason.of(
-            Code.RESOURCE_LIMIT,
+            ReasonCode.RESOURCE_LIMIT,
             resources=", ".join(names),
             used=self._used[first],
             max=self._max[first],
@@ -199,7 +201,7 @@ class Ledger:
                 amounts[kind] = source.get(kind, 0) or (gpus if kind in types else 0)
         return amounts
 
-    def _gpus_to_come(self, node: Node, world: World) -> dict[str, int]:
+    def _gpus_to_come(self, node: Node, world: ClusterState) -> dict[str, int]:
         """GPUs that a node of a GPU group will have and does not show yet, for want of its driver."""
         source = node.capacity or node.allocatable
         facts = world.groups.get(world.group_of.get(node.name, ""))

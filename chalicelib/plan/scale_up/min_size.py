@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from chalicelib.plan.scale_up.limits import Ledger, may_grow
-from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.scale_up.limits import ResourceLimiter, may_grow
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pools
 
 
-def below_minimum(world: World, ledger: Ledger, grown: Mapping[str, int]) -> list[tuple[str, int]]:
+def enforce_min_size(world: ClusterState, ledger: ResourceLimiter, grown: Mapping[str, int]) -> list[tuple[str, int]]:
     """group -> the nodes it lacks, by id, as far as the cluster's limits and its pool's allow; and the nodes that a
     pool of several groups lacks, by its best groups: the highest rank first.
 
@@ -35,22 +35,22 @@ def below_minimum(world: World, ledger: Ledger, grown: Mapping[str, int]) -> lis
     return sorted(raised.nodes.items())
 
 
-def _is_enforced(facts: GroupFacts, world: World) -> bool:
+def _is_enforced(facts: NodeGroupState, world: ClusterState) -> bool:
     return world.options.enforce_node_group_min_size or facts.group.options.enforce_min
 
 
 class _Raised:
     """What groups get, on a copy of the ledger."""
 
-    def __init__(self, ledger: Ledger, grown: Mapping[str, int]) -> None:
+    def __init__(self, ledger: ResourceLimiter, grown: Mapping[str, int]) -> None:
         self._spare, self._grown = ledger.copy(), grown
         self.nodes: dict[str, int] = {}
 
-    def size(self, facts: GroupFacts) -> int:
+    def size(self, facts: NodeGroupState) -> int:
         """Its size with what it has been given."""
         return facts.target + self._grown.get(facts.id, 0) + self.nodes.get(facts.id, 0)
 
-    def give(self, facts: GroupFacts, lacks: int) -> int:
+    def give(self, facts: NodeGroupState, lacks: int) -> int:
         """As many of so many nodes as a group may have; returns how many."""
         if lacks <= 0 or not may_grow(facts) or facts.template is None:
             return 0
@@ -67,7 +67,7 @@ class _Raised:
         return count
 
 
-def _pools(world: World, raised: _Raised) -> None:
+def _pools(world: ClusterState, raised: _Raised) -> None:
     """Pools of several groups to the minimum that they share; enforced where it is for every group."""
     for _, pool in sorted(pools(world).items()):
         members = [world.groups[name] for name in pool.groups]
@@ -82,5 +82,5 @@ def _pools(world: World, raised: _Raised) -> None:
                 lacks -= raised.give(facts, lacks)
 
 
-def _best_first(members: Sequence[GroupFacts]) -> list[GroupFacts]:
+def _best_first(members: Sequence[NodeGroupState]) -> list[NodeGroupState]:
     return sorted(members, key=lambda facts: (-facts.group.rank, facts.id))

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import msgspec
 
 from chalicelib.model.pod import Pod
-from chalicelib.plan.scale_up.estimator import Ask
+from chalicelib.plan.scale_up.estimator import PodRequest
 from chalicelib.plan.scale_up.pod_competition import Contest
-from chalicelib.plan.state.pending_pods import Demand
+from chalicelib.plan.state.pending_pods import PodBatch
 
 
-class Settled(msgspec.Struct, frozen=True):
+class FinalPlacement(msgspec.Struct, frozen=True):
     """places: (row, class, pods); left: pods without a place; new: row -> (group, number from 1) of planned nodes.
     lost: classes of which packing had placed more than the scheduler will. expected: row of a node that exists or is on
     its way -> one of the pods, also of those that do not count, that will come to it. worth: how many pods of each
@@ -24,7 +24,7 @@ class Settled(msgspec.Struct, frozen=True):
     small: placing everybody again is cheap. choice: some pods are on nodes that exist while others found no room."""
 
     places: tuple[tuple[int, int, tuple[Pod, ...]], ...]
-    left: tuple[Demand, ...]
+    left: tuple[PodBatch, ...]
     new: dict[int, tuple[str, int]]
     lost: frozenset[int] = frozenset()
     expected: dict[int, str] = {}
@@ -34,11 +34,11 @@ class Settled(msgspec.Struct, frozen=True):
     contests: tuple[Contest, ...] = ()  # classes of which no single pod is sure of a place
 
 
-def asks_of(left: Sequence[Demand]) -> list[Ask]:
+def asks_of(left: Sequence[PodBatch]) -> list[PodRequest]:
     """Pods that found no place, per class."""
     counts: dict[int, int] = {}
     first: dict[int, str] = {}
     for demand in left:
         counts[demand.cls] = counts.get(demand.cls, 0) + len(demand.pods)
         first.setdefault(demand.cls, demand.pods[0].key)
-    return [Ask(cls, count, first[cls]) for cls, count in counts.items()]
+    return [PodRequest(cls, count, first[cls]) for cls, count in counts.items()]

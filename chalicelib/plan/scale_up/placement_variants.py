@@ -11,17 +11,17 @@ from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
 
 from chalicelib.plan.simulation.placement import place
-from chalicelib.plan.simulation.simulated_cluster import Floor
-from chalicelib.plan.state.pending_pods import Demand
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.pending_pods import PodBatch
 
-Way = Callable[[Sequence[Demand], Floor], tuple[list[Demand], bool]]
+Way = Callable[[Sequence[PodBatch], SimulatedCluster], tuple[list[PodBatch], bool]]
 """What of the queue is left to be placed, in another order, in which pods of higher priority stay first; and whether
 pods are dealt over the rows in turn, else first fit."""
 
 _BY_LOT = 4  # orders by lot; the same lots for the same pods
 
 
-def _share(demand: Demand, floor: Floor) -> float:
+def _share(demand: PodBatch, floor: SimulatedCluster) -> float:
     """What one pod takes of all the room that there is, of the scarcest resource."""
     need = floor.table.columns.need(demand.cls)
     room = floor.table.free[: floor.base].sum(axis=0)
@@ -30,12 +30,12 @@ def _share(demand: Demand, floor: Floor) -> float:
     )
 
 
-def _as_they_stand(_each: Demand, _floor: Floor) -> float:
+def _as_they_stand(_each: PodBatch, _floor: SimulatedCluster) -> float:
     return 0.0
 
 
-def _by(key: Callable[[Demand, Floor], float], *, around: bool) -> Way:
-    def way(queue: Sequence[Demand], floor: Floor) -> tuple[list[Demand], bool]:
+def _by(key: Callable[[PodBatch, SimulatedCluster], float], *, around: bool) -> Way:
+    def way(queue: Sequence[PodBatch], floor: SimulatedCluster) -> tuple[list[PodBatch], bool]:
         floor.turn = 0
         return sorted(queue, key=lambda each: (-(floor.classes[each.cls].priority or 0), key(each, floor))), around
 
@@ -49,7 +49,7 @@ def _lot(seed: int) -> Way:
         lot = blake2b(f"{seed}\n{text}".encode("utf-8", "surrogatepass"), digest_size=6)
         return int.from_bytes(lot.digest(), "big")
 
-    def way(queue: Sequence[Demand], floor: Floor) -> tuple[list[Demand], bool]:
+    def way(queue: Sequence[PodBatch], floor: SimulatedCluster) -> tuple[list[PodBatch], bool]:
         found, _ = _by(lambda each, _: float(drawn(each.pods[0].key)), around=True)(queue, floor)
         floor.turn = drawn("") % max(1, floor.base)
         return found, True
@@ -60,7 +60,7 @@ def _lot(seed: int) -> Way:
 def sparing(rows: Collection[int]) -> Way:
     """Everybody onto other rows than these first, as far as those take them."""
 
-    def way(queue: Sequence[Demand], floor: Floor) -> tuple[list[Demand], bool]:
+    def way(queue: Sequence[PodBatch], floor: SimulatedCluster) -> tuple[list[PodBatch], bool]:
         shut = [row for row in rows if floor.open[row]]
         for row in shut:
             floor.close(row)

@@ -8,98 +8,102 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from chalicelib.model.plan import Contest, GroupVerdict, PodVerdict, Promise, ScaleUp
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.plan import Contest, GroupVerdict, PodPlacement, ScaleUp, UnschedulablePods
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_up.candidate_groups import Candidates
-from chalicelib.plan.scale_up.expander_context import situation_of
+from chalicelib.plan.scale_up.expander_context import expander_context
 from chalicelib.plan.scale_up.expanders.least_waste import waste
-from chalicelib.plan.scale_up.final_placement import Settling, settle
-from chalicelib.plan.scale_up.headroom import Kept, Wanted, keep
-from chalicelib.plan.scale_up.limits import Ledger
-from chalicelib.plan.scale_up.min_size import below_minimum
-from chalicelib.plan.scale_up.placement_result import Settled
+from chalicelib.plan.scale_up.final_placement import FinalPlacer, finalize_placement
+from chalicelib.plan.scale_up.headroom import HeadroomDemand, HeadroomResult, plan_headroom
+from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.scale_up.min_size import enforce_min_size
+from chalicelib.plan.scale_up.placement_result import FinalPlacement
 from chalicelib.plan.scale_up.placement_variants import WAYS, Way, sparing
-from chalicelib.plan.scale_up.scaling_rules import Acted, act
-from chalicelib.plan.scale_up.search import Search
-from chalicelib.plan.scale_up.worst_case import promised
+from chalicelib.plan.scale_up.scaling_rules import RuleResults, plan_rules
+from chalicelib.plan.scale_up.search import ScaleUpSearch
+from chalicelib.plan.scale_up.worst_case import keep_worst_case
 from chalicelib.plan.simulation.placement import place
-from chalicelib.plan.simulation.simulated_cluster import Floor
-from chalicelib.plan.state.cluster_state import GroupFacts, World
-from chalicelib.plan.state.pending_pods import Demand, Pending
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.state.readiness import Bucket
-from chalicelib.plan.state.time_budget import Watch
+from chalicelib.plan.state.time_budget import TimeBudget
 
 _TRYING = 2.0  # seconds for which other ways are tried, where there is a clock
 _SERVED = 4  # ways that are tried to save nodes only, when everybody has a place
 
 
-class Growth(msgspec.Struct, frozen=True):
+class ScaleUpPlan(msgspec.Struct, frozen=True):
     """fits: pods with a place on nodes that exist or are on their way. acted: what rules came to; spare: headroom."""
 
     scale_ups: tuple[ScaleUp, ...]
     fits: tuple[str, ...]
-    promises: tuple[Promise, ...]
-    unschedulable: tuple[PodVerdict, ...]
+    promises: tuple[PodPlacement, ...]
+    unschedulable: tuple[UnschedulablePods, ...]
     groups: tuple[GroupVerdict, ...]
     notes: tuple[Reason, ...]
-    acted: Acted = Acted()
-    spare: Kept = Kept()
+    acted: RuleResults = RuleResults()
+    spare: HeadroomResult = HeadroomResult()
 
 
 class _Tried(NamedTuple):
     """One plan for the pending pods, as the floor has it until the next one is tried."""
 
-    search: Search
-    settling: Settling
-    settled: Settled
+    search: ScaleUpSearch
+    settling: FinalPlacer
+    settled: FinalPlacement
 
 
-def grow(
-    world: World,
-    floor: Floor,
-    pending: Pending,
-    virtual: Wanted,
+def plan_scale_up(
+    world: ClusterState,
+    floor: SimulatedCluster,
+    pending: PendingPods,
+    virtual: HeadroomDemand,
     seed: int,
-    watch: Watch,
-    removable: Callable[[World, Floor], frozenset[int]],
-) -> Growth:
+    watch: TimeBudget,
+    removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
+) -> ScaleUpPlan:
     """Plan for everybody who waits, then for rules, then for headroom. The floor keeps what was placed and planned.
 
     removable: rows of the nodes that scale-down could remove, by what is known before any removal is simulated.
     """
     search, settling, _ = _best(world, floor, pending, seed, watch, removable)
-    settled = promised(settling)
-    acted = act(search, served=any(row in settled.new for row, _, _ in settled.places))
-    return _Report(search, settled, acted, keep(search, virtual)).growth()
+    settled = keep_worst_case(settling)
+    acted = plan_rules(search, served=any(row in settled.new for row, _, _ in settled.places))
+    return _Report(search, settled, acted, plan_headroom(search, virtual)).growth()
 
 
-def _planned(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, way: Way | None) -> _Tried:
+def _planned(
+    world: ClusterState, floor: SimulatedCluster, pending: PendingPods, seed: int, watch: TimeBudget, way: Way | None
+) -> _Tried:
     """A whole plan for the pending pods; the floor keeps it."""
     return _finished(_begun(world, floor, pending, seed, watch, way))
 
 
-def _begun(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, way: Way | None) -> Settling:
+def _begun(
+    world: ClusterState, floor: SimulatedCluster, pending: PendingPods, seed: int, watch: TimeBudget, way: Way | None
+) -> FinalPlacer:
     """A plan before any node is bought: pods stand on nodes that exist or are on their way."""
     floor.reset()
-    search = Search(world, floor, situation_of(world, seed), watch)
+    search = ScaleUpSearch(world, floor, expander_context(world, seed), watch)
     kept = {
-        group: nodes for group, nodes in below_minimum(world, search.ledger, {}) if group in search.candidates.shapes
+        group: nodes for group, nodes in enforce_min_size(world, search.ledger, {}) if group in search.candidates.shapes
     }
-    return Settling(search, pending.queue, kept, way)
+    return FinalPlacer(search, pending.queue, kept, way)
 
 
-def _finished(settling: Settling) -> _Tried:
-    settle(settling)
+def _finished(settling: FinalPlacer) -> _Tried:
+    finalize_placement(settling)
     return _Tried(settling.search, settling, settling.settled())
 
 
 def _best(
-    world: World,
-    floor: Floor,
-    pending: Pending,
+    world: ClusterState,
+    floor: SimulatedCluster,
+    pending: PendingPods,
     seed: int,
-    watch: Watch,
-    removable: Callable[[World, Floor], frozenset[int]],
+    watch: TimeBudget,
+    removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> _Tried:
     """The plan that serves most pods, of several ways to put them on nodes that exist (plan/ways.py)."""
     best, chosen = _planned(world, floor, pending, seed, watch, None), None
@@ -129,13 +133,13 @@ def _best(
 
 
 def _sparing(
-    world: World,
-    floor: Floor,
-    pending: Pending,
+    world: ClusterState,
+    floor: SimulatedCluster,
+    pending: PendingPods,
     seed: int,
-    watch: Watch,
+    watch: TimeBudget,
     best: _Tried,
-    removable: Callable[[World, Floor], frozenset[int]],
+    removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> _Tried:
     """The same on nodes that stay in any case, as far as they take the pods: a node that pods are expected on does not
     go, and pods of nodes that are being drained would hold one such node after the other."""
@@ -150,12 +154,12 @@ def _sparing(
     return _planned(world, floor, pending, seed, watch, None)
 
 
-def _in_order(found: _Tried, floor: Floor, pending: Pending) -> bool:
+def _in_order(found: _Tried, floor: SimulatedCluster, pending: PendingPods) -> bool:
     """Whether all who have a place get one in the scheduler's own order too, first fit by row. It clears the floor."""
     search, settled = found.search, found.settled
     left = {pod.key for demand in settled.left for pod in demand.pods}
     served = [
-        Demand(demand.cls, tuple(pod for pod in demand.pods if pod.key not in left), demand.counts)
+        PodBatch(demand.cls, tuple(pod for pod in demand.pods if pod.key not in left), demand.counts)
         for demand in pending.queue
     ]
     floor.reset()
@@ -177,14 +181,16 @@ def _better(found: _Tried, best: _Tried) -> bool:
 
 
 class _Report:
-    def __init__(self, search: Search, settled: Settled, acted: Acted, spare: Kept) -> None:
+    def __init__(
+        self, search: ScaleUpSearch, settled: FinalPlacement, acted: RuleResults, spare: HeadroomResult
+    ) -> None:
         self.search, self.settled, self.acted, self.spare = search, settled, acted, spare
         self.world, self.floor = search.world, search.floor
         self.candidates: Candidates = search.candidates
-        self.ledger: Ledger = search.ledger
+        self.ledger: ResourceLimiter = search.ledger
         self.contest = _contests(settled)
 
-    def growth(self) -> Growth:
+    def growth(self) -> ScaleUpPlan:
         pods: dict[str, list[str]] = {}
         fits: list[str] = []
         promises = []
@@ -195,16 +201,16 @@ class _Report:
             if planned is not None:
                 pods.setdefault(planned[0], []).extend(keys)
                 promises.append(
-                    Promise(keys, group=planned[0], number=planned[1], promised=sure, one_place_among=contest)
+                    PodPlacement(keys, group=planned[0], number=planned[1], promised=sure, one_place_among=contest)
                 )
             else:
                 name = self.floor.table.nodes[row].name
                 fits += keys
-                promises.append(Promise(keys, node=name, promised=sure, one_place_among=contest))
+                promises.append(PodPlacement(keys, node=name, promised=sure, one_place_among=contest))
         self.floor.promised.update(
             (self.floor.table.nodes[row].name, key) for row, key in self.settled.expected.items()
         )
-        return Growth(
+        return ScaleUpPlan(
             scale_ups=self._scale_ups(pods),
             fits=tuple(fits),
             promises=_merged(promises),
@@ -232,7 +238,7 @@ class _Report:
             if nodes > 0
         )
 
-    def _verdict(self, demand: Demand) -> PodVerdict:
+    def _verdict(self, demand: PodBatch) -> UnschedulablePods:
         """Why pods of a class get nothing, group by group, and what the nodes that exist say."""
         nowhere = self.floor.nowhere(demand.cls)
         if self.floor.late():
@@ -243,7 +249,7 @@ class _Report:
         for name, reason in self.candidates.skipped.items():
             why[name] = (reason, *nowhere)
         real = np.arange(len(self.floor.table)) < self.floor.real
-        return PodVerdict(
+        return UnschedulablePods(
             pods=tuple(sorted(pod.key for pod in demand.pods)),
             reasons=dict(sorted(why.items())),
             nodes=self.floor.real,
@@ -251,36 +257,36 @@ class _Report:
             one_place_among=self.contest.get(demand.cls),
         )
 
-    def _unlooked(self, demand: Demand, nowhere: tuple[Reason, ...]) -> PodVerdict:
+    def _unlooked(self, demand: PodBatch, nowhere: tuple[Reason, ...]) -> UnschedulablePods:
         """What can be said at once, where there is no time to ask every group and node."""
-        stop = Reason.of(Code.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
+        stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
         why = {
             **{facts.id: nowhere or (stop,) for facts in self.candidates.able},
             **{name: (reason, *nowhere) for name, reason in self.candidates.skipped.items()},
         }
-        return PodVerdict(
+        return UnschedulablePods(
             pods=tuple(sorted(pod.key for pod in demand.pods)),
             reasons=dict(sorted(why.items())),
             nodes=self.floor.real,
             against=tuple((reason, self.floor.real) for reason in nowhere),
         )
 
-    def _stop(self, cls: int, facts: GroupFacts) -> Reason:
+    def _stop(self, cls: int, facts: NodeGroupState) -> Reason:
         """What kept a group that would take the pods from growing (more)."""
         allowance = self.ledger.allowance(facts, self.search.grown.get(facts.id, 0))
         if allowance.nodes <= 0:
             return allowance.stop
         stop = self.search.stops.get(facts.id)
-        if stop is not None and stop.code is Code.TIME_BUDGET:
+        if stop is not None and stop.code is ReasonCode.TIME_BUDGET:
             return stop
         for note in self.search.notes.values():
-            if note.code is Code.NO_PRICE and note.params.get("group") == facts.id:
+            if note.code is ReasonCode.NO_PRICE and note.params.get("group") == facts.id:
                 return note
         if cls in self.settled.lost:
-            return Reason.of(Code.NOT_PROMISED)
-        return Reason.of(Code.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}")
+            return Reason.of(ReasonCode.NOT_PROMISED)
+        return Reason.of(ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}")
 
-    def _group(self, facts: GroupFacts) -> GroupVerdict:
+    def _group(self, facts: NodeGroupState) -> GroupVerdict:
         """What a group could have done in this pass, or why it was not asked."""
         option, skipped = self.search.first.get(facts.id), self.candidates.skipped.get(facts.id)
         late = len(facts.long_unregistered)
@@ -305,13 +311,13 @@ class _Report:
         )
 
 
-def _backoff(facts: GroupFacts) -> Reason | None:
+def _backoff(facts: NodeGroupState) -> Reason | None:
     """Until when a group is backed off, and for what (state.md §7, §10); None if it is not."""
     failed = facts.memory.backoff
     if failed is None or not facts.backed_off:
         return None
     return Reason(
-        Code.GROUP_BACKOFF,
+        ReasonCode.GROUP_BACKOFF,
         {
             "until": failed.until,
             "error": failed.message or failed.cls,
@@ -321,7 +327,7 @@ def _backoff(facts: GroupFacts) -> Reason | None:
     )
 
 
-def _contests(settled: Settled) -> dict[int, Contest]:
+def _contests(settled: FinalPlacement) -> dict[int, Contest]:
     """Class -> the pods with which its pods compete."""
     pods: dict[int, list[str]] = {}
     for cls, here in (
@@ -337,7 +343,7 @@ def _contests(settled: Settled) -> dict[int, Contest]:
     }
 
 
-def _merged(promises: list[Promise]) -> tuple[Promise, ...]:
+def _merged(promises: list[PodPlacement]) -> tuple[PodPlacement, ...]:
     """By place, one entry for pods that are sure of theirs and one for those that compete with the same others."""
     pods: dict[tuple[str, str, int, bool, tuple[str, ...]], list[str]] = {}
     contests: dict[tuple[str, ...], Contest | None] = {}
@@ -346,6 +352,6 @@ def _merged(promises: list[Promise]) -> tuple[Promise, ...]:
         contests[among] = each.one_place_among
         pods.setdefault((each.node, each.group, each.number, not each.promised, among), []).extend(each.pods)
     return tuple(
-        Promise(tuple(sorted(keys)), node, group, number, not unsure, contests[among])
+        PodPlacement(tuple(sorted(keys)), node, group, number, not unsure, contests[among])
         for (node, group, number, unsure, among), keys in sorted(pods.items())
     )

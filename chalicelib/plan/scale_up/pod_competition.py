@@ -12,7 +12,7 @@ from itertools import combinations
 
 import msgspec
 
-from chalicelib.plan.scale_up.scheduling_replay import Outcome
+from chalicelib.plan.scale_up.scheduling_replay import ReplayOutcome
 
 
 class Contest(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Contest(msgspec.Struct, frozen=True):
 
 
 def contests(
-    pods: Mapping[int, int], placed: Mapping[int, int], uncounted: Mapping[int, int], outcomes: Sequence[Outcome]
+    pods: Mapping[int, int], placed: Mapping[int, int], uncounted: Mapping[int, int], outcomes: Sequence[ReplayOutcome]
 ) -> tuple[Contest, ...]:
     """pods: class -> pods that want a place; placed: of these, how many have one in the plan; uncounted: more pods of
     the class, which take a place and are promised none. Without outcomes (a large plan) a class competes if the plan

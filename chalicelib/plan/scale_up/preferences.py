@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node
-from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 
 
-def preference(pods: Mapping[int, int], template: Node, floor: Floor) -> float:
+def preference(pods: Mapping[int, int], template: Node, floor: SimulatedCluster) -> float:
     """The mean over these pods (class -> how many), 0 where none prefers anything; the higher the better."""
     total, count = 0.0, 0
     for cls, many in sorted(pods.items()):

@@ -13,20 +13,20 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from chalicelib.model.pod import Pod
-from chalicelib.model.reason import Code
-from chalicelib.plan.scale_up.expanders import choose
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.scale_up.expanders import choose_option
 from chalicelib.plan.scale_up.option import Option
 from chalicelib.plan.simulation.placement import place
-from chalicelib.plan.state.pending_pods import Demand
+from chalicelib.plan.state.pending_pods import PodBatch
 
 if TYPE_CHECKING:
-    from chalicelib.plan.scale_up.final_placement import Settling
+    from chalicelib.plan.scale_up.final_placement import FinalPlacer
 
 _ROUNDS = 3  # how often nodes are bought for pods that were refused
 _SINGLES = 200  # promised pods up to which they are placed one at a time, and as runs of equal pods above that
 
 
-def refine(settling: Settling) -> None:
+def refine(settling: FinalPlacer) -> None:
     """Give back what nobody needs, and buy what was overlooked. A large plan stays as it is."""
     if not settling.small:
         return
@@ -39,7 +39,7 @@ def refine(settling: Settling) -> None:
     _Refused(settling).note()
 
 
-def tidy(settling: Settling) -> None:
+def tidy(settling: FinalPlacer) -> None:
     """The same without buying, after nodes were given back for another reason."""
     settling.top_up()
     _Spare(settling).drop()
@@ -50,7 +50,7 @@ def tidy(settling: Settling) -> None:
 class Saved:
     """Nodes and places as they are, those of pods on nodes that exist included; the planned nodes are taken off."""
 
-    def __init__(self, settling: Settling) -> None:
+    def __init__(self, settling: FinalPlacer) -> None:
         self._settling, floor = settling, settling.floor
         self._grown, self._groups, self._standing = settling.state()
         self._rest = settling.rest
@@ -72,7 +72,7 @@ class Saved:
 class _Spare:
     """New nodes without which the promised pods still find places, one after another, in the order of the queue."""
 
-    def __init__(self, settling: Settling) -> None:
+    def __init__(self, settling: FinalPlacer) -> None:
         self.settling, self.floor, self.search = settling, settling.floor, settling.search
 
     def drop(self) -> None:
@@ -96,7 +96,7 @@ class _Spare:
         before.restore()
         return False
 
-    def _promised(self) -> list[Demand]:
+    def _promised(self) -> list[PodBatch]:
         """Pods that have a place, and those that only take room, in the order of the queue."""
         served = {cls: int(counts.sum()) for cls, (_, counts) in self.floor.standing().items()}
         kept: list[tuple[int, Pod, bool]] = []
@@ -107,9 +107,9 @@ class _Spare:
         place_of = {pod.key: at for at, pod in enumerate(pod for demand in self.settling.queue for pod in demand.pods)}
         kept.sort(key=lambda each: place_of[each[1].key])
         if len(kept) <= _SINGLES:
-            return [Demand(cls, (pod,), counts) for cls, pod, counts in kept]
+            return [PodBatch(cls, (pod,), counts) for cls, pod, counts in kept]
         return [
-            Demand(cls, tuple(pod for _, pod, _ in run), counts)
+            PodBatch(cls, tuple(pod for _, pod, _ in run), counts)
             for (cls, counts), run in groupby(kept, key=lambda each: (each[0], each[2]))
         ]
 
@@ -117,7 +117,7 @@ class _Spare:
 class _Refused:
     """Pods that were refused although one more node of a group that may grow would take them."""
 
-    def __init__(self, settling: Settling) -> None:
+    def __init__(self, settling: FinalPlacer) -> None:
         self.settling, self.floor, self.search = settling, settling.floor, settling.search
 
     def buy(self) -> bool:
@@ -140,12 +140,12 @@ class _Refused:
         """Whether the group was asked in time, and the expander takes one node of it for these."""
         search, requested = self.search, Counter[str]()
         stop = search.stops.get(group)
-        if stop is not None and stop.code is Code.TIME_BUDGET:
+        if stop is not None and stop.code is ReasonCode.TIME_BUDGET:
             return False
         for cls in classes:
             requested.update(self.floor.classes[cls].requests)
         option = Option(group, 1, dict.fromkeys(classes, 1), search.candidates.shapes[group].template.node, requested)
-        return choose([option], search.world.options.expander, search.situation)[0] is not None
+        return choose_option([option], search.world.options.expander, search.situation)[0] is not None
 
     def note(self) -> None:
         """What remains is not refused for the choice of a group, but for the order of the scheduler."""

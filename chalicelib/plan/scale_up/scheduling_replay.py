@@ -21,11 +21,11 @@ from chalicelib.model.node import Taint
 from chalicelib.model.pod import Owner, PodClass
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.predicates.taint_toleration import tolerates
-from chalicelib.plan.simulation.simulated_cluster import Floor, Standing
+from chalicelib.plan.simulation.simulated_cluster import Placements, SimulatedCluster
 from chalicelib.plan.tables.array_types import Floats, Ints
 
 if TYPE_CHECKING:
-    from chalicelib.plan.scale_up.final_placement import Settling
+    from chalicelib.plan.scale_up.final_placement import FinalPlacer
 
 _ZONE_LABEL = "topology.kubernetes.io/zone"
 _FIRST, _MORE = 8, 20  # rehearsals of any plan, and more of one in which pods compete
@@ -45,14 +45,14 @@ class Turn(msgspec.Struct, frozen=True):
     at: int
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ReplayOutcome(msgspec.Struct, frozen=True):
     """Pods per class that got a place, and planned rows that got no pod; none where chance ruled over the scores."""
 
     served: Counter[int]
     empty: tuple[int, ...]
 
 
-def rehearse(settling: Settling) -> list[Outcome]:
+def rehearse(settling: FinalPlacer) -> list[ReplayOutcome]:
     """Outcomes of several orders, the plan being left as it was; none if it is too large, or the time is over."""
     return _Stage(settling).outcomes()
 
@@ -81,7 +81,7 @@ class _Chance:
 
 
 class _Stage:
-    def __init__(self, settling: Settling) -> None:
+    def __init__(self, settling: FinalPlacer) -> None:
         self.settling, self.floor = settling, settling.floor
         classes = self.floor.classes
         queue = [(demand.cls, pod) for demand in settling.queue for pod in demand.pods]
@@ -93,7 +93,7 @@ class _Stage:
         self.opens = self.floor.open[self.new].copy()
         self.score = _Score(settling)
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[ReplayOutcome]:
         """The first few, and more if these show that pods compete."""
         settling, floor = self.settling, self.floor
         if not self.turns or len(self.turns) > _PODS or not settling.small:
@@ -101,7 +101,7 @@ class _Stage:
         standing = floor.standing()
         floor.rewind(settling.mark)
         early = floor.standing()
-        found: list[Outcome] = []
+        found: list[ReplayOutcome] = []
         for number in range(_FIRST + _MORE):
             if settling.late() or (number == _FIRST and not self._contested(found)):
                 break
@@ -114,7 +114,7 @@ class _Stage:
         floor.put_all(standing)
         return found
 
-    def _contested(self, found: Sequence[Outcome]) -> bool:
+    def _contested(self, found: Sequence[ReplayOutcome]) -> bool:
         """Whether the outcomes differ, or a class always gets some of its places only."""
         pods = Counter(turn.cls for turn in self.turns)
         return any(each != found[0] for each in found) or any(
@@ -131,7 +131,7 @@ class _Stage:
         by_name[named] = self.new
         return [ranks, by_name]
 
-    def first_fit(self, standing: Standing, ranks: Ints) -> Outcome:
+    def first_fit(self, standing: Placements, ranks: Ints) -> ReplayOutcome:
         """Only the pods of the plan, in the order of its queue, each onto the node of the lowest rank that takes it."""
         floor = self.floor
         left = Counter({cls: int(counts.sum()) for cls, (_, counts) in standing.items()})
@@ -145,7 +145,7 @@ class _Stage:
         for at, is_open in enumerate(self.opens):
             floor.stay(int(self.new[at]), is_open=bool(is_open))
         self._place(waiting, ranks)
-        return Outcome(Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()}), ())
+        return ReplayOutcome(Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()}), ())
 
     def _clear(self) -> None:
         """Nothing placed, and the new nodes not there yet."""
@@ -154,7 +154,7 @@ class _Stage:
             self.floor.close(row)
             self.floor.gone(row)
 
-    def outcome(self, number: int) -> Outcome:
+    def outcome(self, number: int) -> ReplayOutcome:
         """One order. Every second one opens the new nodes one after another."""
         floor, draw = self.floor, _Chance(number)
         self._clear()
@@ -169,7 +169,7 @@ class _Stage:
                 waiting = self._place(self._queue(draw, number, waiting), draw)
         served = Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()})
         crowd = self.score.crowd
-        return Outcome(served, tuple(row for row in self.new.tolist() if not crowd[row] and noise <= _LIKELY))
+        return ReplayOutcome(served, tuple(row for row in self.new.tolist() if not crowd[row] and noise <= _LIKELY))
 
     def _queue(self, draw: _Chance, number: int, turns: Sequence[Turn]) -> list[Turn]:
         """By priority; among equals as in the plan's queue, or by lot, with one class before or behind all others."""
@@ -217,7 +217,7 @@ class _Stage:
             waiting = left
 
 
-def _takers(cls: int, floor: Floor) -> Ints:
+def _takers(cls: int, floor: SimulatedCluster) -> Ints:
     """All rows that take one more pod of a class; a quota would name only the first rows of each domain."""
     fits = floor.capacity(cls) > 0
     needs = floor.needs(cls)
@@ -230,7 +230,7 @@ def _takers(cls: int, floor: Floor) -> Ints:
 class _Score:
     """kube-scheduler's scores, as far as they move pods between the nodes of one plan."""
 
-    def __init__(self, settling: Settling) -> None:
+    def __init__(self, settling: FinalPlacer) -> None:
         self.floor = settling.floor
         table = self.floor.table
         self.columns = [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None]

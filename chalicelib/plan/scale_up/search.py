@@ -10,30 +10,32 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity
 from chalicelib.plan.scale_up.candidate_groups import Candidates
-from chalicelib.plan.scale_up.estimator import Ask, Packing, pack
-from chalicelib.plan.scale_up.expanders import LEAST_COST, Situation, choose
+from chalicelib.plan.scale_up.estimator import Estimate, PodRequest, estimate
+from chalicelib.plan.scale_up.expanders import LEAST_COST, ExpanderContext, choose_option
 from chalicelib.plan.scale_up.expanders.node_prices import node_price
-from chalicelib.plan.scale_up.limits import Ledger
+from chalicelib.plan.scale_up.limits import ResourceLimiter
 from chalicelib.plan.scale_up.option import Option
 from chalicelib.plan.scale_up.preferences import preference
-from chalicelib.plan.simulation.simulated_cluster import Floor, renamed
-from chalicelib.plan.state.cluster_state import GroupFacts, World
-from chalicelib.plan.state.time_budget import Watch
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, renamed
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
+from chalicelib.plan.state.time_budget import TimeBudget
 
 
-class Search:
+class ScaleUpSearch:
     """One pass over the backlog; what it learns on the way is what the explanations are made of.
 
     grown: group -> new nodes so far. first: the option each group had when it was first asked. stops: what kept a group
     from doing more. notes: what the expanders had to tell.
     """
 
-    def __init__(self, world: World, floor: Floor, situation: Situation, watch: Watch) -> None:
+    def __init__(
+        self, world: ClusterState, floor: SimulatedCluster, situation: ExpanderContext, watch: TimeBudget
+    ) -> None:
         self.world, self.floor, self.situation, self.watch = world, floor, situation, watch
-        self.ledger = Ledger(world)
+        self.ledger = ResourceLimiter(world)
         self.candidates = Candidates(world, floor, self.ledger)
         self.grown: dict[str, int] = {}
         self.group_of: dict[str, str] = {}  # name of a planned node -> its group
@@ -42,15 +44,15 @@ class Search:
         self.notes: dict[object, Reason] = {}
         self._likeness = Likeness(floor.classes, world.options)
         self._row = {facts.id: row for row, facts in enumerate(self.candidates.able)}
-        self._mates: dict[str, list[GroupFacts]] = {}  # pool -> those of its groups that may grow
+        self._mates: dict[str, list[NodeGroupState]] = {}  # pool -> those of its groups that may grow
         for facts in self.candidates.able:
             if facts.group.pool is not None:
                 self._mates.setdefault(facts.group.pool.id, []).append(facts)
         self._barren: set[str] = set()
         self._cut: set[str] = set()  # groups whose last option was cut short by a limit
-        self._packed: dict[tuple[object, ...], Packing] = {}
+        self._packed: dict[tuple[object, ...], Estimate] = {}
 
-    def run(self, asks: Sequence[Ask], *, mixed: bool = True) -> list[Ask]:
+    def run(self, asks: Sequence[PodRequest], *, mixed: bool = True) -> list[PodRequest]:
         """Take the best option until there is none; returns what is left. mixed: let least-cost buy first, if the chain
         names it."""
         left, mark = list(asks), self.floor.mark()
@@ -60,7 +62,7 @@ class Search:
             options = self.options(left)
             for option in options:
                 self.first.setdefault(option.group, option)
-            best, notes = choose(options, self.world.options.expander, self.situation)
+            best, notes = choose_option(options, self.world.options.expander, self.situation)
             self.notes.update((note.key, note) for note in notes)
             if best is None:
                 break
@@ -74,23 +76,23 @@ class Search:
         """Whether nothing more is looked for; then every group that might have grown says so."""
         late = self.watch.late()
         if late:
-            stop = Reason.of(Code.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
+            stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
             self.stops.update((facts.id, stop) for facts in self.candidates.able)
         return late
 
-    def _refilled(self, asks: Sequence[Ask], left: list[Ask], mark: int) -> list[Ask]:
+    def _refilled(self, asks: Sequence[PodRequest], left: list[PodRequest], mark: int) -> list[PodRequest]:
         """A limit has cut an option short, and the largest pods have got its nodes: everybody once more in the order of
         the queue onto what is there, if more find a place that way. Upstream does so at the beginning of every loop."""
         standing, before = self.floor.standing(), sum(ask.count for ask in left)
         self.floor.rewind(mark)
-        now = [Ask(ask.cls, rest, ask.first) for ask in asks if (rest := ask.count - self._fill(ask))]
+        now = [PodRequest(ask.cls, rest, ask.first) for ask in asks if (rest := ask.count - self._fill(ask))]
         if sum(ask.count for ask in now) < before:
             return now
         self.floor.rewind(mark)
         self.floor.put_all(standing)
         return left
 
-    def _mix(self, asks: list[Ask]) -> list[Ask]:
+    def _mix(self, asks: list[PodRequest]) -> list[PodRequest]:
         """What least-cost buys; returns what is left for the rest of the chain."""
         from chalicelib.plan.scale_up.expanders.least_cost.adapter import purchases
         from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Shared
@@ -112,7 +114,7 @@ class Search:
             )
         )
         if bought is None:
-            note = Reason.of(Code.EXPANDER_SKIPPED, expander=LEAST_COST, detail="no prices, no solver or no time")
+            note = Reason.of(ReasonCode.EXPANDER_SKIPPED, expander=LEAST_COST, detail="no prices, no solver or no time")
             self.notes[note.key] = note
             return asks
         done: dict[int, int] = {}
@@ -124,7 +126,7 @@ class Search:
                 self.floor.put(cls, rows, np.full(one.nodes, each, dtype=np.int64))
                 done[cls] = done.get(cls, 0) + each * one.nodes
         return [
-            Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
+            PodRequest(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
             for ask in asks
             if done.get(ask.cls, 0) < ask.count
         ]
@@ -137,7 +139,7 @@ class Search:
             for group, nodes in sorted(self.grown.items())
         )
 
-    def options(self, asks: Sequence[Ask]) -> list[Option]:
+    def options(self, asks: Sequence[PodRequest]) -> list[Option]:
         """What every group could do for these pods."""
         found: list[Option] = []
         limit = self.world.options.max_binpacking_time
@@ -145,14 +147,14 @@ class Search:
             if facts.id in self._barren:
                 continue
             if row and (self.watch.over(limit) or limit == 0):
-                self.stops[facts.id] = Reason.of(Code.TIME_BUDGET, seconds=limit)
+                self.stops[facts.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
                 continue
             option = self._option(row, facts, asks)
             if option is not None:
                 found.append(option)
         return found
 
-    def _option(self, row: int, facts: GroupFacts, asks: Sequence[Ask]) -> Option | None:
+    def _option(self, row: int, facts: NodeGroupState, asks: Sequence[PodRequest]) -> Option | None:
         fitting = [ask for ask in asks if self.candidates.fits(ask.cls)[row]]
         if not fitting or facts.template is None:
             return None
@@ -163,7 +165,7 @@ class Search:
         packing = self._pack(facts, fitting, allowance.nodes)
         if packing.out_of_time:
             limit = self.world.options.max_nodegroup_binpacking_duration
-            self.stops[facts.id] = Reason.of(Code.TIME_BUDGET, seconds=limit)
+            self.stops[facts.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
         self._cut.discard(facts.id)
         if packing.refused:
             self.stops[facts.id] = allowance.stop
@@ -185,7 +187,7 @@ class Search:
             packing.order,
         )
 
-    def _pack(self, facts: GroupFacts, asks: Sequence[Ask], limit: int) -> Packing:
+    def _pack(self, facts: NodeGroupState, asks: Sequence[PodRequest], limit: int) -> Estimate:
         """Packings are the same for groups whose new nodes are alike to these pods."""
         shape = self.candidates.shapes[facts.id]
         labels = shape.template.node.labels
@@ -202,7 +204,7 @@ class Search:
         )
         found = self._packed.get(key)
         if found is None:
-            found = self._packed[key] = pack(shape, asks, self.floor, limit, self._alarm())
+            found = self._packed[key] = estimate(shape, asks, self.floor, limit, self._alarm())
         return found
 
     def _alarm(self) -> Callable[[], bool]:
@@ -210,14 +212,14 @@ class Search:
         limit, started = self.world.options.max_nodegroup_binpacking_duration, self.watch.spent()
         return lambda: (limit > 0 and self.watch.spent() - started > limit) or self.watch.late()
 
-    def _beside(self, facts: GroupFacts, asks: Sequence[Ask]) -> int:
+    def _beside(self, facts: NodeGroupState, asks: Sequence[PodRequest]) -> int:
         """What similar groups could take of an increase."""
         return free_capacity(
             (other.target + self.grown.get(other.id, 0), other.group.max)
             for other in self._similar(facts, [ask.cls for ask in asks])
         )
 
-    def _similar(self, facts: GroupFacts, classes: Sequence[int]) -> list[GroupFacts]:
+    def _similar(self, facts: NodeGroupState, classes: Sequence[int]) -> list[NodeGroupState]:
         """The groups that an increase is spread over: flavours of the same pool that the user ranks alike in any case
         (huaweicloud-cce.md A6.7), others with balanceSimilarNodeGroups; never flavours of the pool of another rank."""
         pool = facts.group.pool
@@ -232,7 +234,7 @@ class Search:
             facts, others, lambda other: all(bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes)
         )
 
-    def _take(self, option: Option, asks: list[Ask]) -> list[Ask]:
+    def _take(self, option: Option, asks: list[PodRequest]) -> list[PodRequest]:
         """Put an option's nodes and pods on the floor; returns what is left."""
         facts = self.world.groups[option.group]
         shares = [(option.group, option.nodes)]
@@ -250,9 +252,9 @@ class Search:
             self._barren.add(option.group)
         for ask in asks:
             if self.floor.needs(ask.cls) is not None and done.get(ask.cls, 0) < ask.count:
-                done[ask.cls] = done.get(ask.cls, 0) + self._fill(Ask(ask.cls, ask.count - done.get(ask.cls, 0)))
+                done[ask.cls] = done.get(ask.cls, 0) + self._fill(PodRequest(ask.cls, ask.count - done.get(ask.cls, 0)))
         return [
-            Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
+            PodRequest(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
             for ask in asks
             if done.get(ask.cls, 0) < ask.count
         ]
@@ -261,7 +263,7 @@ class Search:
         """How many more nodes a group may get by itself."""
         return self.ledger.allowance(self.world.groups[group], self.grown.get(group, 0)).nodes
 
-    def _fill(self, ask: Ask) -> int:
+    def _fill(self, ask: PodRequest) -> int:
         return sum(count for _, count in self.floor.fill(ask.cls, ask.count))
 
     def add(self, group: str, nodes: int) -> None:

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chalicelib.plan.scale_up.placement_result import Settled
+from chalicelib.plan.scale_up.placement_result import FinalPlacement
 from chalicelib.plan.scale_up.pod_competition import contests
 from chalicelib.plan.scale_up.redundant_nodes import Saved, tidy
-from chalicelib.plan.scale_up.scheduling_replay import Outcome, rehearse
+from chalicelib.plan.scale_up.scheduling_replay import ReplayOutcome, rehearse
 
 if TYPE_CHECKING:
-    from chalicelib.plan.scale_up.final_placement import Settling
+    from chalicelib.plan.scale_up.final_placement import FinalPlacer
 
 _TRIES = 6  # nodes that one plan tries to do without
 _WORTH = 1.5  # pods that may wait for the next pass, per new node that would stay empty
 
 
-def promised(settling: Settling) -> Settled:
+def keep_worst_case(settling: FinalPlacer) -> FinalPlacement:
     """Everybody's place, and how sure it is."""
     outcomes = _without_idle_nodes(settling, rehearse(settling))
     wanted, placed, uncounted = Counter[int](), Counter[int](), Counter[int]()
@@ -38,7 +38,7 @@ def promised(settling: Settling) -> Settled:
     return msgspec.structs.replace(settled, contests=contests(wanted, placed, uncounted, outcomes))
 
 
-def _without_idle_nodes(settling: Settling, outcomes: list[Outcome]) -> list[Outcome]:
+def _without_idle_nodes(settling: FinalPlacer, outcomes: list[ReplayOutcome]) -> list[ReplayOutcome]:
     for _ in range(_TRIES):
         idle = Counter(settling.new[row][0] for each in outcomes for row in each.empty)
         found = next(
@@ -50,7 +50,7 @@ def _without_idle_nodes(settling: Settling, outcomes: list[Outcome]) -> list[Out
     return outcomes
 
 
-def _one_less(settling: Settling, group: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _one_less(settling: FinalPlacer, group: str, outcomes: Sequence[ReplayOutcome]) -> list[ReplayOutcome]:
     """Outcomes without one node of a group, which is then given back; none if it stays."""
     if settling.spare(group) <= 0 or settling.atomic(group):
         return []
@@ -69,11 +69,11 @@ def _one_less(settling: Settling, group: str, outcomes: Sequence[Outcome]) -> li
     return []
 
 
-def _idle(outcomes: Sequence[Outcome]) -> float:
+def _idle(outcomes: Sequence[ReplayOutcome]) -> float:
     """New nodes that stay empty, in the mean."""
     return sum(len(each.empty) for each in outcomes) / max(1, len(outcomes))
 
 
-def _served(outcomes: Sequence[Outcome]) -> float:
+def _served(outcomes: Sequence[ReplayOutcome]) -> float:
     """Pods that get a place, in the mean."""
     return sum(each.served.total() for each in outcomes) / max(1, len(outcomes))

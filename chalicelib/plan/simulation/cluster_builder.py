@@ -10,21 +10,21 @@ from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod
 from chalicelib.plan.predicates.not_simulated import NotSimulated
 from chalicelib.plan.predicates.volumes import Volumes
-from chalicelib.plan.simulation.pod_topology.constraints import Society
+from chalicelib.plan.simulation.pod_topology.constraints import PodConstraintTable
 from chalicelib.plan.simulation.pod_topology.pod_counts import Counting
 from chalicelib.plan.simulation.pod_topology.selector_index import Matching
-from chalicelib.plan.simulation.simulated_cluster import Floor, Parts, renamed
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.simulation.simulated_cluster import ConstraintState, SimulatedCluster, renamed
+from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.node_templates import Template
 from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.tables.array_types import Bools, Ints
-from chalicelib.plan.tables.node_table import Columns, NodeTable
+from chalicelib.plan.tables.node_table import NodeTable, ResourceColumns
 
 _UPCOMING = 10_000  # nodes on their way of one group that are looked at: a vendor that says millions holds up none
 
 
-def build(world: World, nominated: tuple[Pod, ...], columns: Columns) -> Floor:
+def build(world: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColumns) -> SimulatedCluster:
     """The table of real and upcoming nodes with the pods that occupy them."""
     snapshot, options = world.snapshot, world.options
     late = {name for name, kind in world.buckets.items() if kind is Bucket.NOT_STARTED and name in world.group_of}
@@ -46,15 +46,15 @@ def build(world: World, nominated: tuple[Pod, ...], columns: Columns) -> Floor:
     dying = np.concatenate([dying, np.zeros(len(daemons), dtype=np.bool_)])
     table.occupy(rows, classes, [cls.ports for cls in snapshot.classes])
     counting = Counting(rows, classes, dying, len(table))
-    parts = Parts(
+    parts = ConstraintState(
         classes=snapshot.classes,
         counting=counting,
         volumes=Volumes(snapshot),
-        society=Society(snapshot.classes, Matching(snapshot.classes, snapshot.namespaces), counting),
+        society=PodConstraintTable(snapshot.classes, Matching(snapshot.classes, snapshot.namespaces), counting),
         unsure=NotSimulated(snapshot.classes, options),
     )
     limits = [parts.volumes.limits(node.name) for node in real] + [template.volume_limits for _, template in coming]
-    floor = Floor(
+    floor = SimulatedCluster(
         table,
         is_open,
         parts,
@@ -69,7 +69,7 @@ def build(world: World, nominated: tuple[Pod, ...], columns: Columns) -> Floor:
     return floor
 
 
-def _held(world: World) -> tuple[dict[str, str], frozenset[str]]:
+def _held(world: ClusterState) -> tuple[dict[str, str], frozenset[str]]:
     """Nodes with a pod that exceeds a limit, and why they stay; and those of them that may keep other pods away by what
     was not read of that pod."""
     classes, options = world.snapshot.classes, world.options
@@ -85,7 +85,7 @@ def _held(world: World) -> tuple[dict[str, str], frozenset[str]]:
     return held, frozenset(barred)
 
 
-def _occupying(world: World, nominated: tuple[Pod, ...], table: NodeTable) -> tuple[Ints, Ints, Bools]:
+def _occupying(world: ClusterState, nominated: tuple[Pod, ...], table: NodeTable) -> tuple[Ints, Ints, Bools]:
     """Row, class and whether it is terminating, of every pod that takes room; the order does not matter."""
     index, occupancy, classes = table.index, world.occupancy, world.snapshot.classes
     row_of = np.array([*(index.get(node.name, -1) for node in world.snapshot.nodes), -1], dtype=np.int64)
@@ -101,7 +101,7 @@ def _occupying(world: World, nominated: tuple[Pod, ...], table: NodeTable) -> tu
     )
 
 
-def _upcoming(world: World) -> list[tuple[Node, Template]]:
+def _upcoming(world: ClusterState) -> list[tuple[Node, Template]]:
     """A copy of its group's template per node on its way."""
     coming: list[tuple[Node, Template]] = []
     for _, facts in sorted(world.groups.items()):

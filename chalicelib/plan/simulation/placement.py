@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from chalicelib.plan.simulation.simulated_cluster import Floor
-from chalicelib.plan.state.pending_pods import Demand
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.pending_pods import PodBatch
 
 
 def place(
-    floor: Floor, queue: Sequence[Demand], stop: Callable[[], bool] = lambda: False, *, around: bool = False
-) -> tuple[Demand, ...]:
+    floor: SimulatedCluster,
+    queue: Sequence[PodBatch],
+    stop: Callable[[], bool] = lambda: False,
+    *,
+    around: bool = False,
+) -> tuple[PodBatch, ...]:
     """Place what fits; it stays placed. Returns what found no room. stop: asked before every demand; what was not tried
     by then is left. around: deal pods over the rows in turn."""
     waiting = list(queue)
     while True:
-        left: list[Demand] = []
+        left: list[PodBatch] = []
         full: dict[int, int] = {}  # class -> the floor's generation when it found no room
         for demand in waiting:
             if full.get(demand.cls) == floor.generation or stop() or floor.late():
@@ -27,7 +31,7 @@ def place(
                 continue
             at = sum(count for _, count in floor.fill(demand.cls, len(demand.pods), around=around))
             if at < len(demand.pods):
-                left.append(Demand(demand.cls, demand.pods[at:], demand.counts))
+                left.append(PodBatch(demand.cls, demand.pods[at:], demand.counts))
                 full[demand.cls] = floor.generation
         if floor.late():
             return tuple(left)

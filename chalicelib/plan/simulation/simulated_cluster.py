@@ -15,13 +15,13 @@ import numpy as np
 
 from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Node, Taint
 from chalicelib.model.pod import PodClass
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan import predicates
 from chalicelib.plan.predicates import node_affinity, taint_toleration
 from chalicelib.plan.predicates.not_simulated import NotSimulated
 from chalicelib.plan.predicates.volumes import Volumes
-from chalicelib.plan.simulation.pod_topology.constraints import Evenness, Needs, Society
-from chalicelib.plan.simulation.pod_topology.existing_nodes import Rows
+from chalicelib.plan.simulation.pod_topology.constraints import PodConstraints, PodConstraintTable, SpreadConstraint
+from chalicelib.plan.simulation.pod_topology.existing_nodes import ExistingNodeTopology
 from chalicelib.plan.simulation.pod_topology.pod_counts import Counting
 from chalicelib.plan.simulation.volume_limits import Attached
 from chalicelib.plan.tables.array_types import Bools, Ints
@@ -31,7 +31,7 @@ from chalicelib.plan.tables.node_table import NodeTable
 _LEAVING = Taint(TO_BE_DELETED, "NoSchedule")
 _ASKED = 200  # rows of which each says itself why its volumes do not let a pod in
 Put = tuple[int, Ints, Ints]  # class, rows, pods on each
-Standing = dict[int, tuple[Ints, Ints]]  # class -> rows, pods on each
+Placements = dict[int, tuple[Ints, Ints]]  # class -> rows, pods on each
 
 
 class Spare(msgspec.Struct, frozen=True):
@@ -42,24 +42,24 @@ class Spare(msgspec.Struct, frozen=True):
     pods: int
 
 
-class Parts(msgspec.Struct, frozen=True):
+class ConstraintState(msgspec.Struct, frozen=True):
     """What the floor asks: the rules between pods, volumes, and what is not simulated."""
 
     classes: tuple[PodClass, ...]
-    society: Society
+    society: PodConstraintTable
     counting: Counting
     volumes: Volumes
     unsure: NotSimulated
 
 
-class Floor:
+class SimulatedCluster:
     """Rows with room. open: rows that may take pods at all (not leaving, not unready, not cordoned)."""
 
     def __init__(
         self,
         table: NodeTable,
         is_open: Bools,
-        parts: Parts,
+        parts: ConstraintState,
         *,
         real: int,
         limits: Sequence[Mapping[str, int]],
@@ -82,7 +82,7 @@ class Floor:
         self.held: Mapping[str, str] = {}  # node name -> why it is neither removed nor given more pods
         self.late: Callable[[], bool] = lambda: False  # whether the search must come to its end
         self.unsettled = False  # whether it ended before everybody was tried on the nodes that exist
-        self.rows = Rows(table, self.counts_in_spread)
+        self.rows = ExistingNodeTopology(table, self.counts_in_spread)
         self.generation = self.turn = 0  # turn: the row at which dealing in turn begins
         self.attached = Attached(parts.volumes, table, limits)
         for row, cls in nominated:
@@ -201,14 +201,14 @@ class Floor:
         left[rows] = False
         return counts
 
-    def counts_in_spread(self, cls: int, even: Evenness, keys: tuple[str, ...]) -> Bools:
+    def counts_in_spread(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Bools:
         """Rows that count for a spread constraint now."""
         found = self.of_spread(cls, even, keys)
         if even.honors_taints and self._ghosts.any() and not self.tolerates_removal(cls):
             found = found & ~self._ghosts
         return found & ~self._gone if self._gone.any() else found
 
-    def of_spread(self, cls: int, even: Evenness, keys: tuple[str, ...]) -> Bools:
+    def of_spread(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Bools:
         """Rows that count for a spread constraint (scale-up.md §5.4 rule 1), closed ones and those on their way out
         included."""
         key = (cls, even.key, keys, even.honors_affinity, even.honors_taints)
@@ -294,9 +294,9 @@ class Floor:
             self.put(cls, rows, -counts)
         del self._log[mark:]
 
-    def standing(self) -> Standing:
+    def standing(self) -> Placements:
         """What was placed in this pass: class -> (rows, pods on each), rows in order."""
-        found: Standing = {}
+        found: Placements = {}
         by_class: dict[int, list[tuple[Ints, Ints]]] = {}
         for cls, rows, counts in self._log:
             by_class.setdefault(cls, []).append((rows, counts))
@@ -309,7 +309,7 @@ class Floor:
                 found[cls] = (rows, sums[rows])
         return found
 
-    def put_all(self, standing: Standing) -> None:
+    def put_all(self, standing: Placements) -> None:
         """Pods until these stand; what stands already is not put again."""
         here = self.standing()
         for cls, (rows, counts) in standing.items():
@@ -355,9 +355,9 @@ class Floor:
     def claimed(self, cls: int) -> tuple[Reason, ...]:
         """A reason if a claim that only one pod may use is taken by a pod placed in this pass."""
         claim = self.attached.exclusive(cls) if self.volumes.concerns(cls) else ""
-        return (Reason.of(Code.EXCLUSIVE_CLAIM, claim=claim),) if claim else ()
+        return (Reason.of(ReasonCode.EXCLUSIVE_CLAIM, claim=claim),) if claim else ()
 
-    def needs(self, cls: int) -> Needs | None:
+    def needs(self, cls: int) -> PodConstraints | None:
         """What a class asks of other pods; None for most."""
         return self.society.needs(cls)
 

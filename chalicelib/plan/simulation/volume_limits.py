@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.predicates.volumes import Volumes
-from chalicelib.plan.predicates.volumes.claimed_volumes import Held
+from chalicelib.plan.predicates.volumes.claimed_volumes import ClaimedVolumes
 from chalicelib.plan.predicates.volumes.requirements import Attachment
 from chalicelib.plan.tables.array_types import Bools, Ints
 from chalicelib.plan.tables.node_table import NodeTable
@@ -25,7 +25,7 @@ class Attached:
 
     def __init__(self, volumes: Volumes, table: NodeTable, limits: Sequence[Mapping[str, int]]) -> None:
         self._volumes, self._table = volumes, table
-        self.held = Held()
+        self.held = ClaimedVolumes()
         self._bindable: dict[int, tuple[tuple[int, int], Bools]] = {}  # class -> as of when, rows
         self._names: list[str] = []
         self._limits: dict[str, Ints] = {}
@@ -124,7 +124,7 @@ class Attached:
         """A reason if a driver of a row attaches no more volumes of the class."""
         for driver, (each, _) in self._volumes.attaches(cls).items():
             if driver in self._limits and self._more(cls, driver, each)[row] <= 0:
-                return (Reason.of(Code.VOLUME_COUNT, driver=driver, max=int(self._limits[driver][row])),)
+                return (Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=int(self._limits[driver][row])),)
         return ()
 
     def exclusive(self, cls: int) -> str:

@@ -13,10 +13,10 @@ import msgspec
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import TO_BE_DELETED, Node
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.plan import Health
 from chalicelib.model.policy import Options, Policy
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import backoff
@@ -28,7 +28,7 @@ from chalicelib.plan.state.pods_by_node import Occupancy
 from chalicelib.plan.state.readiness import Bucket, bucket, is_ready
 
 
-class GroupFacts(msgspec.Struct, frozen=True):
+class NodeGroupState(msgspec.Struct, frozen=True):
     """One group as this pass sees it. target: what the provider says or an open operation is about to make it.
     unregistered: instances without a node, the late ones among them; failed: those that could not be created."""
 
@@ -68,7 +68,7 @@ class GroupFacts(msgspec.Struct, frozen=True):
         return shares(self.group, joined, self.contested)
 
 
-class World(msgspec.Struct, frozen=True):
+class ClusterState(msgspec.Struct, frozen=True):
     """The pass's facts. group_of: node name -> group id, only for nodes of a known group. timed_out: group id -> the
     request that ran out in this very pass (plan/requests.py). contested: node name -> why it cannot be known which
     machine it is; such a node is in no group."""
@@ -79,7 +79,7 @@ class World(msgspec.Struct, frozen=True):
     now: float
     buckets: Mapping[str, Bucket]
     group_of: Mapping[str, str]
-    groups: Mapping[str, GroupFacts]
+    groups: Mapping[str, NodeGroupState]
     leaving: frozenset[str]
     health: Health
     occupancy: Occupancy
@@ -92,7 +92,7 @@ class World(msgspec.Struct, frozen=True):
         return self.policy.options
 
 
-def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> World:
+def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> ClusterState:
     """Derive the facts of a pass."""
     options = policy.options
     doubtful = contested(snapshot.groups, snapshot.nodes)
@@ -103,7 +103,7 @@ def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> W
     )
     unknown = _unknown(doubtful)
     owners, gone = _owners((node for node in snapshot.nodes if node.name not in unknown), groups)
-    removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is Kind.REMOVE)
+    removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.REMOVE)
     leaving = frozenset(target.node for op in removing for target in op.spec.targets) | frozenset(
         node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None
     )
@@ -122,7 +122,7 @@ def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> W
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
     maker = _Facts(memory, options, now, buckets, zones, frozenset(doubtful))
     facts = {group.id: maker.of(group, tuple(members.get(group.id, ())), made.get(group.id)) for group in groups}
-    return World(
+    return ClusterState(
         snapshot=snapshot,
         policy=policy,
         memory=memory,
@@ -154,7 +154,7 @@ def _credible(group: NodeGroup) -> NodeGroup:
 def _unknown(doubtful: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
     """Node name -> why it is in no group, from machines and the Nodes that claim them."""
     return {
-        name: Reason.of(Code.IDENTITY_CONTESTED, instance=instance, nodes=some(names))
+        name: Reason.of(ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=some(names))
         for instance, names in sorted(doubtful.items(), reverse=True)
         for name in names
     }
@@ -220,27 +220,27 @@ class _Facts:
         self.memory, self.options, self.now = memory, options, now
         self.buckets, self.zones, self.doubtful = buckets, zones, doubtful
 
-    def of(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> GroupFacts:
+    def of(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> NodeGroupState:
         """The facts of a group with these nodes."""
         mine = self.memory.groups.get(group.id, GroupMemory())
         counts = {kind: sum(self.buckets[node.name] is kind for node in nodes) for kind in Bucket}
         absent, late, failed = self._without_node(group, nodes)
         unknown = tuple(dict.fromkeys(each.id for each in group.instances if each.id in self.doubtful))
         open_ops = [op for op in self.memory.operations if op.is_open and op.spec.group == group.id]
-        target = max([group.target, *(op.spec.to_size for op in open_ops if op.spec.kind is Kind.GROW)])
-        growing = any(op.spec.kind is Kind.GROW for op in open_ops)
+        target = max([group.target, *(op.spec.to_size for op in open_ops if op.spec.kind is OperationKind.GROW)])
+        growing = any(op.spec.kind is OperationKind.GROW for op in open_ops)
         backed_off = backoff.in_backoff(mine.backoff, self.now)
         lost = len(late) + len(failed)
         expected = (growing or mine.request is not None) and not backed_off
         asked = sum(
             op.spec.to_size - op.spec.from_size
             for op in open_ops
-            if op.spec.kind is Kind.GROW and group.target >= op.spec.to_size
+            if op.spec.kind is OperationKind.GROW and group.target >= op.spec.to_size
         )
         missing = _missing(group, mine, counts, lost + asked + len(unknown))
         zone = zone_of(nodes, template.node if template is not None else None)
         sick = frozen(counts, missing, self.zones.get(zone, ""), self.options)
-        return GroupFacts(
+        return NodeGroupState(
             group=group,
             memory=mine,
             nodes=nodes,
@@ -305,7 +305,7 @@ def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:
     named = {
         target.instance or target.node
         for op in operations
-        if op.spec.kind in {Kind.REMOVE, Kind.DISCARD}
+        if op.spec.kind in {OperationKind.REMOVE, OperationKind.DISCARD}
         for target in op.spec.targets
     }
     return len(named | set(failed))

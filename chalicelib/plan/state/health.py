@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Health
 from chalicelib.model.policy import Options
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.state.readiness import Bucket, only_lacks_device
 
@@ -88,4 +88,4 @@ def frozen(counts: Mapping[Bucket, int], missing: int, zone: str, options: Optio
         (exceeds(missing, known, options) if nodes else missing > 0, f"{missing} nodes are missing"),
         (bool(zone), zone),
     )
-    return next((Reason.of(Code.GROUP_FROZEN, detail=detail) for fails, detail in checks if fails), None)
+    return next((Reason.of(ReasonCode.GROUP_FROZEN, detail=detail) for fails, detail in checks if fails), None)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 
 
 class PoolFacts(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class PoolFacts(msgspec.Struct, frozen=True):
     whole: bool = True
 
 
-def pools(world: World) -> dict[str, PoolFacts]:
+def pools(world: ClusterState) -> dict[str, PoolFacts]:
     """Every pool by its id."""
     members: dict[str, list[str]] = {}
     for name, facts in sorted(world.groups.items()):
@@ -35,7 +35,7 @@ def pools(world: World) -> dict[str, PoolFacts]:
     return {name: _pool(name, groups, world) for name, groups in members.items()}
 
 
-def rooms(groups: Mapping[str, GroupFacts]) -> dict[str, int]:
+def rooms(groups: Mapping[str, NodeGroupState]) -> dict[str, int]:
     """Pool -> how many more nodes its maximum allows, for every pool that has one; negative where it is passed."""
     found: dict[str, int] = {}
     most: dict[str, int] = {}
@@ -47,7 +47,7 @@ def rooms(groups: Mapping[str, GroupFacts]) -> dict[str, int]:
     return {name: most[name] + room for name, room in found.items()}
 
 
-def spares(groups: Mapping[str, GroupFacts], size: Callable[[GroupFacts], int]) -> dict[str, int]:
+def spares(groups: Mapping[str, NodeGroupState], size: Callable[[NodeGroupState], int]) -> dict[str, int]:
     """Pool -> how many nodes it has above its minimum, for every pool that has one. size: what counts of a group."""
     found: dict[str, int] = {}
     least: dict[str, int] = {}
@@ -64,13 +64,13 @@ def at_minimum(group: NodeGroup, spare: Mapping[str, int]) -> Reason | None:
     pool = group.pool
     if pool is None or spare.get(pool.id, 1) > 0:
         return None
-    return Reason.of(Code.POOL_MIN_SIZE, pool=pool.name or pool.id, min=pool.min)
+    return Reason.of(ReasonCode.POOL_MIN_SIZE, pool=pool.name or pool.id, min=pool.min)
 
 
-class Names:
+class PoolNames:
     """Pools by whatever people and rules call them. Made once where many names are asked for: rules have thousands."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self._world, self._pools = world, pools(world)
         self._called: dict[str, dict[str, list[str]]] = {}  # another name -> pool -> the groups that it means
         for pool in self._pools.values():
@@ -96,12 +96,12 @@ class Names:
         return _pool(groups[0], groups, self._world) if alone else whole
 
 
-def resolve(name: str, world: World) -> PoolFacts | None:
+def resolve(name: str, world: ClusterState) -> PoolFacts | None:
     """As `Names.find`, for one name."""
-    return Names(world).find(name)
+    return PoolNames(world).find(name)
 
 
-def _pool(name: str, groups: list[str], world: World) -> PoolFacts:
+def _pool(name: str, groups: list[str], world: ClusterState) -> PoolFacts:
     facts = [world.groups[group] for group in groups]
     shared = facts[0].group.pool
     if shared is None or name != shared.id:

@@ -12,11 +12,11 @@ from chalicelib.model.group import InstanceError
 from chalicelib.model.memory import Backoff, GroupMemory, ScaleUpRequest
 from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state import backoff
-from chalicelib.plan.state.cluster_state import GroupFacts, World, observe
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
 from chalicelib.plan.state.readiness import Bucket
 
 
-def settled(world: World) -> World:
+def resolve_scale_up_requests(world: ClusterState) -> ClusterState:
     """The facts with requests that have come true or run out, and back-off that has begun or is over for good."""
     judged = {facts.id: _Judge(facts, world) for facts in world.groups.values() if not facts.group.error}
     changed = {name: judge.memory for name, judge in judged.items() if judge.memory != world.groups[name].memory}
@@ -24,13 +24,15 @@ def settled(world: World) -> World:
         return world
     memory = msgspec.structs.replace(world.memory, groups={**world.memory.groups, **changed})
     timed_out = {name: judge.timed_out for name, judge in judged.items() if judge.timed_out is not None}
-    return msgspec.structs.replace(observe(world.snapshot, world.policy, memory, world.now), timed_out=timed_out)
+    return msgspec.structs.replace(
+        build_cluster_state(world.snapshot, world.policy, memory, world.now), timed_out=timed_out
+    )
 
 
 class _Judge:
     """One group. memory: what is to be known of it; timed_out: the request that ran out, if it did just now."""
 
-    def __init__(self, facts: GroupFacts, world: World) -> None:
+    def __init__(self, facts: NodeGroupState, world: ClusterState) -> None:
         self.facts, self.world = facts, world
         known = facts.memory
         failed = _shifted(known.backoff, world.now)

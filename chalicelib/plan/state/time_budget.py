@@ -8,7 +8,7 @@ from collections.abc import Callable
 _GROWTH = 0.75  # of the time of a pass
 
 
-class Watch:
+class TimeBudget:
     """clock: seconds that never go back (time.monotonic), None: a replay, in which no time passes. within: seconds
     after which the pass must come to its end, whatever is left to do."""
 

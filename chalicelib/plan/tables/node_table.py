@@ -20,7 +20,7 @@ from chalicelib.plan.tables.host_ports import HeldPorts
 _MISSING = -1
 
 
-class Columns:
+class ResourceColumns:
     """Which resource is which column; fixed when the pass begins. `pods` is always column 0."""
 
     def __init__(self, nodes: Iterable[Node], classes: Sequence[PodClass]) -> None:
@@ -70,7 +70,7 @@ class Columns:
 class NodeTable:
     """Rows of nodes with what is allocatable and what is free."""
 
-    def __init__(self, nodes: Sequence[Node], columns: Columns) -> None:
+    def __init__(self, nodes: Sequence[Node], columns: ResourceColumns) -> None:
         self.nodes = list(nodes)
         self.columns = columns
         self.index = {node.name: row for row, node in enumerate(self.nodes)}

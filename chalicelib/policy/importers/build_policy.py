@@ -9,9 +9,9 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.scaling_rules import ScaleUp
-from chalicelib.policy.importers.cce_addon import Settings, read_addon
+from chalicelib.policy.importers.cce_addon import AddonSettings, read_addon
 from chalicelib.policy.importers.hna_rules import read_rules
-from chalicelib.policy.importers.input_files import Found, Source
+from chalicelib.policy.importers.input_files import Found, InputFile
 
 PROVIDER = "huaweicloud"
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -77,7 +77,7 @@ def assemble(found: Found, wanted: Wanted) -> tuple[Policy, tuple[str, ...]]:
     return policy, tuple(warnings)
 
 
-def _addon(sources: tuple[Source, ...]) -> Settings | None:
+def _addon(sources: tuple[InputFile, ...]) -> AddonSettings | None:
     if not sources:
         return None
     if len(sources) > 1:
@@ -90,7 +90,7 @@ def _addon(sources: tuple[Source, ...]) -> Settings | None:
     return msgspec.structs.replace(settings, cluster_id=sources[0].cluster_id or settings.cluster_id)
 
 
-def _cluster_id(addon: Settings | None, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
+def _cluster_id(addon: AddonSettings | None, wanted: Wanted) -> tuple[str, tuple[str, ...]]:
     said = addon.cluster_id if addon is not None else ""
     if wanted.cluster_id and said and wanted.cluster_id != said:
         clash = f"the settings are those of cluster {said}, and --cluster-id says {wanted.cluster_id}"

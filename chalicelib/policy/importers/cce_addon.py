@@ -19,7 +19,7 @@ from chalicelib.policy.importers.lenient_values import Read, boolean, go_duratio
 _MINUTE = 60.0
 
 
-class Settings(msgspec.Struct, frozen=True):
+class AddonSettings(msgspec.Struct, frozen=True):
     """What the add-on's settings mean here. cluster_id: the cluster they are of, if they say it."""
 
     options: Options
@@ -84,7 +84,7 @@ _ELSEWHERE = ("expander", "scanInterval", "cluster_id")
 KEYS = frozenset({*(key.name for key in (*_OPTIONS, *_SCALE_UP)), *_PARALLEL, *_NO_COUNTERPART, *_ELSEWHERE})
 
 
-def read_addon(custom: Mapping[str, Any], place: str) -> Settings:
+def read_addon(custom: Mapping[str, Any], place: str) -> AddonSettings:
     """The settings in `custom`; never raises: what cannot be used is left as it is by default, and told at `place`."""
     told: list[str] = []
 
@@ -108,7 +108,7 @@ def read_addon(custom: Mapping[str, Any], place: str) -> Settings:
             "groups that keep growing hold up all removals for so long; where both are on, the vendor advises 0",
         )
     cluster = custom.get("cluster_id")
-    return Settings(
+    return AddonSettings(
         Options(**options),
         ScaleUp(**scale_up),
         60.0 if interval is None else interval,

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.scaling_rules import Rule, RuleObject
 from chalicelib.policy.horizontal_node_autoscaler import read_object
-from chalicelib.policy.importers.input_files import Source
+from chalicelib.policy.importers.input_files import InputFile
 
 _LONGEST_NAME = 100
 
 
-def read_rules(sources: Sequence[Source], time_zone: str) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+def read_rules(sources: Sequence[InputFile], time_zone: str) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
     """(rules, warnings). time_zone: whose clock their crons mean; the objects do not say.
 
     Raises BadInputs with every mistake of every object, each with the file and the object's name.
@@ -37,7 +37,7 @@ def read_rules(sources: Sequence[Source], time_zone: str) -> tuple[tuple[Rule, .
         elif not found.problems:
             _add(found, where, time_zone, rules, told)
     if problems:
-        raise BadInputs(tuple(problems))
+        raise InputErrors(tuple(problems))
     return tuple(rules.values()), tuple(told)
 
 

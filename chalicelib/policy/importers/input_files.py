@@ -18,7 +18,7 @@ _DEEPEST = 100
 _ADDON = "autoscaler"
 
 
-class Source(msgspec.Struct, frozen=True):
+class InputFile(msgspec.Struct, frozen=True):
     """One thing that was found. place: the file's name. cluster_id: of an add-on that says whose it is."""
 
     place: str
@@ -29,8 +29,8 @@ class Source(msgspec.Struct, frozen=True):
 class Found(msgspec.Struct, frozen=True):
     """Everything that was found, in the order of the files. others: kinds that are passed over, each once per file."""
 
-    addons: tuple[Source, ...] = ()
-    objects: tuple[Source, ...] = ()
+    addons: tuple[InputFile, ...] = ()
+    objects: tuple[InputFile, ...] = ()
     others: tuple[str, ...] = ()
 
 
@@ -39,8 +39,8 @@ def sort_out(texts: Mapping[str, str]) -> Found:
 
     Raises BadInput for a file that cannot be read as either, and for one that holds nothing of use.
     """
-    addons: list[Source] = []
-    objects: list[Source] = []
+    addons: list[InputFile] = []
+    objects: list[InputFile] = []
     others: dict[str, None] = {}
     for place, text in texts.items():
         before = len(addons) + len(objects)
@@ -60,7 +60,7 @@ def sort_out(texts: Mapping[str, str]) -> Found:
     return Found(tuple(addons), tuple(objects), tuple(others))
 
 
-def _put(each: Any, place: str, addons: list[Source], objects: list[Source], others: dict[str, None]) -> None:
+def _put(each: Any, place: str, addons: list[InputFile], objects: list[InputFile], others: dict[str, None]) -> None:
     if not isinstance(each, Mapping):
         others[f"{place}: something that is no object"] = None
         return
@@ -80,32 +80,32 @@ def _kind(each: Mapping[str, Any]) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _of_addon(each: Mapping[str, Any], place: str, addons: list[Source], objects: list[Source]) -> None:
+def _of_addon(each: Mapping[str, Any], place: str, addons: list[InputFile], objects: list[InputFile]) -> None:
     """An item of the add-on list; other add-ons are none of our business."""
     del objects
     spec = _mapping(each.get("spec"))
     if spec.get("addonTemplateName") == _ADDON:
         cluster = spec.get("clusterID")
         addons.append(
-            Source(
+            InputFile(
                 place, _mapping(_mapping(spec.get("values")).get("custom")), cluster if isinstance(cluster, str) else ""
             )
         )
 
 
-def _of_values(each: Mapping[str, Any], place: str, addons: list[Source], objects: list[Source]) -> None:
+def _of_values(each: Mapping[str, Any], place: str, addons: list[InputFile], objects: list[InputFile]) -> None:
     del objects
-    addons.append(Source(place, _mapping(_mapping(each.get("values", each)).get("custom"))))
+    addons.append(InputFile(place, _mapping(_mapping(each.get("values", each)).get("custom"))))
 
 
-def _bare(each: Mapping[str, Any], place: str, addons: list[Source], objects: list[Source]) -> None:
+def _bare(each: Mapping[str, Any], place: str, addons: list[InputFile], objects: list[InputFile]) -> None:
     del objects
-    addons.append(Source(place, each))
+    addons.append(InputFile(place, each))
 
 
-def _of_object(each: Mapping[str, Any], place: str, addons: list[Source], objects: list[Source]) -> None:
+def _of_object(each: Mapping[str, Any], place: str, addons: list[InputFile], objects: list[InputFile]) -> None:
     del addons
-    objects.append(Source(place, each))
+    objects.append(InputFile(place, each))
 
 
 _KINDS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[..., None]], ...] = (

@@ -29,9 +29,9 @@ from chalicelib.providers.alicloud.responses import (
     read_groups,
 )
 from chalicelib.providers.alicloud.rpc_client import Line
-from chalicelib.providers.cached import Kept
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, NotFound
-from chalicelib.providers.services import Shelf
+from chalicelib.providers.services import Cache
 
 T = TypeVar("T")
 
@@ -50,19 +50,19 @@ class _TooLong(Exception):
     """The list has more pages than it is worth."""
 
 
-class Api:
+class AlicloudApi:
     """ESS and ECS of one region with one credential, for one pass. Every method raises ProviderError.
 
     key: a kind of thing -> its row on the shelf, which names account and region.
     """
 
     def __init__(
-        self, region: str, ess: Line, ecs: Line, *, shelf: Shelf, key: Callable[[str], str], now: Callable[[], float]
+        self, region: str, ess: Line, ecs: Line, *, shelf: Cache, key: Callable[[str], str], now: Callable[[], float]
     ) -> None:
         self._region, self._ess, self._ecs = region, ess, ecs
-        self._types = Kept(shelf, lambda: key("types"), InstanceType, now)
-        self._configurations = Kept(shelf, lambda: key("configurations"), ScalingConfiguration, now)
-        self._templates = Kept(shelf, lambda: key("templates"), LaunchTemplateData, now)
+        self._types = TtlCache(shelf, lambda: key("types"), InstanceType, now)
+        self._configurations = TtlCache(shelf, lambda: key("configurations"), ScalingConfiguration, now)
+        self._templates = TtlCache(shelf, lambda: key("templates"), LaunchTemplateData, now)
 
     def groups(self, ids: Sequence[str]) -> dict[str, ScalingGroup]:
         """Scaling groups by id, 20 ids per call; unknown ones are absent (the vendor says nothing of them)."""
@@ -248,7 +248,7 @@ class Api:
 
 
 def _through(
-    kept: Kept[T],
+    kept: TtlCache[T],
     names: Sequence[str],
     ask: Callable[[Sequence[str]], list[T]],
     name_of: Callable[[T], str],

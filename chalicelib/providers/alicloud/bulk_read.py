@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from chalicelib.providers.alicloud.api import IDS, Api
+from chalicelib.providers.alicloud.api import IDS, AlicloudApi
 from chalicelib.providers.alicloud.error_mapping import is_denied
 from chalicelib.providers.alicloud.models import ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.pagination import MOVED, pages_of
@@ -47,7 +47,7 @@ class Asking:
 
 
 def read_groups(
-    api: Api, asking: Asking, ids: Sequence[str], pages: int
+    api: AlicloudApi, asking: Asking, ids: Sequence[str], pages: int
 ) -> tuple[dict[str, ScalingGroup], dict[str, str]]:
     """The groups by id, and of those that could not be read why; raises ProviderError where that are all. pages: of
     instances, by the number of nodes, so that one booking (budget.py) is enough for the whole pass."""
@@ -65,7 +65,9 @@ def read_groups(
     return found, unread
 
 
-def read_instances(api: Api, asking: Asking, groups: Sequence[ScalingGroup]) -> dict[str, list[ScalingInstance]]:
+def read_instances(
+    api: AlicloudApi, asking: Asking, groups: Sequence[ScalingGroup]
+) -> dict[str, list[ScalingInstance]]:
     """The instances of many small groups by one list of the whole account, where that takes fewer calls than asking
     for each group; those groups only that have as many in it as they say themselves, for all others the caller asks.
 

@@ -8,37 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.credential_sources import Finder
-from chalicelib.providers.alicloud.credentials import Chosen, Sessions, of_this_process
+from chalicelib.providers.alicloud.credentials import ChosenCredentialSource, Sessions, of_this_process
 from chalicelib.providers.alicloud.endpoints import Service
 from chalicelib.providers.alicloud.rpc_client import Line, new_nonce
-from chalicelib.providers.alicloud.settings import Settings
+from chalicelib.providers.alicloud.settings import AlicloudSettings
 from chalicelib.providers.base import Connection
-from chalicelib.providers.rate_limit import Budget, Patience
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 
 
 def open_api(
     connection: Connection,
-    settings: Settings,
+    settings: AlicloudSettings,
     *,
     sessions: Sessions | None = None,
     nonce: Callable[[], str] = new_nonce,
-) -> Api:
+) -> AlicloudApi:
     """The vendor's API for one pass. sessions: where temporary credentials are kept, by default this process.
 
     Sends nothing. Every call of the Api raises ProviderError; also where the secret cannot be read (Transient) or says
     something that cannot be used (Unauthorized).
     """
-    means, now, patience = connection.means, connection.now, Patience()
+    means, now, patience = connection.means, connection.now, WaitLimit()
     access = Finder(connection, settings, of_this_process() if sessions is None else sessions, nonce)
-    source = Chosen(access.source)
+    source = ChosenCredentialSource(access.source)
 
     def key(of: str) -> str:
         return f"alicloud/{access.account(source)}/{settings.region}/{of}"
 
     def line(service: Service) -> Line:
-        budget = Budget(means, lambda: key(service), settings.calls_per_second, patience)
+        budget = CallBudget(means, lambda: key(service), settings.calls_per_second, patience)
         return Line(service, settings.endpoints.url(service), source, means, now, budget, nonce)
 
-    return Api(settings.region, line(Service.ESS), line(Service.ECS), shelf=means.shelf, key=key, now=now)
+    return AlicloudApi(settings.region, line(Service.ESS), line(Service.ECS), shelf=means.shelf, key=key, now=now)

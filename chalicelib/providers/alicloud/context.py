@@ -8,24 +8,24 @@ from collections.abc import Callable
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.models import ScalingGroup
 from chalicelib.providers.alicloud.scaling_activities import running
-from chalicelib.providers.alicloud.settings import Bounds, Settings
+from chalicelib.providers.alicloud.settings import AlicloudBounds, AlicloudSettings
 from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
 
 _TOKEN = 48  # digits; ESS takes 64 characters
 
 
-class Context(msgspec.Struct, frozen=True):
+class AlicloudContext(msgspec.Struct, frozen=True):
     """joined: the cluster's nodes as of now; None where there is no way to the cluster."""
 
-    api: Api
-    settings: Settings
+    api: AlicloudApi
+    settings: AlicloudSettings
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
-    def bounds(self, group: str) -> Bounds:
+    def bounds(self, group: str) -> AlicloudBounds:
         """The policy's bounds of a group; raises InvalidRequest for one that the policy does not name: whatever it is,
         it is not ours to touch."""
         for each in self.settings.groups:

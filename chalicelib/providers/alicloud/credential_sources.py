@@ -18,17 +18,17 @@ from chalicelib.model.secret import Secret, place_of
 from chalicelib.model.vendor_hosts import FILE_PROBLEM
 from chalicelib.providers.alicloud.credential_mode import Access, Way, way_of
 from chalicelib.providers.alicloud.credentials import (
-    Credential,
-    Keys,
+    AlicloudAccessKeys,
+    AlicloudCredential,
+    AlicloudCredentialSource,
     Session,
     Sessions,
-    Source,
     made_from,
 )
 from chalicelib.providers.alicloud.endpoints import Service
 from chalicelib.providers.alicloud.instance_metadata import ENDPOINT, InstanceRole
 from chalicelib.providers.alicloud.secret_format import SecretText, parse_secret
-from chalicelib.providers.alicloud.settings import Settings
+from chalicelib.providers.alicloud.settings import AlicloudSettings
 from chalicelib.providers.alicloud.sts import Sts
 from chalicelib.providers.base import Connection
 from chalicelib.providers.credential_source import as_provider_error, digest, read_fresh
@@ -43,26 +43,26 @@ class Finder:
     """Finds the source of credentials that settings and secret mean together."""
 
     def __init__(
-        self, connection: Connection, settings: Settings, sessions: Sessions, nonce: Callable[[], str]
+        self, connection: Connection, settings: AlicloudSettings, sessions: Sessions, nonce: Callable[[], str]
     ) -> None:
         self._connection, self._settings, self._sessions = connection, settings, sessions
         self._sts = Sts(settings.endpoints.url(Service.STS), connection.means, connection.now, nonce)
         self._whose = ""  # a role's account or an instance; empty for a key
 
-    def source(self) -> Source:
+    def source(self) -> AlicloudCredentialSource:
         """Reads the secret, if there is one. Raises ProviderError."""
         return as_provider_error(self._choose)
 
-    def account(self, source: Source) -> str:
+    def account(self, source: AlicloudCredentialSource) -> str:
         """Whose limits are used up, as a digest: the role's account, an instance's, else the key's. Another key of the
         same account has a budget of its own, since a key does not say whose it is."""
         key_id = source.current().key_id
         return digest(self._whose or key_id.reveal())
 
-    def _choose(self) -> Source:
+    def _choose(self) -> AlicloudCredentialSource:
         access, text = self._read()
         way = way_of(access, key_id=bool(text.key_id), key_secret=bool(text.key_secret), token=bool(text.token))
-        makers: dict[Way, Callable[[Access, SecretText], Source]] = {
+        makers: dict[Way, Callable[[Access, SecretText], AlicloudCredentialSource]] = {
             Way.KEY: lambda _, text: self._key(text),
             Way.ROLE: self._assumed,
             Way.OIDC: lambda access, _: self._by_oidc(access),
@@ -89,16 +89,16 @@ class Finder:
         reader = self._connection.read_secret
         return read_fresh(reader, name) if fresh else reader(name)
 
-    def _key(self, text: SecretText) -> Keys:
+    def _key(self, text: SecretText) -> AlicloudAccessKeys:
         first = [text]  # what was read to find the way is the first key, too
 
-        def read(*, fresh: bool = False) -> Credential:
+        def read(*, fresh: bool = False) -> AlicloudCredential:
             found = first.pop() if first and not fresh else as_provider_error(lambda: self._read(fresh=fresh)[1])
             if not (found.key_id and found.key_secret):
                 raise Unauthorized("the secret holds no access key any more", code="NoCredentials")
-            return Credential(found.key_id, found.key_secret, found.token)
+            return AlicloudCredential(found.key_id, found.key_secret, found.token)
 
-        return Keys(read)
+        return AlicloudAccessKeys(read)
 
     def _assumed(self, access: Access, text: SecretText) -> Session:
         keys, self._whose = self._key(text), _account(access.role_arn)
@@ -106,7 +106,7 @@ class Finder:
         return self._session(name, lambda: self._sts.by_key(keys, access.role_arn, self._name(access)))
 
     def _by_oidc(self, access: Access) -> Session:
-        def make() -> Credential:
+        def make() -> AlicloudCredential:
             token = as_provider_error(lambda: self._token(access))  # read at every renewal: it is short-lived
             return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._name(access))
 
@@ -123,7 +123,7 @@ class Finder:
         role = InstanceRole(url, access.ram_role, self._connection.means, self._connection.now)
         return self._session(self._made_from(access, url, access.ram_role), role.credential)
 
-    def _session(self, name: str, make: Callable[[], Credential]) -> Session:
+    def _session(self, name: str, make: Callable[[], AlicloudCredential]) -> Session:
         return Session(self._sessions, name, make, self._connection.now)
 
     def _made_from(self, access: Access, *parts: str) -> str:

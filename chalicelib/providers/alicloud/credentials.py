@@ -27,7 +27,7 @@ _AGAIN = 30.0  # seconds until the next attempt in that case
 _MOST_SESSIONS = 256
 
 
-class Credential(msgspec.Struct, frozen=True):
+class AlicloudCredential(msgspec.Struct, frozen=True):
     """A key and, for a session, its token and its end. obtained, expires: epoch seconds."""
 
     key_id: Secret
@@ -43,39 +43,39 @@ class Credential(msgspec.Struct, frozen=True):
         return text
 
 
-class Source(Protocol):
+class AlicloudCredentialSource(Protocol):
     """Something that has a credential. Both methods raise ProviderError."""
 
-    def current(self) -> Credential:
+    def current(self) -> AlicloudCredential:
         """The one to sign with now."""
 
-    def renewed(self, refused: Credential) -> Credential | None:
+    def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
         """Another one than that, which the vendor did not take; None where there is none."""
 
 
 class ReadKey(Protocol):
     """Reads a key where it is kept."""
 
-    def __call__(self, *, fresh: bool = False) -> Credential:
+    def __call__(self, *, fresh: bool = False) -> AlicloudCredential:
         """The key; fresh: as it is now."""
 
 
-class Keys:
+class AlicloudAccessKeys:
     """A long-lived key that somebody keeps in a secret. read: a credential; asked with
     fresh=True it looks past every cache."""
 
     def __init__(self, read: ReadKey) -> None:
         self._read, self._held = read, None
 
-    _held: Credential | None
+    _held: AlicloudCredential | None
 
-    def current(self) -> Credential:
+    def current(self) -> AlicloudCredential:
         """The key as it was first read."""
         if self._held is None:
             self._held = self._read()
         return self._held
 
-    def renewed(self, refused: Credential) -> Credential | None:
+    def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
         """The key as it is now, if somebody has changed it."""
         fresh = self._read(fresh=True)
         self._held = fresh
@@ -87,9 +87,9 @@ class Sessions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[str, tuple[Credential, float]] = {}
+        self._kept: dict[str, tuple[AlicloudCredential, float]] = {}
 
-    def get(self, key: str, now: float, make: Callable[[], Credential]) -> Credential:
+    def get(self, key: str, now: float, make: Callable[[], AlicloudCredential]) -> AlicloudCredential:
         """The session made from what `key` stands for, renewed in good time.
 
         While STS gives no answer the old one is used as long as it lives; every other error of `make` is raised.
@@ -106,14 +106,14 @@ class Sessions:
             return self._keep(key, old, now, now + _AGAIN)
         return self._keep(key, made, now, due(made))
 
-    def drop(self, key: str, refused: Credential) -> None:
+    def drop(self, key: str, refused: AlicloudCredential) -> None:
         """Forget a session that the vendor refused, unless another has taken its place."""
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and _same(kept[0], refused):
                 del self._kept[key]
 
-    def _keep(self, key: str, credential: Credential, now: float, look: float) -> Credential:
+    def _keep(self, key: str, credential: AlicloudCredential, now: float, look: float) -> AlicloudCredential:
         with self._lock:
             if len(self._kept) >= _MOST_SESSIONS:
                 self._kept = {each: kept for each, kept in self._kept.items() if kept[0].expires > now}
@@ -132,40 +132,42 @@ def of_this_process() -> Sessions:
 class Session:
     """A temporary credential. key: what it is made from (made_from); make: asks STS or the metadata service."""
 
-    def __init__(self, sessions: Sessions, key: str, make: Callable[[], Credential], now: Callable[[], float]) -> None:
+    def __init__(
+        self, sessions: Sessions, key: str, make: Callable[[], AlicloudCredential], now: Callable[[], float]
+    ) -> None:
         self._sessions, self._key, self._make, self._now = sessions, key, make, now
 
-    def current(self) -> Credential:
+    def current(self) -> AlicloudCredential:
         """The session of this process, or a new one."""
         return self._sessions.get(self._key, self._now(), self._make)
 
-    def renewed(self, refused: Credential) -> Credential | None:
+    def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
         """A new session."""
         self._sessions.drop(self._key, refused)
         fresh = self.current()
         return None if _same(fresh, refused) else fresh
 
 
-class Chosen:
+class ChosenCredentialSource:
     """The source that the settings and the secret mean, found out at first use: building a provider asks nobody."""
 
-    def __init__(self, choose: Callable[[], Source]) -> None:
+    def __init__(self, choose: Callable[[], AlicloudCredentialSource]) -> None:
         self._choose, self._source = choose, None
 
-    _source: Source | None
+    _source: AlicloudCredentialSource | None
 
-    def current(self) -> Credential:
+    def current(self) -> AlicloudCredential:
         """See Source."""
         if self._source is None:
             self._source = self._choose()
         return self._source.current()
 
-    def renewed(self, refused: Credential) -> Credential | None:
+    def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
         """See Source."""
         return self._source.renewed(refused) if self._source is not None else self.current()
 
 
-def due(credential: Credential) -> float:
+def due(credential: AlicloudCredential) -> float:
     """When to renew: 15 minutes before the end, or when four fifths are over of a life shorter than half an hour (§1.2,
     §3.8). At least a minute after it was had, whatever end the vendor names: STS is not asked for every call."""
     life = credential.expires - credential.obtained
@@ -183,5 +185,5 @@ def refused_for_good(error: ProviderError) -> bool:
     return not isinstance(error, (Transient, Throttled))
 
 
-def _same(one: Credential, other: Credential) -> bool:
+def _same(one: AlicloudCredential, other: AlicloudCredential) -> bool:
     return (one.key_id, one.key_secret, one.token) == (other.key_id, other.key_secret, other.token)

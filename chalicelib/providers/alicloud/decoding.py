@@ -14,12 +14,12 @@ import msgspec
 from chalicelib.net.json_repair import read_json
 from chalicelib.providers.alicloud.error_mapping import error_for
 from chalicelib.providers.errors import Transient, Unknown
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 
 T = TypeVar("T")
 
 
-def decode(answer: Answer, kind: type[T]) -> T:
+def decode(answer: VendorResponse, kind: type[T]) -> T:
     """The answer as that type. Raises Transient for a body cut short, Unknown for another shape, and what the vendor's
     code means for an error that came with a status of success."""
     try:

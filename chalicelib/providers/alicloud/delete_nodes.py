@@ -22,9 +22,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
-from chalicelib.providers.alicloud.context import Context, client_token
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.alicloud.context import AlicloudContext, client_token
 from chalicelib.providers.alicloud.delete_failed import check_nodes, spare_the_joined, take_back
 from chalicelib.providers.alicloud.error_mapping import is_busy, is_gone
 from chalicelib.providers.alicloud.instances import unremovable
@@ -32,7 +32,7 @@ from chalicelib.providers.alicloud.models import Accepted, ScalingGroup, Scaling
 from chalicelib.providers.alicloud.scale_up import ACTIVITY, growing_wait
 from chalicelib.providers.alicloud.scaling_activities import failed, failure, running
 from chalicelib.providers.alicloud.size_bounds import held, range_of, surplus, target_of
-from chalicelib.providers.alicloud.targets import Targets, check_membership, listed_in, lives, read_targets
+from chalicelib.providers.alicloud.targets import AlicloudTargets, check_membership, listed_in, lives, read_targets
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
 
 LOT = 20
@@ -42,7 +42,7 @@ _LOOK_AGAIN = 5.0
 _LATE_POLLS = 6  # looks at a group whose activity says that all is done, before it is not believed
 
 
-def remove(context: Context, operation: Operation) -> Outcome:
+def remove(context: AlicloudContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the group's."""
     targets = read_targets(operation)
     group = context.group(operation.spec.group)
@@ -51,14 +51,14 @@ def remove(context: Context, operation: Operation) -> Outcome:
     removal = _Removal(context, operation, group, listed, targets)
     if not operation.status.data:
         check_membership(context, operation, targets, listed)
-    if operation.spec.kind is Kind.DISCARD and removal.to_ask:
+    if operation.spec.kind is OperationKind.DISCARD and removal.to_ask:
         spare_the_joined(context, removal.to_ask)
     if targets.placeholders and (conflict := take_back(context, operation, group, listed, targets)):
         return conflict
     return removal.run()
 
 
-def release(context: Context, operation: Operation) -> bool:
+def release(context: AlicloudContext, operation: Operation) -> bool:
     """Nothing is prepared at ESS before it is asked, so this only says whether any target is still there and not
     leaving; raises ProviderError."""
     targets = read_targets(operation)
@@ -78,11 +78,11 @@ class _Removal:
 
     def __init__(
         self,
-        context: Context,
+        context: AlicloudContext,
         operation: Operation,
         group: ScalingGroup,
         listed: Mapping[str, ScalingInstance],
-        targets: Targets,
+        targets: AlicloudTargets,
     ) -> None:
         self._context, self._operation, self._group = context, operation, group
         self._targets = targets
@@ -108,18 +108,18 @@ class _Removal:
         if spare:  # it may be our own request that has lowered the number already
             self._context.check_idle(self._operation.spec.group)
         lot = self._living[: min(LOT, spare) if spare else LOT]
-        if self._operation.spec.kind is Kind.REMOVE:
+        if self._operation.spec.kind is OperationKind.REMOVE:
             check_nodes(self._context, self._operation, lot)
         token = client_token(self._operation, STEP if not spare else SPARE, *sorted(lot))
         try:
             accepted = self._context.api.remove(self._operation.spec.group, lot, token=token, decrease=not spare)
         except ProviderError as error:
             if is_busy(error) and self._operation.status.data:
-                return Pending(
+                return InProgress(
                     2 * _LOOK_AGAIN, STEP, dict(self._operation.status.data), "another activity is under way"
                 )
             if is_gone(error) and self._some_gone(lot):
-                return Pending(_LOOK_AGAIN, STEP, self._data([], Accepted()), error.message)
+                return InProgress(_LOOK_AGAIN, STEP, self._data([], Accepted()), error.message)
             raise
         return self._answered(lot, accepted)
 
@@ -132,7 +132,7 @@ class _Removal:
         gone = len(self._targets.instances) - len(self._refused) + len(self._targets.placeholders)
         facts: dict[str, str | int] = {"removed": gone, "group": self._operation.spec.group}
         if not self._refused:
-            return Done(facts)
+            return Succeeded(facts)
         text = "; ".join(f"{name}: {why}" for name, why in sorted(self._refused.items()))
         return Failed("InvalidRequest", f"{self._operation.spec.group}: {text}", code, facts=facts)
 
@@ -147,19 +147,19 @@ class _Removal:
             return Failed(why.cls, text, why.code, facts={ACTIVITY: name})
         pause, data, _ = growing_wait(self._operation)
         if running(found):
-            return Pending(pause, STEP, data, f"scaling activity {name} removes {asked}")
+            return InProgress(pause, STEP, data, f"scaling activity {name} removes {asked}")
         late = data.get(LATE, "") + "."
         if len(late) > _LATE_POLLS:
             text = f"{self._operation.spec.group}: ESS says that {asked} was removed and lists it still"
             return Failed("Unknown", text, facts={ACTIVITY: name})
-        return Pending(pause, STEP, {**data, LATE: late}, f"ESS has not begun to remove {asked}")
+        return InProgress(pause, STEP, {**data, LATE: late}, f"ESS has not begun to remove {asked}")
 
     def _permitted(self) -> None:
         """Raises InvalidRequest where the group may not be touched, or would fall below its minimum. With an activity
         under way the numbers may be those of our own request already, so they are no reason to give up (Conflict)."""
         if reason := held(self._group):
             raise InvalidRequest(reason)
-        if self._operation.spec.kind is Kind.DISCARD:
+        if self._operation.spec.kind is OperationKind.DISCARD:
             return
         bounds = range_of(self._context.bounds(self._operation.spec.group), self._group)
         left = target_of(self._group) - max(0, len(self._living) - surplus(self._group))
@@ -177,7 +177,7 @@ class _Removal:
                 self._refused[name] = f"{why.code}: {why.message}" if why.message else why.code
         if ignored and all(name in self._refused for name in self._living):
             return self._end(next(iter(ignored.values())).code)
-        return Pending(_LOOK_AGAIN, STEP, self._data([name for name in lot if name not in self._refused], accepted))
+        return InProgress(_LOOK_AGAIN, STEP, self._data([name for name in lot if name not in self._refused], accepted))
 
     def _data(self, lot: list[str], accepted: Accepted) -> dict[str, str]:
         data = {ASKED: ",".join(lot), ACTIVITY: accepted.scaling_activity_id}

@@ -22,7 +22,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.http_statuses import class_for
 
 LONGEST_ASKED = 3600.0  # seconds; as providers/http.py has it for Retry-After
@@ -49,7 +49,7 @@ class Sense(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Row(msgspec.Struct, frozen=True):
+class AlicloudErrorRow(msgspec.Struct, frozen=True):
     """pattern: a code, or its beginning where a star follows."""
 
     pattern: str
@@ -64,8 +64,8 @@ class Row(msgspec.Struct, frozen=True):
 
 
 # The first row that fits decides.
-TABLE: tuple[Row, ...] = tuple(
-    Row(pattern, cls, sense)
+TABLE: tuple[AlicloudErrorRow, ...] = tuple(
+    AlicloudErrorRow(pattern, cls, sense)
     for sense, cls, patterns in (
         (Sense.BUSY, Conflict, "ScalingActivityInProgress IncorrectLoadBalancerStatus IncorrectDBInstanceStatus"),
         (Sense.OFF, InvalidRequest, "IncorrectScalingGroupStatus SystemSuspended"),
@@ -106,7 +106,7 @@ TABLE: tuple[Row, ...] = tuple(
 _ACTIVITY = {Sense.STOCK: OutOfStock, Sense.QUOTA: QuotaExceeded}
 
 
-class Refusal(msgspec.Struct, frozen=True, rename="pascal"):
+class AlicloudRefusal(msgspec.Struct, frozen=True, rename="pascal"):
     """The vendor's error body."""
 
     code: str = ""
@@ -120,14 +120,14 @@ def sense_of(code: str) -> Sense:
     return row.sense if row else Sense.UNKNOWN
 
 
-def error_for(answer: Answer) -> ProviderError | None:
+def error_for(answer: VendorResponse) -> ProviderError | None:
     """The error of an answer of 300 and above, or of one that carries a Code; None where the body is not the vendor's.
 
     The vendor's sentence is left out where it repeats what was signed (§4.1: a canonical query holds the session
     token); the caller takes known secrets out of the rest.
     """
     try:
-        refusal = msgspec.json.decode(answer.body, type=Refusal, strict=False)
+        refusal = msgspec.json.decode(answer.body, type=AlicloudRefusal, strict=False)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if not refusal.code:
@@ -140,7 +140,7 @@ def error_for(answer: Answer) -> ProviderError | None:
     return cls(text, code=refusal.code, request_id=refusal.request_id, retry_after=wait)
 
 
-def retry_after(answer: Answer) -> float:
+def retry_after(answer: VendorResponse) -> float:
     """`x-acs-retry-after` is in milliseconds (§3.1); seconds, 0.0 where it is missing or no number, an hour at most."""
     text = answer.headers.get("x-acs-retry-after", "").strip()
     return min(LONGEST_ASKED, int(text[:12]) / 1000.0) if text.isascii() and text.isdigit() else 0.0
@@ -172,5 +172,5 @@ def activity_class(code: str) -> str:
     return _ACTIVITY.get(sense_of(code), Unknown).__name__
 
 
-def _row(code: str) -> Row | None:
+def _row(code: str) -> AlicloudErrorRow | None:
     return next((row for row in TABLE if row.fits(code)), None)

@@ -14,11 +14,11 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.vendor_hosts import METADATA, METADATA_SERVICE
-from chalicelib.providers.alicloud.credentials import Credential
+from chalicelib.providers.alicloud.credentials import AlicloudCredential
 from chalicelib.providers.alicloud.sts import Granted, credential_of
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.http import Call, Http, Limits
-from chalicelib.providers.services import Means
+from chalicelib.providers.http import Http, Limits, VendorRequest
+from chalicelib.providers.services import ProviderServices
 
 ENDPOINT = METADATA
 _LIMITS = Limits(connect=1.0, read=1.0, total=2.0, attempts=1)
@@ -31,10 +31,10 @@ class InstanceRole(msgspec.Struct, frozen=True):
 
     url: str
     role: str
-    means: Means
+    means: ProviderServices
     now: Callable[[], float]
 
-    def credential(self) -> Credential:
+    def credential(self) -> AlicloudCredential:
         """A session of the role. Raises Unauthorized where there is none, Transient where nobody answers."""
         http = Http(
             vendor=METADATA_SERVICE,
@@ -54,12 +54,12 @@ class InstanceRole(msgspec.Struct, frozen=True):
         finally:
             http.close()
 
-    def _ask(self, http: Http) -> Credential:
+    def _ask(self, http: Http) -> AlicloudCredential:
         headers = self._token(http)
         role = self.role or self._text(http, _ROLES, headers).splitlines()[0].strip()
         if not re.fullmatch(r"[A-Za-z0-9._@-]{1,64}", role):
             raise Unauthorized("the instance has no role", code="NoRole")
-        answer = http.send(Call("GET", f"{self.url}{_ROLES}{role}", dict(headers), safe=True))
+        answer = http.send(VendorRequest("GET", f"{self.url}{_ROLES}{role}", dict(headers), safe=True))
         try:
             granted = msgspec.json.decode(answer.body, type=Granted)
         except msgspec.MsgspecError:
@@ -70,7 +70,7 @@ class InstanceRole(msgspec.Struct, frozen=True):
         """The header of the protected mode; none where the service does not know that mode and says so."""
         headers = {"X-aliyun-ecs-metadata-token-ttl-seconds": _TOKEN_SECONDS}
         try:
-            answer = http.send(Call("PUT", f"{self.url}/latest/api/token", headers, body=b""))
+            answer = http.send(VendorRequest("PUT", f"{self.url}/latest/api/token", headers, body=b""))
         except Transient as error:
             if not error.code:
                 raise  # nobody is there: asking again would only take longer
@@ -81,5 +81,5 @@ class InstanceRole(msgspec.Struct, frozen=True):
         return {"X-aliyun-ecs-metadata-token": text} if re.fullmatch(r"[!-~]{1,4096}", text) else {}
 
     def _text(self, http: Http, path: str, headers: dict[str, str]) -> str:
-        answer = http.send(Call("GET", f"{self.url}{path}", dict(headers), safe=True))
+        answer = http.send(VendorRequest("GET", f"{self.url}{path}", dict(headers), safe=True))
         return answer.body.decode("utf-8", "replace").strip() or "\n"

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.timestamps import instant
 from chalicelib.providers.alicloud.models import ScalingInstance
-from chalicelib.providers.alicloud.provider_ids import Names, placeholder_handle, placeholder_id
+from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames, placeholder_handle, placeholder_id
 from chalicelib.providers.alicloud.size_bounds import STOPPED
 
 _STATES: Mapping[str, InstanceState] = MappingProxyType(
@@ -30,14 +30,14 @@ MOST_PLACEHOLDERS = 1000
 """ESS makes no more in one step (§3.4); a number beyond it is no machine's."""
 
 
-def classify(instances: Iterable[ScalingInstance], names: Names) -> tuple[Instance, ...]:
+def classify(instances: Iterable[ScalingInstance], names: AlicloudGroupNames) -> tuple[Instance, ...]:
     """All instances but the stopped ones, each once, by id. A state nobody has heard of is running if it is a node,
     else on its way."""
     found = {each.instance_id: each for each in instances if each.instance_id and each.lifecycle_state != STOPPED}
     return tuple(_one(each, names) for _, each in sorted(found.items()))
 
 
-def _one(instance: ScalingInstance, names: Names) -> Instance:
+def _one(instance: ScalingInstance, names: AlicloudGroupNames) -> Instance:
     node = names.node_of(instance.instance_id)
     unheard = InstanceState.RUNNING if node is not None else InstanceState.CREATING
     state = _STATES.get(instance.lifecycle_state, unheard)

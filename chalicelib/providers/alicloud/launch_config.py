@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.models import LaunchTemplateData, ScalingConfiguration, ScalingGroup, Tag
 from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
 
@@ -31,7 +31,7 @@ _NOTHING = Blueprint(
 )
 
 
-def read_blueprints(api: Api, groups: Iterable[ScalingGroup]) -> dict[str, Blueprint]:
+def read_blueprints(api: AlicloudApi, groups: Iterable[ScalingGroup]) -> dict[str, Blueprint]:
     """By group. Never raises: a group whose blueprint cannot be read has one with a problem."""
     sources = {group.scaling_group_id: source_of(group) for group in groups}
     found = _read(api, sorted({source for source in sources.values() if source}))
@@ -46,7 +46,7 @@ def source_of(group: ScalingGroup) -> str:
     return group.active_scaling_configuration_id
 
 
-def _read(api: Api, wanted: list[str]) -> dict[str, Blueprint]:
+def _read(api: AlicloudApi, wanted: list[str]) -> dict[str, Blueprint]:
     plain = [source for source in wanted if "@" not in source]
     found: dict[str, Blueprint] = {}
     try:

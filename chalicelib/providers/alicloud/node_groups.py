@@ -14,17 +14,17 @@ import msgspec
 
 from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Gap
-from chalicelib.providers.alicloud.api import Api
+from chalicelib.model.snapshot import MissingData
+from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.bulk_read import Asking, read_groups, read_instances
 from chalicelib.providers.alicloud.instances import classify, placeholders, unremovable
 from chalicelib.providers.alicloud.launch_config import Blueprint, read_blueprints
 from chalicelib.providers.alicloud.models import InstanceType, ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.node_template import candidates, make_template
 from chalicelib.providers.alicloud.pagination import SIZE
-from chalicelib.providers.alicloud.provider_ids import Names
+from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames
 from chalicelib.providers.alicloud.scaling_activities import last_failure
-from chalicelib.providers.alicloud.settings import PROVIDER, Bounds, Settings
+from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudBounds, AlicloudSettings
 from chalicelib.providers.alicloud.size_bounds import held, occupied, off, range_of, target_of
 from chalicelib.providers.alicloud.template_tags import read_tags
 from chalicelib.providers.base import Observation
@@ -33,14 +33,14 @@ from chalicelib.providers.errors import ProviderError
 _SHOWN = 5
 
 
-def observe(api: Api, settings: Settings, nodes: Sequence[Node]) -> Observation:
+def observe(api: AlicloudApi, settings: AlicloudSettings, nodes: Sequence[Node]) -> Observation:
     """All groups of the policy, in its order; raises ProviderError if the groups cannot be read at all."""
-    names = Names(nodes, settings.region)
+    names = AlicloudGroupNames(nodes, settings.region)
     asking = Asking()
     found, unread = read_groups(api, asking, [each.id for each in settings.groups], len(names) // SIZE)
     usable = [group for group in found.values() if group.group_type in {"", "ECS"} and not group.problem]
     blueprints = read_blueprints(api, usable)
-    maker = _Maker(api, asking, settings, names, blueprints, read_instances(api, asking, usable))
+    maker = _AlicloudGroupBuilder(api, asking, settings, names, blueprints, read_instances(api, asking, usable))
     maker.know_types(usable)
     groups = tuple(
         maker.broken(bounds, unread[bounds.id]) if bounds.id in unread else maker.make(bounds, found.get(bounds.id))
@@ -49,15 +49,15 @@ def observe(api: Api, settings: Settings, nodes: Sequence[Node]) -> Observation:
     return Observation(groups, tuple(maker.gaps))
 
 
-class _Maker:
+class _AlicloudGroupBuilder:
     """Makes one group after the other; collects the gaps."""
 
     def __init__(
         self,
-        api: Api,
+        api: AlicloudApi,
         asking: Asking,
-        settings: Settings,
-        names: Names,
+        settings: AlicloudSettings,
+        names: AlicloudGroupNames,
         blueprints: Mapping[str, Blueprint],
         listed: Mapping[str, list[ScalingInstance]],
     ) -> None:
@@ -65,7 +65,7 @@ class _Maker:
         self._names, self._blueprints = names, blueprints
         self._types: dict[str, InstanceType] = {}
         self._types_problem = ""
-        self.gaps: list[Gap] = []
+        self.gaps: list[MissingData] = []
 
     def know_types(self, groups: Sequence[ScalingGroup]) -> None:
         """Ask once for all instance types of all groups."""
@@ -75,7 +75,7 @@ class _Maker:
         except ProviderError as error:
             self._types_problem = f"instance types could not be read: {error.message}"
 
-    def make(self, bounds: Bounds, group: ScalingGroup | None) -> NodeGroup:
+    def make(self, bounds: AlicloudBounds, group: ScalingGroup | None) -> NodeGroup:
         """The node group of one entry of the policy, whatever became of its scaling group."""
         if group is None:
             return self.broken(
@@ -97,7 +97,7 @@ class _Maker:
             )
         return self._group(bounds, group, instances)
 
-    def broken(self, bounds: Bounds, error: str) -> NodeGroup:
+    def broken(self, bounds: AlicloudBounds, error: str) -> NodeGroup:
         """The node group of an entry of which nothing else is known."""
         return NodeGroup(
             id=bounds.id, provider=PROVIDER, min=bounds.min, max=bounds.max, error=error, priority=bounds.priority
@@ -106,7 +106,7 @@ class _Maker:
     def _instances(self, group: str) -> list[ScalingInstance]:
         return self._listed[group] if group in self._listed else self._asking.ask(lambda: self._api.instances(group))
 
-    def _group(self, bounds: Bounds, group: ScalingGroup, instances: list[ScalingInstance]) -> NodeGroup:
+    def _group(self, bounds: AlicloudBounds, group: ScalingGroup, instances: list[ScalingInstance]) -> NodeGroup:
         within = range_of(bounds, group)
         for text in (within.doubt, self._kept(instances)):
             if text:
@@ -161,5 +161,5 @@ class _Maker:
 
     def _warn(self, group: str, detail: str) -> None:
         self.gaps.append(
-            Gap("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
+            MissingData("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
         )

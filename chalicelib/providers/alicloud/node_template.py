@@ -15,7 +15,7 @@ from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.providers.alicloud.launch_config import Blueprint
 from chalicelib.providers.alicloud.models import InstanceType, ScalingGroup, ScalingInstance
-from chalicelib.providers.alicloud.template_tags import Said, is_label_value, label_value
+from chalicelib.providers.alicloud.template_tags import TagDeclaration, is_label_value, label_value
 
 GPU, GPU_LABEL = "nvidia.com/gpu", "aliyun.accelerator/nvidia_name"
 SPOT_LABEL = "node.alibabacloud.com/spot-strategy"  # the vendor's cloud-controller-manager writes it on every node
@@ -28,7 +28,7 @@ _CARDS = MappingProxyType({"NVIDIA P4": "Tesla-P4", "NVIDIA M40": "M40", "NVIDIA
 _MIXED = frozenset({"COST_OPTIMIZED", "COMPOSABLE"})
 
 
-class Template(msgspec.Struct, frozen=True):
+class AlicloudTemplate(msgspec.Struct, frozen=True):
     """node None: the group cannot be grown from zero, and problem says why."""
 
     node: Node | None
@@ -47,17 +47,17 @@ def make_template(
     group: ScalingGroup,
     instances: Iterable[ScalingInstance],
     blueprint: Blueprint,
-    said: Said,
+    said: TagDeclaration,
     types: Mapping[str, InstanceType],
     region: str,
     reserve: Mapping[str, int],
-) -> Template:
+) -> AlicloudTemplate:
     """The template of a group. types: the machines known by name; reserve: what is kept back from each node."""
     names = candidates(group, blueprint)
     known = [types[name] for name in names if name in types]
     sound = [each for each in known if each.cpu_core_count > 0 and each.memory_size > 0]
     if problem := _problem(names, sound, blueprint, region):
-        return Template(None, problem)
+        return AlicloudTemplate(None, problem)
     capacity = {**_capacity(sound, blueprint.disk), **said.resources}
     name = f"template-node-for-{group.scaling_group_id}"
     labels = {
@@ -76,7 +76,7 @@ def make_template(
         taints=said.taints,
         allocatable={resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()},
     )
-    return Template(node, "", _warnings(names, sound, blueprint, labels))
+    return AlicloudTemplate(node, "", _warnings(names, sound, blueprint, labels))
 
 
 def _problem(names: tuple[str, ...], sound: list[InstanceType], blueprint: Blueprint, region: str) -> str:

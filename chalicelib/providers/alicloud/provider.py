@@ -8,28 +8,30 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud import node_groups
-from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.client_factory import open_api
-from chalicelib.providers.alicloud.context import Context
-from chalicelib.providers.alicloud.delete_failed import Joined
+from chalicelib.providers.alicloud.context import AlicloudContext
+from chalicelib.providers.alicloud.delete_failed import AlicloudInstanceJoinedError
 from chalicelib.providers.alicloud.delete_nodes import release, remove
 from chalicelib.providers.alicloud.scale_up import grow, poll_growth, shrink
-from chalicelib.providers.alicloud.settings import PROVIDER, Settings, read_settings
+from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, read_settings
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.base_provider import Steps, Stepwise
+from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
 from chalicelib.providers.kube_protocol import KubeLists
 
-_STEPS = Steps(grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=Joined)
+_STEPS = ProviderActions(
+    grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=AlicloudInstanceJoinedError
+)
 
 
-class AliCloud(Stepwise[Context]):
+class AliCloud(BaseProvider[AlicloudContext]):
     """The scaling groups of one region that a policy names, for one pass."""
 
-    def __init__(self, api: Api, settings: Settings, kube: KubeLists | None = None) -> None:
+    def __init__(self, api: AlicloudApi, settings: AlicloudSettings, kube: KubeLists | None = None) -> None:
         self._settings = settings
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(PROVIDER, Context(api, settings, joined), _STEPS)
+        super().__init__(PROVIDER, AlicloudContext(api, settings, joined), _STEPS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """All groups: one call per twenty of them, and one per fifty instances of each."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Target
+from chalicelib.model.operation import RemovalTarget
 from chalicelib.providers.node_identity import Identity, N
 
 _SCHEME = "alicloud://"
@@ -42,7 +42,7 @@ def identify(nodes: Iterable[N], region: str) -> Identity[str, N]:
     return Identity(nodes, claimed, hinted)
 
 
-class Names:
+class AlicloudGroupNames:
     """The cluster's nodes by instance id, and the spelling that they use. Only nodes of this region count."""
 
     def __init__(self, nodes: Iterable[Node], region: str) -> None:
@@ -95,7 +95,7 @@ def placeholder_group(handle: str) -> str:
     return handle.removeprefix(_PLACEHOLDER).rpartition("-")[0]
 
 
-def handle_of(target: Target) -> str:
+def handle_of(target: RemovalTarget) -> str:
     """The instance id (or placeholder) of a target; empty where neither its handle nor its provider id says it."""
     place = parse(target.instance)
     return target.handle or (place[1] if place is not None else "")

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from chalicelib.providers.alicloud.credentials import Credential, Source
+from chalicelib.providers.alicloud.credentials import AlicloudCredential, AlicloudCredentialSource
 from chalicelib.providers.alicloud.decoding import decode
 from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
 from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
 from chalicelib.providers.alicloud.signing import canonical_query, signed_headers, unsigned_headers
 from chalicelib.providers.errors import ProviderError, Throttled
-from chalicelib.providers.http import Answer, Call, Http, Limits
-from chalicelib.providers.rate_limit import Budget
-from chalicelib.providers.services import Means
+from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse
+from chalicelib.providers.rate_limit import CallBudget
+from chalicelib.providers.services import ProviderServices
 
 T = TypeVar("T")
 
@@ -41,18 +41,18 @@ class Line:
 
     service: Service
     url: str
-    source: Source
-    means: Means
+    source: AlicloudCredentialSource
+    means: ProviderServices
     now: Callable[[], float]
-    budget: Budget | None = None
+    budget: CallBudget | None = None
     new_nonce: Callable[[], str] = new_nonce
     _http: Http | None = field(default=None, init=False, repr=False)
-    _used: Credential | None = field(default=None, init=False, repr=False)
+    _used: AlicloudCredential | None = field(default=None, init=False, repr=False)
     _looked_again: bool = field(default=False, init=False, repr=False)  # for a credential that lacks a right
 
     def call(self, action: str, params: Mapping[str, str], kind: type[T]) -> T:
         """The answer to one action. Raises ProviderError, its message beginning with the action."""
-        call = Call("POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=True)
+        call = VendorRequest("POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=True)
         try:
             try:
                 return self._once(call, kind)
@@ -68,7 +68,7 @@ class Line:
         if self.budget is not None:
             self.budget.expect(calls)
 
-    def _once(self, call: Call, kind: type[T]) -> T:
+    def _once(self, call: VendorRequest, kind: type[T]) -> T:
         self.source.current()  # what fails here is not tried again by the transport, which signs every attempt
         if self.budget is not None:
             self.budget.take()
@@ -91,7 +91,7 @@ class Line:
             raise
         return decode(answer, kind)
 
-    def _signed(self, call: Call) -> Call:
+    def _signed(self, call: VendorRequest) -> VendorRequest:
         """The call with its query in the address, as it was signed: a library in between may spell `*` or a blank its
         own way, and the name of the call is taken from the address it came with."""
         credential = self._used = self.source.current()
@@ -106,9 +106,9 @@ class Line:
         signed = signed_headers(
             headers, query, key_id=credential.key_id.reveal(), key_secret=credential.key_secret, token=credential.token
         )
-        return Call(call.method, f"{call.url}?{query}", signed, {}, b"", call.safe)
+        return VendorRequest(call.method, f"{call.url}?{query}", signed, {}, b"", call.safe)
 
-    def _explained(self, answer: Answer) -> ProviderError | None:
+    def _explained(self, answer: VendorResponse) -> ProviderError | None:
         """The vendor's error. A pause that it names is everybody's; the transport sleeps it, too, if it is short."""
         error = error_for(answer)
         if self.budget is not None and isinstance(error, Throttled) and error.retry_after:

@@ -18,8 +18,8 @@ the core takes it back. Groups without one are told the difference, so that no c
 from __future__ import annotations
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
-from chalicelib.providers.alicloud.context import Context, client_token
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.alicloud.context import AlicloudContext, client_token
 from chalicelib.providers.alicloud.error_mapping import is_no_change
 from chalicelib.providers.alicloud.models import ScalingActivity, ScalingGroup
 from chalicelib.providers.alicloud.scaling_activities import created, failed, failure, metadata, of_operation
@@ -32,7 +32,7 @@ _FIRST, _LONGEST, _PATIENCE = 5.0, 30.0, 600.0
 _TOTAL, _CHANGE = "TotalCapacity", "QuantityChangeInCapacity"
 
 
-def grow(context: Context, operation: Operation) -> Outcome:
+def grow(context: AlicloudContext, operation: Operation) -> Outcome:
     """from_size -> to_size, once however often it is called; raises ProviderError."""
     bounds = context.bounds(operation.spec.group)
     if operation.spec.to_size <= operation.spec.from_size:
@@ -54,7 +54,7 @@ def grow(context: Context, operation: Operation) -> Outcome:
     return _ask(context, operation, group)
 
 
-def poll_growth(context: Context, operation: Operation) -> Outcome:
+def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
     """Where the activity stands; without a known one, grow once more, which finds it. Raises ProviderError."""
     name = operation.status.data.get(ACTIVITY, "")
     if not name:
@@ -63,7 +63,7 @@ def poll_growth(context: Context, operation: Operation) -> Outcome:
     return _follow(context, operation, found[0] if found else ScalingActivity(scaling_activity_id=name))
 
 
-def shrink(context: Context, operation: Operation) -> Outcome:
+def shrink(context: AlicloudContext, operation: Operation) -> Outcome:
     """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError.
 
     A group without a desired capacity wants what it has, so there is never anything to lower (§5).
@@ -92,7 +92,7 @@ def shrink(context: Context, operation: Operation) -> Outcome:
     return _done(operation)
 
 
-def lower(context: Context, operation: Operation, group: ScalingGroup, size: int) -> None:
+def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, size: int) -> None:
     """Set a lower desired capacity without a scaling activity. The caller has seen that no instance is above it; that
     holds only while nothing is under way, and where ESS does not cut the number down to a smaller maximum. Raises
     ProviderError, Conflict while something is."""
@@ -127,8 +127,8 @@ def growing_wait(operation: Operation) -> tuple[float, dict[str, str], bool]:
     return waits[-1], {**operation.status.data, POLLS: str(polls + 1)}, sum(waits[:-1]) >= _PATIENCE
 
 
-def _done(operation: Operation) -> Done:
-    return Done({"from": operation.spec.from_size, "to": operation.spec.to_size})
+def _done(operation: Operation) -> Succeeded:
+    return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
 
 
 def _may_grow(group: ScalingGroup, operation: Operation) -> None:
@@ -145,7 +145,7 @@ def _may_grow(group: ScalingGroup, operation: Operation) -> None:
         raise Conflict(f"{operation.spec.group} still has {present(group)} instances, more than it is to have")
 
 
-def _ask(context: Context, operation: Operation, group: ScalingGroup) -> Outcome:
+def _ask(context: AlicloudContext, operation: Operation, group: ScalingGroup) -> Outcome:
     desired = group.enable_desired_capacity
     kind = _TOTAL if desired else _CHANGE
     value = operation.spec.to_size if desired else operation.spec.to_size - operation.spec.from_size
@@ -165,10 +165,10 @@ def _ask(context: Context, operation: Operation, group: ScalingGroup) -> Outcome
             return _done(operation)
         raise Conflict(f"{operation.spec.group} is still shrinking", code=error.code) from None
     known = {ACTIVITY: accepted.scaling_activity_id} if accepted.scaling_activity_id else {}
-    return Pending(_FIRST, STEP, known)
+    return InProgress(_FIRST, STEP, known)
 
 
-def _follow(context: Context, operation: Operation, activity: ScalingActivity) -> Outcome:
+def _follow(context: AlicloudContext, operation: Operation, activity: ScalingActivity) -> Outcome:
     name, made, asked = (
         activity.scaling_activity_id,
         created(activity),
@@ -183,8 +183,10 @@ def _follow(context: Context, operation: Operation, activity: ScalingActivity) -
     if not activity.over:
         pause, data, enough = growing_wait(operation)
         if enough:
-            return Done({**facts, "note": "the scaling activity is still running"})
-        return Pending(pause, STEP, {**data, ACTIVITY: name}, f"scaling activity {name} is {activity.progress}% done")
+            return Succeeded({**facts, "note": "the scaling activity is still running"})
+        return InProgress(
+            pause, STEP, {**data, ACTIVITY: name}, f"scaling activity {name} is {activity.progress}% done"
+        )
     if failed(activity):
         why = failure(activity)
         some = f" ({made} of {asked} were created)" if made else ""
@@ -196,4 +198,4 @@ def _follow(context: Context, operation: Operation, activity: ScalingActivity) -
             "IncorrectCapacity.MaxSize",
             facts=facts,
         )
-    return Done(facts)
+    return Succeeded(facts)

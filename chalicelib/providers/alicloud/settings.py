@@ -31,7 +31,7 @@ CALLS_PER_SECOND = 10.0
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+\Z", re.ASCII)
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class AlicloudBounds(msgspec.Struct, frozen=True):
     """One scaling group that is ours: its id, what we may do with its size, and how much it is preferred."""
 
     id: str
@@ -40,18 +40,18 @@ class Bounds(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
-class Settings(msgspec.Struct, frozen=True):
+class AlicloudSettings(msgspec.Struct, frozen=True):
     """reserve: what a template keeps back from its capacity. calls_per_second: per account, region and product."""
 
     region: str
-    groups: tuple[Bounds, ...]
+    groups: tuple[AlicloudBounds, ...]
     endpoints: Endpoints
     access: Access
     reserve: dict[str, int] = {}
     calls_per_second: float = CALLS_PER_SECOND
 
 
-def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> Settings:
+def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> AlicloudSettings:
     """The policy's text values and its group entries as Settings; raises BadInput, or BadInputs for several mistakes.
 
     Keys: region; network (public, vpc); essEndpoint, ecsEndpoint, stsEndpoint; nodes (upstream's
@@ -61,19 +61,19 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
     readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
     fields = read_all(settings, readers, KNOWN, PLACE)
     where = {"region": fields["region"], "network": fields.pop("network"), "overrides": fields.pop("overrides")}
-    return msgspec.convert(fields | {"endpoints": where}, Settings)
+    return msgspec.convert(fields | {"endpoints": where}, AlicloudSettings)
 
 
-def parse_spec(text: str, place: str) -> Bounds:
+def parse_spec(text: str, place: str) -> AlicloudBounds:
     """`min:max:id` (§2): split at the first two colons, whole numbers without blanks, 0 <= min <= max.
 
     Raises BadInput.
     """
     least, most, group = node_spec(text, place, "1:10:asg-bp18p2yfxow2dloq0001")
-    return Bounds(group, least, most)
+    return AlicloudBounds(group, least, most)
 
 
-def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
+def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[AlicloudBounds, ...]:
     entries = [each for each in groups if each.provider == PROVIDER]
     found = named_groups(
         nodes,
@@ -93,14 +93,14 @@ def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
     return found
 
 
-def _of_entry(entry: GroupPolicy) -> Bounds:
+def _of_entry(entry: GroupPolicy) -> AlicloudBounds:
     place = f"nodeGroups: {entry.id}"
     if entry.max is None:
         raise BadInput(place, "has no max", "add max: the provider alicloud has no default for it")
     least = entry.min or 0
     if entry.max < least:
         raise BadInput(place, f"max {entry.max} is below min {least}", f"write {least} or more, or lower min")
-    return Bounds(entry.id, least, entry.max, entry.priority)
+    return AlicloudBounds(entry.id, least, entry.max, entry.priority)
 
 
 def _region(settings: Mapping[str, str]) -> str:

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 import msgspec
 
 from chalicelib.providers.alicloud.models import ScalingGroup, ScalingInstance
-from chalicelib.providers.alicloud.settings import Bounds
+from chalicelib.providers.alicloud.settings import AlicloudBounds
 
 LEAVING = frozenset({"Removing", "Removing:Wait"})
 STOPPED = "Stopped"
 _OUT, _IN = frozenset({"ScaleOut", "scale-out"}), frozenset({"ScaleIn", "scale-in"})
 
 
-class Range(msgspec.Struct, frozen=True):
+class AlicloudRange(msgspec.Struct, frozen=True):
     """The sizes a group may have. doubt: why they are not those of the policy; error: why there are none."""
 
     min: int
@@ -82,11 +82,11 @@ def held(group: ScalingGroup) -> str:
     return ""
 
 
-def range_of(bounds: Bounds, group: ScalingGroup) -> Range:
+def range_of(bounds: AlicloudBounds, group: ScalingGroup) -> AlicloudRange:
     """The policy's bounds within the group's own, which ESS keeps to without a word (defect 17)."""
     least, most = max(bounds.min, group.min_size), min(bounds.max, group.max_size)
     if least > most:
-        return Range(
+        return AlicloudRange(
             bounds.min,
             bounds.max,
             error=(
@@ -100,4 +100,4 @@ def range_of(bounds: Bounds, group: ScalingGroup) -> Range:
         if ours != theirs
     ]
     doubt = f"the scaling group's own bounds are narrower: {', '.join(differ)}; change one of the two" if differ else ""
-    return Range(least, most, doubt)
+    return AlicloudRange(least, most, doubt)

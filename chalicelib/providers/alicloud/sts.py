@@ -14,15 +14,20 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.model.timestamps import parse_time
-from chalicelib.providers.alicloud.credentials import LIFETIME, Credential, Source, refused_for_good
+from chalicelib.providers.alicloud.credentials import (
+    LIFETIME,
+    AlicloudCredential,
+    AlicloudCredentialSource,
+    refused_for_good,
+)
 from chalicelib.providers.alicloud.decoding import decode
 from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
 from chalicelib.providers.alicloud.error_mapping import error_for
 from chalicelib.providers.alicloud.rpc_client import LIMITS, VENDOR, Line, new_nonce
 from chalicelib.providers.alicloud.signing import canonical_query, timestamp
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from chalicelib.providers.http import Answer, Call, Http
-from chalicelib.providers.services import Means
+from chalicelib.providers.http import Http, VendorRequest, VendorResponse
+from chalicelib.providers.services import ProviderServices
 
 
 class Granted(msgspec.Struct, frozen=True, rename="pascal"):
@@ -47,11 +52,11 @@ class Sts(msgspec.Struct, frozen=True):
     """url: the service's root, scheme included."""
 
     url: str
-    means: Means
+    means: ProviderServices
     now: Callable[[], float]
     new_nonce: Callable[[], str] = new_nonce
 
-    def by_key(self, source: Source, role_arn: str, session_name: str) -> Credential:
+    def by_key(self, source: AlicloudCredentialSource, role_arn: str, session_name: str) -> AlicloudCredential:
         """AssumeRole, signed with that key. Raises ProviderError."""
         line = Line(Service.STS, self.url, source, self.means, self.now, new_nonce=self.new_nonce)
         params = {"RoleArn": role_arn, "RoleSessionName": session_name, "DurationSeconds": f"{LIFETIME:.0f}"}
@@ -60,7 +65,7 @@ class Sts(msgspec.Struct, frozen=True):
         except ProviderError as error:
             raise _for_a_person(error) from None
 
-    def by_oidc(self, token: Secret, provider_arn: str, role_arn: str, session_name: str) -> Credential:
+    def by_oidc(self, token: Secret, provider_arn: str, role_arn: str, session_name: str) -> AlicloudCredential:
         """AssumeRoleWithOIDC, which needs no signature: the token is in the body. Raises ProviderError."""
         action = "AssumeRoleWithOIDC"
         form = {
@@ -69,7 +74,7 @@ class Sts(msgspec.Struct, frozen=True):
             "OIDCToken": token.reveal(),
             "DurationSeconds": f"{LIFETIME:.0f}",
         }
-        call = Call(
+        call = VendorRequest(
             "POST",
             f"{self.url}/",
             {"content-type": "application/x-www-form-urlencoded"},
@@ -98,17 +103,19 @@ class Sts(msgspec.Struct, frozen=True):
         finally:
             http.close()
 
-    def _dated(self, call: Call) -> Call:
+    def _dated(self, call: VendorRequest) -> VendorRequest:
         params = call.params | {
             "Version": VERSIONS[Service.STS],
             "Format": "JSON",
             "Timestamp": timestamp(self.now()),
             "SignatureNonce": self.new_nonce(),
         }
-        return Call(call.method, f"{call.url}?{canonical_query(params)}", call.headers, {}, call.body, call.safe)
+        return VendorRequest(
+            call.method, f"{call.url}?{canonical_query(params)}", call.headers, {}, call.body, call.safe
+        )
 
 
-def credential_of(granted: Granted | None, now: float, asked: str) -> Credential:
+def credential_of(granted: Granted | None, now: float, asked: str) -> AlicloudCredential:
     """What was granted, as a credential; raises Unauthorized where something is missing. An end that cannot be read is
     taken to be an hour away: a session that ends sooner is renewed when the vendor refuses it."""
     if granted is None or not (granted.access_key_id and granted.access_key_secret and granted.security_token):
@@ -117,7 +124,7 @@ def credential_of(granted: Granted | None, now: float, asked: str) -> Credential
         expires = parse_time(granted.expiration)
     except BadInput:
         expires = now + LIFETIME
-    return Credential(
+    return AlicloudCredential(
         Secret(granted.access_key_id),
         Secret(granted.access_key_secret),
         Secret(granted.security_token),
@@ -126,7 +133,7 @@ def credential_of(granted: Granted | None, now: float, asked: str) -> Credential
     )
 
 
-def _read(answer: Answer) -> Granted | None:
+def _read(answer: VendorResponse) -> Granted | None:
     return decode(answer, StsAnswer).credentials
 
 

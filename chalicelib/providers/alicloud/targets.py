@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.providers.alicloud.context import Context
+from chalicelib.providers.alicloud.context import AlicloudContext
 from chalicelib.providers.alicloud.models import ScalingInstance
 from chalicelib.providers.alicloud.provider_ids import handle_of, is_placeholder, placeholder_group
 from chalicelib.providers.alicloud.size_bounds import LEAVING
 from chalicelib.providers.errors import InvalidRequest, NotFound
 
 
-class Targets(msgspec.Struct, frozen=True):
+class AlicloudTargets(msgspec.Struct, frozen=True):
     """What an operation removes: instance ids, and placeholders."""
 
     instances: tuple[str, ...]
     placeholders: tuple[str, ...]
 
 
-def read_targets(operation: Operation) -> Targets:
+def read_targets(operation: Operation) -> AlicloudTargets:
     """The targets, each once; raises InvalidRequest for one without an id, or for another group's placeholder."""
     handles: dict[str, None] = {}
     for target in operation.spec.targets:
@@ -32,13 +32,13 @@ def read_targets(operation: Operation) -> Targets:
     for handle in handles:
         if is_placeholder(handle) and placeholder_group(handle) != operation.spec.group:
             raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
-    return Targets(
+    return AlicloudTargets(
         tuple(each for each in handles if not is_placeholder(each)),
         tuple(each for each in handles if is_placeholder(each)),
     )
 
 
-def listed_in(context: Context, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
+def listed_in(context: AlicloudContext, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
     """The group's instances by id, only these where some are named; raises ProviderError."""
     try:
         return {each.instance_id: each for each in context.api.instances(group, ids)}
@@ -52,7 +52,7 @@ def lives(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
 
 
 def check_membership(
-    context: Context, operation: Operation, targets: Targets, listed: Mapping[str, ScalingInstance]
+    context: AlicloudContext, operation: Operation, targets: AlicloudTargets, listed: Mapping[str, ScalingInstance]
 ) -> None:
     """Raises InvalidRequest if an instance that the group does not have is in another one, the policy's or not. One
     that ESS knows nowhere is gone."""

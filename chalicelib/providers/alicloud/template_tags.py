@@ -34,7 +34,7 @@ _RESERVED = ("kubernetes.io", "k8s.io")  # what a plain tag may not say: nodes g
 Pairs = Iterable[tuple[str, str]]
 
 
-class Said(msgspec.Struct, frozen=True):
+class TagDeclaration(msgspec.Struct, frozen=True):
     """labels and taints of new nodes; resources beside (or instead of) those of the machine; options of the group."""
 
     labels: dict[str, str] = {}
@@ -61,15 +61,15 @@ def label_value(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text, flags=re.ASCII)[:63].strip("-_.")
 
 
-def read_tags(group: Pairs, configuration: Pairs) -> Said:
+def read_tags(group: Pairs, configuration: Pairs) -> TagDeclaration:
     """The tags of a scaling group and of its configuration or launch template; those of the group win."""
-    reader, plain = _Reader(), list(configuration)
+    reader, plain = _AlicloudReader(), list(configuration)
     for key, value in plain:
         if not key.startswith(PREFIX) and is_label_key(key) and is_label_value(value) and not _is_reserved(key):
             reader.labels[key] = value
     for key, value in (*plain, *group):
         reader.read(key, value)
-    return Said(
+    return TagDeclaration(
         reader.labels,
         tuple(reader.taints.values()),
         reader.resources,
@@ -83,7 +83,7 @@ def _is_reserved(key: str) -> bool:
     return bool(slash) and any(domain == each or domain.endswith(f".{each}") for each in _RESERVED)
 
 
-class _Reader:
+class _AlicloudReader:
     """Reads one tag after the other; later ones replace earlier ones."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from chalicelib.model.secret import place_of
 from chalicelib.providers.base import Connection
 from chalicelib.providers.cherryservers.bootstrap_token import Token, parse_token
 from chalicelib.providers.cherryservers.managed_tokens import MadeTokens, by_chance
-from chalicelib.providers.cherryservers.settings import PLACE, Settings
+from chalicelib.providers.cherryservers.settings import PLACE, CherrySettings
 from chalicelib.providers.credential_source import as_provider_error, read_fresh
 from chalicelib.providers.errors import Unauthorized
 from chalicelib.providers.kube_protocol import KubeApi
@@ -50,7 +50,7 @@ class NoTokens:
         raise Unauthorized(self._problem, code="Credentials")
 
 
-def open_tokens(connection: Connection, settings: Settings, *, draw: Callable[[], str] = by_chance) -> Tokens:
+def open_tokens(connection: Connection, settings: CherrySettings, *, draw: Callable[[], str] = by_chance) -> Tokens:
     """What the settings ask for; sends nothing. draw: the secret part of a new token, by chance."""
     bootstrap = settings.bootstrap
     if bootstrap.secret:

@@ -9,22 +9,22 @@ from __future__ import annotations
 from chalicelib import __version__
 from chalicelib.model.secret import Secret
 from chalicelib.providers.base import Connection
-from chalicelib.providers.cached import Kept
-from chalicelib.providers.cherryservers.api import Api
+from chalicelib.providers.cached import TtlCache
+from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.api_token import parse_token
 from chalicelib.providers.cherryservers.error_mapping import error_for
-from chalicelib.providers.cherryservers.models import Plan
-from chalicelib.providers.cherryservers.settings import PROVIDER, Settings
+from chalicelib.providers.cherryservers.models import CherryPlan
+from chalicelib.providers.cherryservers.settings import PROVIDER, CherrySettings
 from chalicelib.providers.credential_source import SecretSource, digest
-from chalicelib.providers.http import Call
-from chalicelib.providers.rate_limit import Budget, Patience
-from chalicelib.providers.rest_client import Rest
+from chalicelib.providers.http import VendorRequest
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.rest_client import RestClient
 
 AGENT = f"kubernetes/cluster-autoscaler/outscaler-{__version__}"
 PATIENCE = 6.0  # seconds of waiting for turns, over one provider object: a list, plans, and twenty orders
 
 
-def open_api(connection: Connection, settings: Settings, project: int) -> Api:
+def open_api(connection: Connection, settings: CherrySettings, project: int) -> CherryApi:
     """The vendor's API for one pass, on one project.
 
     Sends nothing. Every call of the Api raises ProviderError; also where the secret cannot be read (Transient) or holds
@@ -37,8 +37,8 @@ def open_api(connection: Connection, settings: Settings, project: int) -> Api:
     def key(of: str) -> str:
         return f"cherryservers/{digest(source.current().reveal())}/{of}"
 
-    budget = Budget(means, lambda: key("api"), settings.calls_per_second, Patience(PATIENCE), burst=0.0, lot=1)
-    rest = Rest(
+    budget = CallBudget(means, lambda: key("api"), settings.calls_per_second, WaitLimit(PATIENCE), burst=0.0, lot=1)
+    rest = RestClient(
         PROVIDER,
         source,
         sign=_signed,
@@ -48,10 +48,10 @@ def open_api(connection: Connection, settings: Settings, project: int) -> Api:
         means=means,
         now=now,
     )
-    return Api(rest, settings.root, project, Kept(means.shelf, lambda: key("plans"), Plan, now))
+    return CherryApi(rest, settings.root, project, TtlCache(means.shelf, lambda: key("plans"), CherryPlan, now))
 
 
-def _signed(call: Call, token: Secret) -> Call:
+def _signed(call: VendorRequest, token: Secret) -> VendorRequest:
     """The call with the token and what else the vendor's clients send with every request (§3)."""
     headers = {
         "Authorization": f"Bearer {token.reveal()}",
@@ -59,4 +59,4 @@ def _signed(call: Call, token: Secret) -> Call:
         "Accept": "application/json",
         "User-Agent": AGENT,
     }
-    return Call(call.method, call.url, call.headers | headers, call.params, call.body, call.safe)
+    return VendorRequest(call.method, call.url, call.headers | headers, call.params, call.body, call.safe)

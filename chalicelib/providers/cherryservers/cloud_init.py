@@ -11,7 +11,7 @@ import binascii
 
 from chalicelib.model.errors import BadInput
 from chalicelib.providers.cherryservers.bootstrap_tokens import Token
-from chalicelib.providers.cherryservers.go_template import Template, parse
+from chalicelib.providers.cherryservers.go_template import GoTemplate, parse
 from chalicelib.providers.cherryservers.pool_definition import Definition
 
 MOST_BYTES = 65536
@@ -59,7 +59,7 @@ def user_data(definition: Definition, token: Token | None) -> str:
     return _encoded(_filled(definition, template, token.id, token.secret.reveal()))
 
 
-def _filled(definition: Definition, template: Template, token_id: str, token_secret: str) -> bytes:
+def _filled(definition: Definition, template: GoTemplate, token_id: str, token_secret: str) -> bytes:
     values = {_ID: token_id, _SECRET: token_secret, _ENDPOINT: definition.api_server_endpoint, _POOL: definition.pool}
     filled = template.fill(values)
     if len(filled) > MOST_BYTES:
@@ -67,7 +67,7 @@ def _filled(definition: Definition, template: Template, token_id: str, token_sec
     return filled
 
 
-def _template(definition: Definition) -> Template:
+def _template(definition: Definition) -> GoTemplate:
     return parse(_decoded(definition), _FIELDS, _place(definition))
 
 

@@ -43,7 +43,7 @@ _API_SERVER = {"api-server": "api-server-endpoint", "apiServer": "apiServerEndpo
 _LIKE_A_KEY = re.compile(r"[A-Za-z][A-Za-z_.-]{0,31}\Z")
 
 
-class Said(msgspec.Struct, frozen=True):
+class ConfiguredValue(msgspec.Struct, frozen=True):
     """One value, and where it stands."""
 
     text: str
@@ -55,7 +55,7 @@ class Written(msgspec.Struct, frozen=True):
     words."""
 
     place: str
-    said: dict[str, tuple[Said, ...]]
+    said: dict[str, tuple[ConfiguredValue, ...]]
 
 
 def from_gcfg(text: str, place: str) -> dict[str, Written]:
@@ -89,10 +89,10 @@ def _read(section: gcfg.Section, before: Written | None, place: str) -> Written:
         if entry.value is None:
             if entry.key not in LISTS | FLAGS:
                 raise BadInput(where, f"{entry.key} has no value", f"write {entry.key}=…, or take the line out")
-            said[entry.key] = (Said("true", where),) if entry.key in FLAGS else ()
+            said[entry.key] = (ConfiguredValue("true", where),) if entry.key in FLAGS else ()
         else:
             earlier = said.get(entry.key, ()) if entry.key in LISTS else ()
-            said[entry.key] = (*earlier, Said(entry.value, where))
+            said[entry.key] = (*earlier, ConfiguredValue(entry.value, where))
     return Written(before.place if before else f"{place}: [{title}]", said)
 
 
@@ -110,7 +110,7 @@ def from_mapping(text: str, place: str = f"{PLACE}.nodeGroupDefs") -> dict[str, 
     found = {}
     for pool, values in pools.items():
         below = f"{place}.{pool}"
-        said: dict[str, tuple[Said, ...]] = {}
+        said: dict[str, tuple[ConfiguredValue, ...]] = {}
         for camel, value in values.items():
             where = f"{below}.{camel}"
             if camel not in names:
@@ -121,7 +121,7 @@ def from_mapping(text: str, place: str = f"{PLACE}.nodeGroupDefs") -> dict[str, 
             if isinstance(value, list) and key not in LISTS:
                 raise BadInput(where, "is a list", "write one value")
             each = value if isinstance(value, list) else [value]
-            texts = tuple(Said(_text(one), where) for one in each if one is not None)
+            texts = tuple(ConfiguredValue(_text(one), where) for one in each if one is not None)
             said[key] = _encoded(texts) if camel == CLOUD_INIT else texts
         found[pool] = Written(below, said)
     return found
@@ -134,8 +134,8 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _encoded(texts: tuple[Said, ...]) -> tuple[Said, ...]:
-    return tuple(Said(base64.b64encode(said.text.encode()).decode(), said.place) for said in texts)
+def _encoded(texts: tuple[ConfiguredValue, ...]) -> tuple[ConfiguredValue, ...]:
+    return tuple(ConfiguredValue(base64.b64encode(said.text.encode()).decode(), said.place) for said in texts)
 
 
 def _unknown(where: str, key: str, known: Mapping[str, str]) -> BadInput:

@@ -10,27 +10,27 @@ from collections.abc import Callable
 from functools import cached_property
 
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.providers.cherryservers.api import Api
+from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.bootstrap_tokens import Tokens
-from chalicelib.providers.cherryservers.deleted_servers import Gone
-from chalicelib.providers.cherryservers.instances import Roll
+from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
+from chalicelib.providers.cherryservers.instances import ServerList
 from chalicelib.providers.cherryservers.joined import Lister
 from chalicelib.providers.cherryservers.pool_definitions import Definition, Definitions
-from chalicelib.providers.cherryservers.server_list import Odd
-from chalicelib.providers.cherryservers.settings import PROVIDER, Bounds, Settings
+from chalicelib.providers.cherryservers.server_list import UnreadableServer
+from chalicelib.providers.cherryservers.settings import PROVIDER, CherryBounds, CherrySettings
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
 
 
-class Context:
+class CherryContext:
     """open_api and open_gone: by the project's number. nodes: None where there is no way to the cluster."""
 
     def __init__(
         self,
-        settings: Settings,
+        settings: CherrySettings,
         *,
         read_definitions: Callable[[], Definitions],
-        open_api: Callable[[int], Api],
-        open_gone: Callable[[int], Gone],
+        open_api: Callable[[int], CherryApi],
+        open_gone: Callable[[int], DeletedServers],
         open_tokens: Callable[[], Tokens],
         nodes: Lister | None,
     ) -> None:
@@ -51,12 +51,12 @@ class Context:
             raise Transient(str(error), code="Definitions") from None
 
     @cached_property
-    def api(self) -> Api:
+    def api(self) -> CherryApi:
         """The vendor's API for the project."""
         return self._open_api(self.definitions.project)
 
     @cached_property
-    def gone(self) -> Gone:
+    def gone(self) -> DeletedServers:
         """What we have deleted there."""
         return self._open_gone(self.definitions.project)
 
@@ -65,7 +65,7 @@ class Context:
         """Where bootstrap tokens come from."""
         return self._open_tokens()
 
-    def bounds(self, group: str) -> Bounds:
+    def bounds(self, group: str) -> CherryBounds:
         """The policy's bounds of a pool; raises InvalidRequest for one that the policy does not name: whatever bears
         that tag, it is not ours to touch."""
         for each in self.settings.groups:
@@ -80,13 +80,13 @@ class Context:
         except BadInput as mistake:
             raise InvalidRequest(str(mistake), code="Definition") from None
 
-    def roll(self, definition: Definition | None = None) -> Roll:
+    def roll(self, definition: Definition | None = None) -> ServerList:
         """The servers of the project as of now; raises ProviderError. definition: the pool that is to be changed; then
         Unknown if a row of the list cannot be read that may be one of its servers."""
-        odd: list[Odd] = []
+        odd: list[UnreadableServer] = []
         servers = self.api.servers(odd)
         if definition is not None:
             for each in odd:
                 if each.may_be_of(definition, untagged=True):
                     raise Unknown(each.why)
-        return Roll(servers, self.gone.among(each.id for each in servers), odd)
+        return ServerList(servers, self.gone.among(each.id for each in servers), odd)

@@ -12,8 +12,8 @@ import msgspec
 
 from chalicelib.providers.cherryservers.bootstrap_tokens import Token
 from chalicelib.providers.cherryservers.cloud_init import needs_token, user_data
-from chalicelib.providers.cherryservers.context import Context
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.context import CherryContext
+from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.plans import stock_of
 from chalicelib.providers.cherryservers.purchase_progress import Progress
 from chalicelib.providers.cherryservers.server_requests import Order
@@ -22,7 +22,7 @@ from chalicelib.providers.errors import Conflict, OutOfStock, ProviderError, Thr
 _ENDS_IT = (Transient, Throttled, Conflict, Unauthorized)
 _NOT_NOW = (Throttled, Conflict, Transient)
 
-Result = Server | ProviderError | None
+Result = CherryServer | ProviderError | None
 
 
 class Script:
@@ -45,7 +45,7 @@ class Bought(msgspec.Struct, frozen=True):
     held: ProviderError | None = None
 
 
-def on_stock(context: Context, order: Order, progress: Progress) -> Progress:
+def on_stock(context: CherryContext, order: Order, progress: Progress) -> Progress:
     """Without those that cannot be had just now. Raises ProviderError where the plan cannot be read."""
     wanted, of = progress.open(order.count), order.definition
     try:
@@ -64,14 +64,14 @@ def on_stock(context: Context, order: Order, progress: Progress) -> Progress:
     return progress.refuse(wanted[there:], short)
 
 
-def script_for(context: Context, order: Order) -> Script:
+def script_for(context: CherryContext, order: Order) -> Script:
     """What machines that are ordered now run. The token is asked for where the script wants one. Raises
     ProviderError."""
     token = context.tokens.current() if needs_token(order.definition) else None
     return Script(user_data(order.definition, token), token)
 
 
-def send(context: Context, order: Order, progress: Progress, lot: Sequence[int], script: Script) -> Bought:
+def send(context: CherryContext, order: Order, progress: Progress, lot: Sequence[int], script: Script) -> Bought:
     """Order these; raises nothing."""
     bodies = order.bodies(lot, script.text)
     first = not (progress.made or progress.refused) and len(bodies) > 1
@@ -84,7 +84,7 @@ def send(context: Context, order: Order, progress: Progress, lot: Sequence[int],
 
 
 def _sorted(order: Order, progress: Progress, results: dict[int, Result]) -> Bought:
-    progress = progress.seen({number: each.id for number, each in results.items() if isinstance(each, Server)})
+    progress = progress.seen({number: each.id for number, each in results.items() if isinstance(each, CherryServer)})
     unsure = [number for number, each in results.items() if isinstance(each, Transient)]
     progress = msgspec.structs.replace(progress, unsure=tuple(sorted({*progress.unsure, *unsure})))
     errors = {number: each for number, each in results.items() if isinstance(each, ProviderError)}

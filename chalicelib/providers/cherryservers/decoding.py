@@ -17,7 +17,7 @@ import msgspec
 
 from chalicelib.net.json_repair import read_json
 from chalicelib.providers.errors import Transient, Unknown
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -25,12 +25,12 @@ _DEEPEST = 8  # structs within structs; the deepest of wire.py has four
 _DECISIVE = "tags"  # of the thing itself, not of what hangs on it
 
 
-def read_one(answer: Answer, kind: type[S]) -> S:
+def read_one(answer: VendorResponse, kind: type[S]) -> S:
     """The answer's body as that struct. Raises Transient for what is no JSON, Unknown for what is no such thing."""
     return read_row(decoded(answer), kind, answer.call)
 
 
-def read_list(answer: Answer, kind: type[S]) -> list[S]:
+def read_list(answer: VendorResponse, kind: type[S]) -> list[S]:
     """The answer's body as a list of it; raises as read_one, also where a single row cannot be read."""
     rows = decoded(answer)
     if not isinstance(rows, list):
@@ -38,7 +38,7 @@ def read_list(answer: Answer, kind: type[S]) -> list[S]:
     return [read_row(row, kind, f"{answer.call}: row {number}") for number, row in enumerate(rows)]
 
 
-def decoded(answer: Answer) -> Any:
+def decoded(answer: VendorResponse) -> Any:
     """The answer's body. Raises Transient for what is no JSON."""
     try:
         return read_json(answer.body)

@@ -17,13 +17,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
-from chalicelib.providers.cherryservers.context import Context
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.cherryservers.instance_states import is_leaving
 from chalicelib.providers.cherryservers.joined import check_nodes, controllers, spare_the_joined
-from chalicelib.providers.cherryservers.models import Server
-from chalicelib.providers.cherryservers.targets import Targets, look, remembered, resolve
+from chalicelib.providers.cherryservers.models import CherryServer
+from chalicelib.providers.cherryservers.targets import CherryTargets, look, remembered, resolve
 from chalicelib.providers.errors import (
     Conflict,
     InvalidRequest,
@@ -51,7 +51,7 @@ class Removed(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str = ""
 
 
-def remove(context: Context, operation: Operation) -> Outcome:
+def remove(context: CherryContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was deleted if a target is not the pool's."""
     least = context.bounds(operation.spec.group).min
     definition, known = context.definition(operation.spec.group), _read(operation)
@@ -61,12 +61,12 @@ def remove(context: Context, operation: Operation) -> Outcome:
     there, known = looked.living, msgspec.structs.replace(known, gone=(*known.gone, *looked.absent))
     removal = _Removal(context, operation, targets, there, known)
     if not looked.whole:
-        return Pending(0.0, STEP, removal.data)
+        return InProgress(0.0, STEP, removal.data)
     if not removal.to_delete:
         return removal.end()
     if targets.is_new:
-        return Pending(0.0, STEP, removal.data)  # what a name means cannot be seen any more once its server is gone
-    if operation.spec.kind is Kind.DISCARD:
+        return InProgress(0.0, STEP, removal.data)  # what a name means cannot be seen any more once its server is gone
+    if operation.spec.kind is OperationKind.DISCARD:
         spare_the_joined(context.nodes, removal.to_delete)
     else:
         crew = [each for each in roll.crew(definition) if each.id not in known.gone]  # listed as they may be
@@ -76,7 +76,11 @@ def remove(context: Context, operation: Operation) -> Outcome:
 
 
 def _permitted(
-    context: Context, operation: Operation, there: Mapping[int, Server], crew: Sequence[Server], least: int
+    context: CherryContext,
+    operation: Operation,
+    there: Mapping[int, CherryServer],
+    crew: Sequence[CherryServer],
+    least: int,
 ) -> None:
     """Raises InvalidRequest where the pool would fall below its minimum, or a target controls the cluster."""
     apart = controllers(context.nodes, context.settings.controller_labels, crew)
@@ -87,7 +91,7 @@ def _permitted(
         raise InvalidRequest(f"{operation.spec.group}: {left} would be below the minimum {least}")
 
 
-def release(context: Context, operation: Operation) -> bool:
+def release(context: CherryContext, operation: Operation) -> bool:
     """Nothing is prepared at the vendor before a deletion, so this only says whether any target is still there and not
     leaving. Raises ProviderError; a target that means no server of the pool was never touched, and is InvalidRequest.
     """
@@ -97,7 +101,7 @@ def release(context: Context, operation: Operation) -> bool:
     return bool(look(context, operation, targets, roll, definition).living)
 
 
-def shrink(context: Context, operation: Operation) -> Outcome:
+def shrink(context: CherryContext, operation: Operation) -> Outcome:
     """A pool has no size apart from its machines: it is no larger than to_size, or it cannot be made so without
     deleting one (D18). Machines that never joined are discarded by name."""
     if not 0 <= operation.spec.to_size < operation.spec.from_size:
@@ -108,7 +112,7 @@ def shrink(context: Context, operation: Operation) -> Outcome:
     definition = context.definition(operation.spec.group)
     size = len(context.roll(definition).crew(definition))
     if size <= operation.spec.to_size:
-        return Done({"from": operation.spec.from_size, "to": operation.spec.to_size})
+        return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
     raise InvalidRequest(
         f"{operation.spec.group}: its size is the {size} servers it has, so for {operation.spec.to_size} one "
         "would have to be deleted"
@@ -119,14 +123,19 @@ class _Removal:
     """One call's deletions. there: the targets that live, by id."""
 
     def __init__(
-        self, context: Context, operation: Operation, targets: Targets, there: Mapping[int, Server], known: Removed
+        self,
+        context: CherryContext,
+        operation: Operation,
+        targets: CherryTargets,
+        there: Mapping[int, CherryServer],
+        known: Removed,
     ) -> None:
         self._context, self._operation, self._targets = context, operation, targets
         self._there, self._known = dict(there), known
         self._gone: list[int] = []
 
     @property
-    def to_delete(self) -> list[Server]:
+    def to_delete(self) -> list[CherryServer]:
         """Those that the vendor has not refused to delete."""
         return [server for number, server in self._there.items() if number not in self._known.refused]
 
@@ -151,10 +160,10 @@ class _Removal:
         if not self.to_delete:
             return self.end()
         if held is None:
-            return Pending(0.0, STEP, self.data)
+            return InProgress(0.0, STEP, self.data)
         if not self._gone and not self._known.refused:
             raise held
-        return Pending(max(_LOOK_AGAIN, held.retry_after), STEP, self.data, f"{held.cls}: {held.message}")
+        return InProgress(max(_LOOK_AGAIN, held.retry_after), STEP, self.data, f"{held.cls}: {held.message}")
 
     def end(self) -> Outcome:
         """Every target is gone, or the vendor will not delete it."""
@@ -164,12 +173,12 @@ class _Removal:
             "group": self._operation.spec.group,
         }
         if not left:
-            return Done(facts)
+            return Succeeded(facts)
         said = [f"{server.hostname} ({number}): {self._known.refused[number]}" for number, server in left]
         text = "; ".join([*said[:_NAMED], *([f"and {len(said) - _NAMED} more"] if len(said) > _NAMED else [])])
         return Failed(self._known.cls, f"{self._operation.spec.group}: {text}", self._known.code, facts=facts)
 
-    def _delete(self, server: Server) -> None:
+    def _delete(self, server: CherryServer) -> None:
         """Raises _NOT_NOW. A token that is refused is refused for all; another refusal may mean that somebody was
         faster, so one looks before it counts."""
         try:
@@ -188,7 +197,7 @@ class _Removal:
         self._gone.append(server.id)
         del self._there[server.id]
 
-    def _has_gone(self, server: Server) -> bool:
+    def _has_gone(self, server: CherryServer) -> bool:
         try:
             return is_leaving(self._context.api.server(server.id))
         except NotFound:
@@ -198,7 +207,7 @@ class _Removal:
         except ProviderError:
             return False
 
-    def _refuse(self, servers: Sequence[Server], error: ProviderError) -> None:
+    def _refuse(self, servers: Sequence[CherryServer], error: ProviderError) -> None:
         known = self._known
         self._known = msgspec.structs.replace(
             known,

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from chalicelib.providers.cached import Kept
-from chalicelib.providers.services import Shelf
+from chalicelib.providers.cached import TtlCache
+from chalicelib.providers.services import Cache
 
 KEPT = 3600.0  # seconds (§5)
 _TRIES = 3
 
 
-class Gone:
+class DeletedServers:
     """The deleted servers of one project. now: epoch seconds."""
 
-    def __init__(self, shelf: Shelf, project: int, now: Callable[[], float]) -> None:
+    def __init__(self, shelf: Cache, project: int, now: Callable[[], float]) -> None:
         self._shelf, self._key, self._now = shelf, f"cherryservers/deleted/{project}", now
 
     def among(self, servers: Iterable[int]) -> frozenset[int]:
@@ -35,6 +35,6 @@ class Gone:
             self._row().put({str(each): True for each in sorted(missing)}, known=KEPT, unknown=0.0)
             missing -= self.among(missing)
 
-    def _row(self) -> Kept[bool]:
+    def _row(self) -> TtlCache[bool]:
         """Read anew each time: what somebody else has written since is part of it."""
-        return Kept(self._shelf, lambda: self._key, bool, self._now)
+        return TtlCache(self._shelf, lambda: self._key, bool, self._now)

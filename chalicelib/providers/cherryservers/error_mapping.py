@@ -12,7 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from chalicelib.providers.cherryservers.decoding import read_one
-from chalicelib.providers.cherryservers.models import Refusal, Server
+from chalicelib.providers.cherryservers.models import CherryRefusal, CherryServer
 from chalicelib.providers.errors import (
     OutOfStock,
     ProviderError,
@@ -22,11 +22,11 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.http_statuses import class_for
 
 
-class Row(msgspec.Struct, frozen=True):
+class CherryErrorRow(msgspec.Struct, frozen=True):
     """statuses: empty for all. words: a pattern that the sentence has to hold; empty for any. orders: only where
     something was to be bought."""
 
@@ -46,20 +46,20 @@ _MONEY = r"\b(credits?|balance|funds|quotas?|limits?)\b"
 _GOODS = r"\b(plans?|regions?|stock)\b"
 
 # The first row that fits decides; after the last one, the status alone does.
-TABLE: tuple[Row, ...] = (
-    Row(Unauthorized, frozenset({401, 403})),
-    Row(Throttled, frozenset({429})),
-    Row(Transient, range(500, 600)),
-    Row(QuotaExceeded, frozenset({402})),
-    Row(QuotaExceeded, range(400, 500), _MONEY, orders=True),
-    Row(OutOfStock, frozenset({400, 404}), _GOODS, orders=True),
+TABLE: tuple[CherryErrorRow, ...] = (
+    CherryErrorRow(Unauthorized, frozenset({401, 403})),
+    CherryErrorRow(Throttled, frozenset({429})),
+    CherryErrorRow(Transient, range(500, 600)),
+    CherryErrorRow(QuotaExceeded, frozenset({402})),
+    CherryErrorRow(QuotaExceeded, range(400, 500), _MONEY, orders=True),
+    CherryErrorRow(OutOfStock, frozenset({400, 404}), _GOODS, orders=True),
 )
 
 # What is sent with an order and must not come back in an error: cloud-init in base64, and a bootstrap token.
 _SENT = re.compile(r"[A-Za-z0-9+/=\\]{60,}|\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 
 
-def error_for(answer: Answer) -> ProviderError:
+def error_for(answer: VendorResponse) -> ProviderError:
     """The error of an answer of 300 and above: `METHOD host/path: status message`."""
     text, order = _said(answer), answer.call.startswith("POST ")
     row = next((row for row in TABLE if row.fits(answer.status, text, order=order)), None)
@@ -69,30 +69,30 @@ def error_for(answer: Answer) -> ProviderError:
     return cls(f"{answer.call}: {answer.status} {text}".rstrip(), code=str(answer.status))
 
 
-def denied(answer: Answer) -> ProviderError | None:
+def denied(answer: VendorResponse) -> ProviderError | None:
     """The error of a success whose body is an error and no server, by the code in it; None for a real one. The vendor's
     words are not in it: what it echoes of the token is taken out of real errors only."""
     try:
-        refusal = read_one(answer, Refusal)
+        refusal = read_one(answer, CherryRefusal)
     except ProviderError:
         return None
     if refusal.code < 400 and not (refusal.error or refusal.errors):
         return None
     with suppress(ProviderError):
-        read_one(answer, Server)
+        read_one(answer, CherryServer)
         return None
     code = refusal.code if 400 <= refusal.code < 600 else 0
     cls = type(error_for(msgspec.structs.replace(answer, status=code))) if code else Unknown
     return cls(f"{answer.call}: {answer.status}, but its body is an error {code or ''}".rstrip(), code=str(code or ""))
 
 
-def _said(answer: Answer) -> str:
+def _said(answer: VendorResponse) -> str:
     """The vendor's own words: `message`, then `errors`, then `error`. Any other body is of unknown origin, and is
     described only."""
     try:
-        refusal = read_one(answer, Refusal)
+        refusal = read_one(answer, CherryRefusal)
     except ProviderError:
-        refusal = Refusal()
+        refusal = CherryRefusal()
     text = refusal.message or "; ".join(refusal.errors) or refusal.error
     if not text and answer.body.strip():
         return f"({answer.described})"

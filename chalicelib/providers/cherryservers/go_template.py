@@ -47,7 +47,7 @@ class Hole(msgspec.Struct, frozen=True):
     field: str
 
 
-class Template(msgspec.Struct, frozen=True):
+class GoTemplate(msgspec.Struct, frozen=True):
     """A template that can be filled in."""
 
     parts: tuple[bytes | Hole, ...]
@@ -62,7 +62,7 @@ class Template(msgspec.Struct, frozen=True):
         return b"".join(values[part.field].encode() if isinstance(part, Hole) else part for part in self.parts)
 
 
-def parse(source: bytes, fields: Collection[str], place: str) -> Template:
+def parse(source: bytes, fields: Collection[str], place: str) -> GoTemplate:
     """The template in the text. fields: those there are; raises BadInput with place, line and column (of the `{{`)."""
     parts: list[bytes | Hole] = []
     at, trimming = 0, False
@@ -71,7 +71,7 @@ def parse(source: bytes, fields: Collection[str], place: str) -> Template:
         text = source[at:] if start < 0 else source[at:start]
         text = text.lstrip(_BLANKS) if trimming else text
         if start < 0:
-            return Template((*parts, text) if text else tuple(parts))
+            return GoTemplate((*parts, text) if text else tuple(parts))
         try:
             trims_before, part, at, trimming = _action(source, start + 2, fields)
         except BadInput as mistake:

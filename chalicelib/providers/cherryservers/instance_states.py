@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from chalicelib.model.group import InstanceError, InstanceState
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.models import CherryServer
 
 FAILED = "failed deployment"
 
@@ -31,7 +31,7 @@ _ROWS: tuple[tuple[str, str, InstanceState], ...] = (
 )
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ServerState(msgspec.Struct, frozen=True):
     """Where a server stands; doubt: the words that nobody has heard before, empty for the known ones."""
 
     state: InstanceState
@@ -39,32 +39,34 @@ class Standing(msgspec.Struct, frozen=True):
     doubt: str = ""
 
 
-def standing(server: Server) -> Standing:
+def server_state(server: CherryServer) -> ServerState:
     """By state and status. Unheard words are a running machine: nobody gives one up, or buys another, for a word."""
     state, status = _word(server.state), _word(server.status)
     for wanted_state, wanted_status, means in _ROWS:
         if wanted_state in ("", state) and wanted_status in ("", status):
-            return Standing(means, _failure(server) if status == FAILED and means is InstanceState.CREATING else None)
+            return ServerState(
+                means, _failure(server) if status == FAILED and means is InstanceState.CREATING else None
+            )
     if state == "active" and not status:
-        return Standing(InstanceState.RUNNING)  # a row without a status, as older answers are
-    return Standing(InstanceState.RUNNING, doubt=f"state {state[:40]!r} with status {status[:40]!r}")
+        return ServerState(InstanceState.RUNNING)  # a row without a status, as older answers are
+    return ServerState(InstanceState.RUNNING, doubt=f"state {state[:40]!r} with status {status[:40]!r}")
 
 
-def is_leaving(server: Server) -> bool:
+def is_leaving(server: CherryServer) -> bool:
     """Whether the vendor is deleting it."""
-    return standing(server).state is InstanceState.DELETING
+    return server_state(server).state is InstanceState.DELETING
 
 
-def doubts(servers: Iterable[Server]) -> dict[str, Server]:
+def doubts(servers: Iterable[CherryServer]) -> dict[str, CherryServer]:
     """The unheard words, each once, and the first server that bears them."""
-    found: dict[str, Server] = {}
+    found: dict[str, CherryServer] = {}
     for server in servers:
-        if doubt := standing(server).doubt:
+        if doubt := server_state(server).doubt:
             found.setdefault(doubt, server)
     return found
 
 
-def _failure(server: Server) -> InstanceError:
+def _failure(server: CherryServer) -> InstanceError:
     return InstanceError("Unknown", FAILED, f"server {server.id}: its deployment has failed")
 
 

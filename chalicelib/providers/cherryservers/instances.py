@@ -11,31 +11,31 @@ from collections import Counter
 from collections.abc import Iterable
 
 from chalicelib.model.group import InstanceState
-from chalicelib.providers.cherryservers.instance_states import Standing, is_leaving, standing
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.instance_states import ServerState, is_leaving, server_state
+from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, POOL_TAG
-from chalicelib.providers.cherryservers.server_list import Odd
+from chalicelib.providers.cherryservers.server_list import UnreadableServer
 
 
-class Roll:
+class ServerList:
     """One list. gone: ids that we have deleted, whatever the list says of them. odd: rows that cannot be read."""
 
     def __init__(
         self,
-        servers: Iterable[Server],
+        servers: Iterable[CherryServer],
         gone: frozenset[int] = frozenset(),
-        odd: Iterable[Odd] = (),
+        odd: Iterable[UnreadableServer] = (),
     ) -> None:
         self._odd = tuple(odd)
         self.by_id = {each.id: each for each in servers}
         self._gone = gone
-        self._pools: dict[tuple[str, str], list[Server]] = {}
+        self._pools: dict[tuple[str, str], list[CherryServer]] = {}
         for _, each in sorted(self.by_id.items()):
             self._pools.setdefault((each.tags.get(CLUSTER_TAG, ""), each.tags.get(POOL_TAG, "")), []).append(each)
         self._names = Counter(each.hostname.casefold() for each in self.by_id.values() if not self.leaves(each))
 
-    def members(self, definition: Definition) -> tuple[Server, ...]:
+    def members(self, definition: Definition) -> tuple[CherryServer, ...]:
         """Of a pool, also the leaving ones, by id."""
         return tuple(self._pools.get((definition.cluster_name, definition.pool), ()))
 
@@ -43,11 +43,11 @@ class Roll:
         """Why it is not known which servers a pool has; "" where it is."""
         return next((each.why for each in self._odd if each.may_be_of(definition)), "")
 
-    def crew(self, definition: Definition) -> tuple[Server, ...]:
+    def crew(self, definition: Definition) -> tuple[CherryServer, ...]:
         """Of a pool, those that count."""
         return tuple(each for each in self.members(definition) if not self.leaves(each))
 
-    def leaves(self, server: Server) -> bool:
+    def leaves(self, server: CherryServer) -> bool:
         """Whether it is being deleted: the vendor says so, or we have done it."""
         return server.id in self._gone or is_leaving(server)
 
@@ -55,15 +55,15 @@ class Roll:
         """Whether it is listed and not being deleted."""
         return server in self.by_id and not self.leaves(self.by_id[server])
 
-    def standing(self, server: Server) -> Standing:
+    def standing(self, server: CherryServer) -> ServerState:
         """Its state, with what we know better than the list."""
-        return Standing(InstanceState.DELETING) if server.id in self._gone else standing(server)
+        return ServerState(InstanceState.DELETING) if server.id in self._gone else server_state(server)
 
     def is_only(self, hostname: str) -> bool:
         """Whether one server of the project bears that name, and no second: only then the name says who it is (D16)."""
         return self._names[hostname.casefold()] == 1
 
 
-def belongs(server: Server, definition: Definition) -> bool:
+def belongs(server: CherryServer, definition: Definition) -> bool:
     """Whether it bears both tags."""
     return (server.tags.get(CLUSTER_TAG), server.tags.get(POOL_TAG)) == (definition.cluster_name, definition.pool)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from chalicelib.model.operation import Operation
-from chalicelib.providers.cherryservers.instances import Roll
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.instances import ServerList
+from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.node_matching import identify
-from chalicelib.providers.cherryservers.permanent_conflict import Final
+from chalicelib.providers.cherryservers.permanent_conflict import PermanentConflict
 from chalicelib.providers.cherryservers.provider_ids import alike, id_of, likely, parse
 from chalicelib.providers.cluster_nodes import Seen, nodes
 from chalicelib.providers.kube_protocol import KubeLists
@@ -25,7 +25,7 @@ def lister(kube: KubeLists) -> Lister:
     return lambda selector: nodes(kube, selector)
 
 
-def spare_the_joined(listed: Lister | None, servers: Iterable[Server]) -> None:
+def spare_the_joined(listed: Lister | None, servers: Iterable[CherryServer]) -> None:
     """Raises Final if one of the servers is a node by now; where there is no way to the cluster nobody can say, and
     the caller has looked by name (execute/discard.py)."""
     if listed is None:
@@ -33,10 +33,10 @@ def spare_the_joined(listed: Lister | None, servers: Iterable[Server]) -> None:
     seen = listed("")
     joined = sorted(f"{node.name} (server {server.id})" for server in servers for node in seen if _is_of(node, server))
     if joined:
-        raise Final(f"{', '.join(joined)} has joined the cluster meanwhile")
+        raise PermanentConflict(f"{', '.join(joined)} has joined the cluster meanwhile")
 
 
-def controllers(listed: Lister | None, labels: Iterable[str], servers: Iterable[Server]) -> frozenset[int]:
+def controllers(listed: Lister | None, labels: Iterable[str], servers: Iterable[CherryServer]) -> frozenset[int]:
     """Those of the servers that are nodes with one of these labels: they control the cluster and are in no pool."""
     if listed is None:
         return frozenset()
@@ -44,7 +44,9 @@ def controllers(listed: Lister | None, labels: Iterable[str], servers: Iterable[
     return frozenset(server.id for server in servers if any(_is_of(node, server) for node in seen))
 
 
-def check_nodes(listed: Lister | None, operation: Operation, roll: Roll, servers: Mapping[int, Server]) -> None:
+def check_nodes(
+    listed: Lister | None, operation: Operation, roll: ServerList, servers: Mapping[int, CherryServer]
+) -> None:
     """Raises Final if one of the servers is not, or not for certain, the node that was planned any more. servers: those
     that are to be deleted, by number. Where there is no way to the cluster nobody can say."""
     if listed is None:
@@ -56,10 +58,10 @@ def check_nodes(listed: Lister | None, operation: Operation, roll: Roll, servers
         if number is None:
             number = next((each.id for each in servers.values() if alike(each.hostname, target.node)), None)
         if number is not None and number in servers and (why := changed(target, number, identity, seen)):
-            raise Final(why)
+            raise PermanentConflict(why)
 
 
-def _is_of(node: Seen, server: Server) -> bool:
+def _is_of(node: Seen, server: CherryServer) -> bool:
     """Whether the server has become this node: by id, or by name where the node has none yet. A node of another cloud
     that bears the name counts as well: names that mean two things are no ground to delete on."""
     number = parse(node.provider_id)

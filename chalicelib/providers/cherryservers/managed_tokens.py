@@ -41,13 +41,13 @@ def by_chance() -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(16))
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+class _TokenMeta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     labels: dict[str, str] | None = None
 
 
-class _Kept(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
+class _CachedToken(msgspec.Struct, frozen=True):
+    metadata: _TokenMeta = _TokenMeta()
     type: str = ""
     data: dict[str, str] | None = None
 
@@ -99,7 +99,7 @@ class MadeTokens:
         except NotFound:
             return Slot(name)
         try:
-            kept = msgspec.json.decode(body, type=_Kept)
+            kept = msgspec.json.decode(body, type=_CachedToken)
         except msgspec.MsgspecError:
             raise Transient(f"the API server's answer is no Secret: bootstrap-token-{name}") from None
         version, labels = kept.metadata.resource_version, kept.metadata.labels or {}

@@ -26,15 +26,15 @@ from chalicelib.providers.cherryservers.wire_parts import (
 
 __all__ = [
     "AvailableRegion",
+    "CherryPlan",
+    "CherryRefusal",
+    "CherryServer",
     "Cpus",
     "CreateServer",
     "Memory",
     "Named",
-    "Plan",
     "Pricing",
-    "Refusal",
     "Region",
-    "Server",
     "Specs",
     "Storage",
 ]
@@ -101,7 +101,7 @@ class Specs(msgspec.Struct, frozen=True):
     bandwidth: Named = Named()
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CherryPlan(msgspec.Struct, frozen=True):
     """A kind of machine. slug is what requests and node labels name it by; name is for people and may hold blanks."""
 
     id: int = 0
@@ -124,7 +124,7 @@ class DeployedImage(msgspec.Struct, frozen=True):
     slug: str = ""
 
 
-class Server(msgspec.Struct, frozen=True):
+class CherryServer(msgspec.Struct, frozen=True):
     """A machine. Its password is sent too, and is not read: what is not held cannot be shown."""
 
     id: Id
@@ -134,7 +134,7 @@ class Server(msgspec.Struct, frozen=True):
     status: Text = ""
     tags: dict[str, str] = {}
     region: Region = Region()
-    plan: Plan = Plan()
+    plan: CherryPlan = CherryPlan()
     spot_instance: bool = False
     created_at: str = ""
     termination_date: str = ""
@@ -150,7 +150,7 @@ class Server(msgspec.Struct, frozen=True):
     storage: BlockStorage = BlockStorage()
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class CherryRefusal(msgspec.Struct, frozen=True):
     """An error body: `code` and `message` live; `errors` and `error` in upstream's client."""
 
     code: int = 0

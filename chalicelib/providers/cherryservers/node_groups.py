@@ -10,23 +10,23 @@ from collections.abc import Sequence
 
 from chalicelib.model.group import GroupOptions, Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import instant
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cherryservers.cloud_init import labels_pool
-from chalicelib.providers.cherryservers.context import Context
+from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.cherryservers.instance_states import doubts
-from chalicelib.providers.cherryservers.instances import Roll
-from chalicelib.providers.cherryservers.models import Plan, Server
+from chalicelib.providers.cherryservers.instances import ServerList
+from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer
 from chalicelib.providers.cherryservers.node_matching import Matching
 from chalicelib.providers.cherryservers.node_template import make_template
 from chalicelib.providers.cherryservers.plans import hourly
 from chalicelib.providers.cherryservers.pool_definitions import Definition
-from chalicelib.providers.cherryservers.settings import PROVIDER, Bounds
+from chalicelib.providers.cherryservers.settings import PROVIDER, CherryBounds
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 
 
-def observe(context: Context, nodes: Sequence[Node]) -> Observation:
+def observe(context: CherryContext, nodes: Sequence[Node]) -> Observation:
     """All groups of the policy, in its order; raises ProviderError if the definitions or the list cannot be read."""
     known: dict[str, Definition] = {}
     wrong: dict[str, str] = {}
@@ -39,7 +39,7 @@ def observe(context: Context, nodes: Sequence[Node]) -> Observation:
             wrong[bounds.name] = mistake.message
     roll = context.roll()
     plans = _Plans(context, known)
-    maker = _Maker(context, roll, Matching(nodes, roll, context.settings.controller_labels), plans)
+    maker = _CherryGroupBuilder(context, roll, Matching(nodes, roll, context.settings.controller_labels), plans)
     groups = tuple(
         _broken(bounds, wrong[bounds.name])
         if bounds.name in wrong
@@ -51,7 +51,7 @@ def observe(context: Context, nodes: Sequence[Node]) -> Observation:
     return Observation(groups, tuple(maker.gaps))
 
 
-def _broken(bounds: Bounds, error: str) -> NodeGroup:
+def _broken(bounds: CherryBounds, error: str) -> NodeGroup:
     return NodeGroup(
         id=bounds.name, provider=PROVIDER, min=bounds.min, max=bounds.max, error=error, priority=bounds.priority
     )
@@ -61,8 +61,8 @@ class _Plans:
     """The plans of all pools, each asked for once. An API that does not answer is not asked for the next; an answer
     that says nothing of one plan says nothing of the others either."""
 
-    def __init__(self, context: Context, definitions: dict[str, Definition]) -> None:
-        self._found: dict[str, Plan | None] = {}
+    def __init__(self, context: CherryContext, definitions: dict[str, Definition]) -> None:
+        self._found: dict[str, CherryPlan | None] = {}
         self._problems: dict[str, str] = {}
         self._silence = ""
         for slug in sorted({each.plan for each in definitions.values()}):
@@ -74,7 +74,7 @@ class _Plans:
                     self._silence = self._problems[slug]
                     break
 
-    def of(self, slug: str) -> tuple[Plan | None, str]:
+    def of(self, slug: str) -> tuple[CherryPlan | None, str]:
         """The plan (None: the vendor has none of that name), and why it is not known, empty where it is."""
         return (self._found[slug], "") if slug in self._found else (None, self._problems.get(slug, self._silence))
 
@@ -85,15 +85,15 @@ _NO_LABEL = (
 )
 
 
-class _Maker:
+class _CherryGroupBuilder:
     """Makes one group after the other; collects the gaps."""
 
-    def __init__(self, context: Context, roll: Roll, matching: Matching, plans: _Plans) -> None:
+    def __init__(self, context: CherryContext, roll: ServerList, matching: Matching, plans: _Plans) -> None:
         self._context, self._roll, self._matching, self._plans = context, roll, matching, plans
         self._told: set[str] = set()
-        self.gaps: list[Gap] = []
+        self.gaps: list[MissingData] = []
 
-    def make(self, bounds: Bounds, definition: Definition) -> NodeGroup:
+    def make(self, bounds: CherryBounds, definition: Definition) -> NodeGroup:
         """The node group of one entry of the policy."""
         members = []
         for server in self._roll.members(definition):
@@ -127,7 +127,7 @@ class _Maker:
             price=(hourly(plan, spot=definition.spot) or 0.0) if plan is not None else 0.0,
         )
 
-    def _instance(self, server: Server) -> Instance:
+    def _instance(self, server: CherryServer) -> Instance:
         """A server that is a node runs, whatever its deployment is said to be at."""
         standing = self._roll.standing(server)
         joined = self._matching.node_of(server) is not None
@@ -142,7 +142,7 @@ class _Maker:
             claimants=self._matching.claimants(server),
         )
 
-    def _doubt(self, group: str, members: Sequence[Server]) -> None:
+    def _doubt(self, group: str, members: Sequence[CherryServer]) -> None:
         for doubt, server in doubts(members).items():
             text = f"server {server.id} has {doubt}, which is not known; it is taken for a running one"
             self._once(group, text, doubt)
@@ -155,5 +155,5 @@ class _Maker:
 
     def _warn(self, group: str, detail: str) -> None:
         self.gaps.append(
-            Gap("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
+            MissingData("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
         )

@@ -15,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from chalicelib.model.node import Node
-from chalicelib.providers.cherryservers.instances import Roll
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.instances import ServerList
+from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.provider_ids import likely, parse, spell
 from chalicelib.providers.node_identity import Identity, N
 
 
-def identify(nodes: Iterable[N], roll: Roll) -> Identity[int, N]:
+def identify(nodes: Iterable[N], roll: ServerList) -> Identity[int, N]:
     """The nodes by the server's number."""
     bearing = {
         each.hostname.casefold(): each.id
@@ -43,27 +43,27 @@ def identify(nodes: Iterable[N], roll: Roll) -> Identity[int, N]:
 class Matching:
     """Which server has become which node. controller_labels: keys that mark the nodes that are in no pool."""
 
-    def __init__(self, nodes: Iterable[Node], roll: Roll, controller_labels: Sequence[str]) -> None:
+    def __init__(self, nodes: Iterable[Node], roll: ServerList, controller_labels: Sequence[str]) -> None:
         self._labels = tuple(controller_labels)
         nodes = tuple(nodes)
         self._identity = identify(nodes, roll)
         self._names = {node.name.casefold() for node in nodes}
         self._roll = roll
 
-    def node_of(self, server: Server) -> Node | None:
+    def node_of(self, server: CherryServer) -> Node | None:
         """The node that a server has become; None while it has not joined, and where that cannot be known."""
         return self._identity.node_of(server.id)
 
-    def claimants(self, server: Server) -> tuple[str, ...]:
+    def claimants(self, server: CherryServer) -> tuple[str, ...]:
         """The nodes that claim a server whose node cannot be known."""
         return self._identity.claimants(server.id)
 
-    def controls(self, server: Server) -> bool:
+    def controls(self, server: CherryServer) -> bool:
         """Whether it is a node of the control plane."""
         node = self.node_of(server)
         return node is not None and any(label in node.labels for label in self._labels)
 
-    def name_of(self, server: Server) -> str:
+    def name_of(self, server: CherryServer) -> str:
         """The name of its node, or the one that its node will have; empty where that would name two things."""
         node = self.node_of(server)
         if node is not None:
@@ -71,7 +71,7 @@ class Matching:
         free = self._roll.is_only(server.hostname) and server.hostname.casefold() not in self._names
         return server.hostname if free else ""
 
-    def spell(self, server: Server) -> str:
+    def spell(self, server: CherryServer) -> str:
         """The provider id of a server as its node spells it, or will."""
         node = self.node_of(server)
         return node.provider_id if node is not None and node.provider_id else spell(server.id)

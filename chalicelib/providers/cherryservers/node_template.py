@@ -13,7 +13,7 @@ import msgspec
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
-from chalicelib.providers.cherryservers.models import Plan
+from chalicelib.providers.cherryservers.models import CherryPlan
 from chalicelib.providers.cherryservers.plans import region_of
 from chalicelib.providers.cherryservers.pool_definition import Definition
 
@@ -24,7 +24,7 @@ _REGION = "topology.kubernetes.io/region"
 _BYTES = MappingProxyType({"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40})
 
 
-class Template(msgspec.Struct, frozen=True):
+class CherryTemplate(msgspec.Struct, frozen=True):
     """node None: the pool cannot be grown from zero, and problem says why. warnings: what the node says less of."""
 
     node: Node | None
@@ -32,16 +32,16 @@ class Template(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def make_template(definition: Definition, plan: Plan | None, reserve: Mapping[str, int]) -> Template:
+def make_template(definition: Definition, plan: CherryPlan | None, reserve: Mapping[str, int]) -> CherryTemplate:
     """The template of a pool. plan: None where the vendor has none of that slug; reserve: what a kubelet keeps back,
     cpu in millicores and the rest in bytes."""
     if plan is None:
-        return Template(None, f"plan {definition.plan!r} is not supported: the vendor has no plan of that slug")
+        return CherryTemplate(None, f"plan {definition.plan!r} is not supported: the vendor has no plan of that slug")
     name = plan.slug or definition.plan
     cores = definition.cpu_override or plan.specs.cpus.cores
     memory = _amount(plan.specs.memory.total, plan.specs.memory.unit)
     if problem := _problem(name, plan, cores, memory):
-        return Template(None, problem)
+        return CherryTemplate(None, problem)
     disk, warning = _disk(definition, plan)
     capacity = {CPU: 1000 * cores, MEMORY: memory or 0, PODS: _PODS, GPU: 0, **({EPHEMERAL: disk} if disk else {})}
     allocatable = {resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()}
@@ -51,10 +51,10 @@ def make_template(definition: Definition, plan: Plan | None, reserve: Mapping[st
         capacity=capacity,
         allocatable=allocatable,
     )
-    return Template(node, "", (warning,) if warning else ())
+    return CherryTemplate(node, "", (warning,) if warning else ())
 
 
-def _problem(name: str, plan: Plan, cores: int, memory: int | None) -> str:
+def _problem(name: str, plan: CherryPlan, cores: int, memory: int | None) -> str:
     """cores are the whole machine's: not multiplied by the number of processors, nor by threads (§7, §13)."""
     specs = plan.specs.memory
     rows = (
@@ -65,7 +65,7 @@ def _problem(name: str, plan: Plan, cores: int, memory: int | None) -> str:
     return next((text for applies, text in rows if applies), "")
 
 
-def _disk(definition: Definition, plan: Plan) -> tuple[int, str]:
+def _disk(definition: Definition, plan: CherryPlan) -> tuple[int, str]:
     """Bytes, 0 where it is not known, and what is to be told. One disk of the first kind: how several are put together
     is not known, and mirrored ones hold no more than one."""
     if definition.os_partition_size:
@@ -85,7 +85,7 @@ def _amount(number: float, unit: str) -> int | None:
     return None if size is None else max(0, int(number * size))
 
 
-def _labels(definition: Definition, plan: Plan, name: str) -> dict[str, str]:
+def _labels(definition: Definition, plan: CherryPlan, name: str) -> dict[str, str]:
     sold = region_of(plan, definition.region)
     return {
         POOL_LABEL: definition.pool,

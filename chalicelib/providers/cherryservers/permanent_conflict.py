@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.providers.errors import Conflict
 
 
-class Final(Conflict):
+class PermanentConflict(Conflict):
     """The world is not the one that the operation was planned for: it ends, and the next pass decides anew."""
 
     @property

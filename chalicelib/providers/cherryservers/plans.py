@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from chalicelib.providers.cherryservers.models import AvailableRegion, Plan, Pricing
+from chalicelib.providers.cherryservers.models import AvailableRegion, CherryPlan, Pricing
 from chalicelib.providers.errors import OutOfStock
 
 _UNITS = {False: "hourly", True: "spot hourly"}
 _CURRENCY = "EUR"  # the vendor's own; taken where a plan is priced in several
 
 
-def region_of(plan: Plan, region: str) -> AvailableRegion | None:
+def region_of(plan: CherryPlan, region: str) -> AvailableRegion | None:
     """Where the plan is sold, by the region's slug, else its name or id (§4); None where it is not sold there."""
     rows = plan.available_regions
     for keys in (lambda row: (row.slug,), lambda row: (row.name, str(row.id))):
@@ -21,7 +21,7 @@ def region_of(plan: Plan, region: str) -> AvailableRegion | None:
     return None
 
 
-def stock_of(plan: Plan, region: str, *, spot: bool = False) -> int:
+def stock_of(plan: CherryPlan, region: str, *, spot: bool = False) -> int:
     """How many can be had there now, of the spot market's where that is meant. Raises OutOfStock where the plan is not
     sold in that region at all, naming those where it is."""
     row = region_of(plan, region)
@@ -33,7 +33,7 @@ def stock_of(plan: Plan, region: str, *, spot: bool = False) -> int:
     return max(0, row.spot_qty if spot else row.stock_qty)
 
 
-def hourly(plan: Plan, *, spot: bool = False) -> float | None:
+def hourly(plan: CherryPlan, *, spot: bool = False) -> float | None:
     """What one machine costs per hour, None where the plan does not say.
 
     In the vendor's currency and, where both are listed, without value added tax: prices weigh groups against each

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import place_of
 from chalicelib.providers.cherryservers import cloud_init
-from chalicelib.providers.cherryservers.config_sections import Said, Written, from_gcfg, from_mapping
+from chalicelib.providers.cherryservers.config_sections import ConfiguredValue, Written, from_gcfg, from_mapping
 from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN, hostname, letters_for
 from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.cherryservers.settings import DEFAULT, PLACE, Settings, cluster_name
+from chalicelib.providers.cherryservers.settings import DEFAULT, PLACE, CherrySettings, cluster_name
 
 __all__ = ["Definition", "Definitions", "mistakes", "read_definitions"]
 
@@ -28,7 +28,7 @@ _NEEDED = {"plan": "e5_1620v4", "region": "eu_nord_1", "os": "ubuntu_24_04"}  # 
 _OF_THE_DEFAULT = ("project-id", "api-server-endpoint")
 
 
-def read_definitions(settings: Settings, read_secret: Callable[[str], str]) -> Definitions:
+def read_definitions(settings: CherrySettings, read_secret: Callable[[str], str]) -> Definitions:
     """The definitions that the settings name. Raises BadInput for what stops every pool, and what read_secret
     raises."""
     source = settings.definitions
@@ -51,7 +51,7 @@ def read_definitions(settings: Settings, read_secret: Callable[[str], str]) -> D
     return Definitions(sections, default, _project(default, settings), settings)
 
 
-def mistakes(settings: Settings) -> tuple[BadInput, ...]:
+def mistakes(settings: CherrySettings) -> tuple[BadInput, ...]:
     """What would stop a pool, or all of them, in definitions that stand in the policy itself, to be told while somebody
     looks. Those in a secret are not read."""
     if settings.definitions.secret:
@@ -74,7 +74,9 @@ class Definitions:
     """The definitions of one cluster's pools. project: the number of the project that all machines are in;
     cluster_name: of pools that name none, may be empty."""
 
-    def __init__(self, sections: Mapping[str, Written], default: Written, project: int, settings: Settings) -> None:
+    def __init__(
+        self, sections: Mapping[str, Written], default: Written, project: int, settings: CherrySettings
+    ) -> None:
         self.project = project
         self.cluster_name = _cluster_name(default, settings)
         self._sections, self._default, self._settings = sections, default, settings
@@ -147,7 +149,7 @@ class Definitions:
             )
         return name or self.cluster_name
 
-    def _said(self, own: Written, key: str) -> Said | None:
+    def _said(self, own: Written, key: str) -> ConfiguredValue | None:
         return _last(own, key) or _last(self._default, key)
 
     def _text(self, own: Written, key: str) -> str:
@@ -187,20 +189,20 @@ class Definitions:
         )
 
 
-def _last(section: Written, key: str) -> Said | None:
+def _last(section: Written, key: str) -> ConfiguredValue | None:
     """The value that holds; None where it is not set, or empty, which is the same (§1.3)."""
     said = section.said.get(key)
     return said[-1] if said and said[-1].text.strip() else None
 
 
-def _whole(said: Said, what: str, most: int, remedy: str) -> int:
+def _whole(said: ConfiguredValue, what: str, most: int, remedy: str) -> int:
     text = said.text.strip()
     if not re.fullmatch(r"[0-9]{1,10}", text, re.ASCII) or int(text) > most:
         raise BadInput(said.place, f"{what} is {text[:40]!r}", remedy)
     return int(text)
 
 
-def _project(default: Written, settings: Settings) -> int:
+def _project(default: Written, settings: CherrySettings) -> int:
     said = _last(default, "project-id")
     written = _whole(said, "project-id", _LARGEST, "write it like 10001") if said else 0
     place = f"{PLACE}.projectId"
@@ -215,6 +217,6 @@ def _project(default: Written, settings: Settings) -> int:
     return written or settings.project_id
 
 
-def _cluster_name(default: Written, settings: Settings) -> str:
+def _cluster_name(default: Written, settings: CherrySettings) -> str:
     said = _last(default, "cluster-name")
     return settings.cluster_name or (cluster_name(said.text, said.place) if said else "")

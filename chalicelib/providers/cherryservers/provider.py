@@ -8,27 +8,27 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.base_provider import Steps, Stepwise
+from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cherryservers import node_groups
 from chalicelib.providers.cherryservers.bootstrap_tokens import open_tokens
 from chalicelib.providers.cherryservers.client_factory import open_api
-from chalicelib.providers.cherryservers.context import Context
+from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.cherryservers.delete_nodes import release, remove, shrink
-from chalicelib.providers.cherryservers.deleted_servers import Gone
+from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
 from chalicelib.providers.cherryservers.joined import lister
-from chalicelib.providers.cherryservers.permanent_conflict import Final
+from chalicelib.providers.cherryservers.permanent_conflict import PermanentConflict
 from chalicelib.providers.cherryservers.pool_definitions import read_definitions
 from chalicelib.providers.cherryservers.scale_up import grow
 from chalicelib.providers.cherryservers.settings import PROVIDER, read_settings
 from chalicelib.providers.kube_protocol import KubeLists
 
-_STEPS = Steps(grow=grow, follow=grow, remove=remove, shrink=shrink, release=release, final=Final)
+_STEPS = ProviderActions(grow=grow, follow=grow, remove=remove, shrink=shrink, release=release, final=PermanentConflict)
 
 
-class CherryServers(Stepwise[Context]):
+class CherryServers(BaseProvider[CherryContext]):
     """The pools that a policy names, in one project, for one pass."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: CherryContext) -> None:
         super().__init__(PROVIDER, context, _STEPS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
@@ -41,11 +41,11 @@ def build(connection: Connection) -> CherryServers:
     definitions, which may stand in a secret."""
     settings = read_settings(connection.settings, connection.groups)
     return CherryServers(
-        Context(
+        CherryContext(
             settings,
             read_definitions=lambda: read_definitions(settings, connection.read_secret),
             open_api=lambda project: open_api(connection, settings, project),
-            open_gone=lambda project: Gone(connection.means.shelf, project, connection.now),
+            open_gone=lambda project: DeletedServers(connection.means.shelf, project, connection.now),
             open_tokens=lambda: open_tokens(connection, settings),
             nodes=None if connection.kube is None else lister(cast(KubeLists, connection.kube)),
         )

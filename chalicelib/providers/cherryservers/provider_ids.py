@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from chalicelib.model.operation import Target
+from chalicelib.model.operation import RemovalTarget
 
 SCHEME = "cherryservers://"
 CLUSTER_TAG, POOL_TAG, OPERATION_TAG = "k8s-cluster", "k8s-nodepool", "outscaler-operation"
@@ -33,7 +33,7 @@ def spell(server: int) -> str:
     return f"{SCHEME}{server}"
 
 
-def id_of(target: Target) -> int | None:
+def id_of(target: RemovalTarget) -> int | None:
     """The server that a target names, by its handle, else by its provider id; None where neither does."""
     return parse(target.handle) or parse(target.instance)
 

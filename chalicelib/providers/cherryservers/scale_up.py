@@ -20,13 +20,13 @@ from functools import partial
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
-from chalicelib.providers.cherryservers.context import Context
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
+from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.cherryservers.create_servers import Script, on_stock, script_for, send
-from chalicelib.providers.cherryservers.instances import Roll
+from chalicelib.providers.cherryservers.instances import ServerList
 from chalicelib.providers.cherryservers.joined import controllers
-from chalicelib.providers.cherryservers.models import Server
-from chalicelib.providers.cherryservers.permanent_conflict import Final
+from chalicelib.providers.cherryservers.models import CherryServer
+from chalicelib.providers.cherryservers.permanent_conflict import PermanentConflict
 from chalicelib.providers.cherryservers.purchase_progress import Progress, read
 from chalicelib.providers.cherryservers.server_requests import Order
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
@@ -40,7 +40,7 @@ SENT_AGAIN = 3  # times, each after it was looked for as long as WAITS says
 _TRIES = 8
 
 
-def grow(context: Context, operation: Operation) -> Outcome:
+def grow(context: CherryContext, operation: Operation) -> Outcome:
     """from_size -> to_size, once however often it is called; raises ProviderError. The first call only announces."""
     most = context.bounds(operation.spec.group).max
     order = _order(context, operation)
@@ -50,7 +50,7 @@ def grow(context: Context, operation: Operation) -> Outcome:
     roll = context.roll(context.definition(operation.spec.group))
     found = order.found(roll, {})
     if len(found) == order.count:
-        return Done(_facts(operation, order.count))
+        return Succeeded(_facts(operation, order.count))
     _check_size(context, operation, order, roll, found)
     if operation.spec.to_size > most:
         raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is above the policy's maximum {most}")
@@ -58,7 +58,7 @@ def grow(context: Context, operation: Operation) -> Outcome:
     return _announce(operation, begun, order.count)
 
 
-def _order(context: Context, operation: Operation) -> Order:
+def _order(context: CherryContext, operation: Operation) -> Order:
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
     order = Order(context.definition(operation.spec.group), operation)
@@ -69,18 +69,20 @@ def _order(context: Context, operation: Operation) -> Order:
     return order
 
 
-def _check_size(context: Context, operation: Operation, order: Order, roll: Roll, found: dict[int, Server]) -> None:
+def _check_size(
+    context: CherryContext, operation: Operation, order: Order, roll: ServerList, found: dict[int, CherryServer]
+) -> None:
     """Raises Final where the pool, without this operation's own machines, is not as it was planned for."""
     own = frozenset(each.id for each in found.values())
     size = _size(context, order, roll, own, operation.spec.from_size)
     if size != operation.spec.from_size:
-        raise Final(
+        raise PermanentConflict(
             f"{operation.spec.group} has the size {size}, but from {operation.spec.from_size} to "
             f"{operation.spec.to_size} was planned"
         )
 
 
-def _size(context: Context, order: Order, roll: Roll, but: frozenset[int], most: int) -> int:
+def _size(context: CherryContext, order: Order, roll: ServerList, but: frozenset[int], most: int) -> int:
     """The size of the pool without some. A control plane that bears its tags does not count; the cluster is asked for
     it only where there are more than there should be."""
     crew = [each for each in roll.crew(order.definition) if each.id not in but]
@@ -92,7 +94,9 @@ def _size(context: Context, order: Order, roll: Roll, but: frozenset[int], most:
 class _Growth:
     """One call's way through the table, of a growth that was announced."""
 
-    def __init__(self, context: Context, operation: Operation, order: Order, most: int, progress: Progress) -> None:
+    def __init__(
+        self, context: CherryContext, operation: Operation, order: Order, most: int, progress: Progress
+    ) -> None:
         self._context, self._operation, self._order, self._most = context, operation, order, most
         self._progress = progress
         self._fresh = not progress.interrupted(operation)
@@ -113,7 +117,7 @@ class _Growth:
             return _announce(self._operation, self._progress, self._order.count)
         return self._end()
 
-    def _look(self) -> Roll:
+    def _look(self) -> ServerList:
         """List, and take in what is there."""
         self._roll = roll = self._context.roll(self._context.definition(self._operation.spec.group))
         self._found = self._order.found(roll, self._progress.made)
@@ -124,7 +128,7 @@ class _Growth:
         self._progress = progress
         return roll
 
-    def _ready(self, roll: Roll) -> tuple[list[int], Script | None]:
+    def _ready(self, roll: ServerList) -> tuple[list[int], Script | None]:
         """What is to be sent now, and the script for it; None where nothing is. What keeps the rest from being ordered
         does not end a growth that has bought something: that is looked for first."""
         try:
@@ -138,7 +142,7 @@ class _Growth:
             self._progress = self._progress.refuse(self._progress.open(self._order.count), error)
             return [], None
 
-    def _to_send(self, roll: Roll) -> list[int]:
+    def _to_send(self, roll: ServerList) -> list[int]:
         """What was announced and can be had; what cannot is refused."""
         still_open = frozenset(self._progress.open(self._order.count))
         lot = [each for each in self._progress.lot if each in still_open]
@@ -151,7 +155,7 @@ class _Growth:
             self._progress = on_stock(self._context, self._order, self._progress)
         return [each for each in lot if each not in self._progress.refused]
 
-    def _put_right(self, roll: Roll) -> None:
+    def _put_right(self, roll: ServerList) -> None:
         """Tags that were lost are written again, and second machines of one name, still being deployed, go back."""
         for server in self._order.untagged(roll, self._found):
             self._done(partial(self._context.api.tag, server.id, {**server.tags, **self._order.tags}))
@@ -173,12 +177,12 @@ class _Growth:
             return False
         return True
 
-    def _later(self, error: ProviderError) -> Pending:
+    def _later(self, error: ProviderError) -> InProgress:
         """Nothing was sent in this call, so what was announced before still is. Raises the error at last."""
         if not self._fresh or self._progress.tries >= _TRIES:
             raise error
         kept = msgspec.structs.replace(self._progress, tries=self._progress.tries + 1)
-        return Pending(
+        return InProgress(
             max(WAITS[0], error.retry_after),
             _step(kept),
             kept.written(self._operation),
@@ -203,13 +207,13 @@ class _Growth:
     def _unsure(self) -> Outcome:
         return self._wait_for(self._progress.unsure) or self._once_more()
 
-    def _wait_for(self, numbers: tuple[int, ...]) -> Pending | None:
+    def _wait_for(self, numbers: tuple[int, ...]) -> InProgress | None:
         """None once that was long enough. Looks are counted, not clocks compared."""
         looks = self._progress.looks
         if looks >= len(WAITS):
             return None
         waiting = msgspec.structs.replace(self._progress, looks=looks + 1, lot=())
-        return Pending(
+        return InProgress(
             WAITS[looks],
             STEP,
             waiting.written(self._operation),
@@ -233,7 +237,7 @@ class _Growth:
         """All are bought or refused; what is bought is listed, as members, or was looked for long enough."""
         progress, why = self._progress, self._progress.why
         listed = {number: each for number, each in self._found.items() if number in progress.made}
-        stray = [each.id for each in self._order.untagged(Roll(listed.values()), listed)]
+        stray = [each.id for each in self._order.untagged(ServerList(listed.values()), listed)]
         # Neither name nor tag of ours: told, and not touched, for an id alone may be a slip of the vendor's.
         stray += [each for number, each in progress.made.items() if number not in listed and self._roll.lives(each)]
         missing = tuple(number for number in progress.made if number not in listed or listed[number].id in stray)
@@ -246,18 +250,18 @@ class _Growth:
         if missing:
             facts["unlisted"] = len(missing)
         if why is None:
-            return Done(facts)
+            return Succeeded(facts)
         some = f" ({len(progress.made)} of {self._order.count} were created)"
         return Failed(why.cls, f"{self._operation.spec.group}: {why.message}{some}", why.code, why.retry_after, facts)
 
 
 def _announce(
     operation: Operation, progress: Progress, count: int, pause: float = 0.0, held: ProviderError | None = None
-) -> Pending:
+) -> InProgress:
     """Write down what the next call may send."""
     announced = msgspec.structs.replace(progress, lot=progress.open(count)[:LOT])
     note = "" if held is None else f"{held.cls}: {held.message}"
-    return Pending(pause, _step(announced), announced.written(operation), note)
+    return InProgress(pause, _step(announced), announced.written(operation), note)
 
 
 def _step(progress: Progress) -> str:

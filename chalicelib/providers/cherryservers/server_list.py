@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 
 from chalicelib.providers.cherryservers.decoding import decoded, read_row
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, POOL_TAG
 from chalicelib.providers.errors import Unknown
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 
 _DECISIVE = (CLUSTER_TAG, POOL_TAG)
 
 
-class Odd(msgspec.Struct, frozen=True):
+class UnreadableServer(msgspec.Struct, frozen=True):
     """A row that is no server to count. tags: the decisive ones, None for one that cannot be read; None: no tags can be
     read at all. key: of the row's contents, so that a row which two pages have is one."""
 
@@ -42,37 +42,37 @@ class Odd(msgspec.Struct, frozen=True):
         return all(self.tags.get(name, "") in (None, text) for name, text in wanted.items())
 
 
-def read_rows(answer: Answer) -> list[Server | Odd]:
+def read_rows(answer: VendorResponse) -> list[CherryServer | UnreadableServer]:
     """The servers of a page and its odd rows. Raises Transient for what is no JSON, Unknown for what is no list and for
     one of which no row can be read."""
     rows = decoded(answer)
     if not isinstance(rows, list):
         raise Unknown(f"{answer.call}: the answer is no list")
-    found, problem = list[Server | Odd](), None
+    found, problem = list[CherryServer | UnreadableServer](), None
     for number, row in enumerate(rows):
         try:
-            server = read_row(row, Server, f"{answer.call}: row {number}")
+            server = read_row(row, CherryServer, f"{answer.call}: row {number}")
         except Unknown as error:
             problem = error
-            found.append(Odd(_key(row), error.message, _tags(row)))
+            found.append(UnreadableServer(_key(row), error.message, _tags(row)))
         else:
-            unclear = Odd(_key(row), f"server {server.id} has tags that are no texts", _tags(row))
+            unclear = UnreadableServer(_key(row), f"server {server.id} has tags that are no texts", _tags(row))
             found.append(unclear if None in (unclear.tags or {}).values() else server)
-    if problem is not None and all(isinstance(each, Odd) for each in found):
+    if problem is not None and all(isinstance(each, UnreadableServer) for each in found):
         raise problem
     return _each_once(found, rows)
 
 
-def _each_once(found: list[Server | Odd], rows: list[Any]) -> list[Server | Odd]:
+def _each_once(found: list[CherryServer | UnreadableServer], rows: list[Any]) -> list[CherryServer | UnreadableServer]:
     """Of rows that differ and have one id, none is believed."""
     keys: dict[int, set[str]] = {}
-    times = Counter(each.id for each in found if isinstance(each, Server))
+    times = Counter(each.id for each in found if isinstance(each, CherryServer))
     for each, row in zip(found, rows, strict=True):
-        if isinstance(each, Server) and times[each.id] > 1:
+        if isinstance(each, CherryServer) and times[each.id] > 1:
             keys.setdefault(each.id, set()).add(_key(row))
     return [
-        Odd(_key(row), f"{len(keys[each.id])} rows have the id {each.id}", _tags(row))
-        if isinstance(each, Server) and len(keys.get(each.id, ())) > 1
+        UnreadableServer(_key(row), f"{len(keys[each.id])} rows have the id {each.id}", _tags(row))
+        if isinstance(each, CherryServer) and len(keys.get(each.id, ())) > 1
         else each
         for each, row in zip(found, rows, strict=True)
     ]

@@ -13,8 +13,8 @@ from functools import cached_property
 from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Operation
 from chalicelib.providers.cherryservers.hostnames import hostname, letters_for
-from chalicelib.providers.cherryservers.instances import Roll, belongs
-from chalicelib.providers.cherryservers.models import CreateServer, Server
+from chalicelib.providers.cherryservers.instances import ServerList, belongs
+from chalicelib.providers.cherryservers.models import CherryServer, CreateServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, OPERATION_TAG, POOL_TAG
 
@@ -62,7 +62,7 @@ class Order:
             for number in numbers
         )
 
-    def found(self, roll: Roll, made: dict[int, int]) -> dict[int, Server]:
+    def found(self, roll: ServerList, made: dict[int, int]) -> dict[int, CherryServer]:
         """Those that are there, by number, leaving ones too: what was bought was bought. made: their ids as far as the
         vendor has told them. By name (of two
         the elder, whoever asks), by id, and the renamed ones by their tag."""
@@ -82,7 +82,7 @@ class Order:
         free = [number for number in range(self.count) if number not in found and number not in made]
         return found | dict(zip(free, renamed, strict=False))
 
-    def surplus(self, roll: Roll, found: dict[int, Server]) -> tuple[Server, ...]:
+    def surplus(self, roll: ServerList, found: dict[int, CherryServer]) -> tuple[CherryServer, ...]:
         """Second machines of one name that are still being deployed. Two of a name cannot both be nodes; they exist
         where an order that was given up for lost arrived all the same."""
         kept = {server.id for server in found.values()}
@@ -96,7 +96,7 @@ class Order:
             and roll.standing(server).state is InstanceState.CREATING
         )
 
-    def untagged(self, roll: Roll, found: dict[int, Server]) -> tuple[Server, ...]:
+    def untagged(self, roll: ServerList, found: dict[int, CherryServer]) -> tuple[CherryServer, ...]:
         """Those of the found that no pool would count."""
         return tuple(
             server
@@ -108,12 +108,12 @@ class Order:
     def _known(self) -> frozenset[str]:
         return frozenset(name.casefold() for name in self.names)
 
-    def _is_marked(self, server: Server) -> bool:
+    def _is_marked(self, server: CherryServer) -> bool:
         return server.tags.get(OPERATION_TAG) == self._operation.spec.id
 
-    def _ours(self, roll: Roll) -> dict[str, list[Server]]:
+    def _ours(self, roll: ServerList) -> dict[str, list[CherryServer]]:
         """By host name, the elder first."""
-        ours: dict[str, list[Server]] = {}
+        ours: dict[str, list[CherryServer]] = {}
         for _, server in sorted(roll.by_id.items()):
             name = server.hostname.casefold()
             if name in self._known or self._is_marked(server):

@@ -42,7 +42,7 @@ _LONGEST_NAME = 63
 _SPEC_FORM = "0:10:pool1"
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class CherryBounds(msgspec.Struct, frozen=True):
     """One pool that is ours: its name, what we may do with its size, and how much it is preferred."""
 
     name: str
@@ -51,7 +51,7 @@ class Bounds(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
-class Source(msgspec.Struct, frozen=True):
+class CherryPoolSource(msgspec.Struct, frozen=True):
     """Where the pools' definitions stand; exactly one is not empty. text: gcfg; secret: the name of a secret with gcfg;
     mapping: nodeGroupDefs as JSON."""
 
@@ -68,14 +68,14 @@ class Bootstrap(msgspec.Struct, frozen=True):
     lifetime: float = LIFETIME
 
 
-class Settings(msgspec.Struct, frozen=True):
+class CherrySettings(msgspec.Struct, frozen=True):
     """root: of the vendor's API, without a slash at the end. reserve: what a template keeps back from its capacity.
     project_id: 0 where only the definitions name it. provision_time: seconds that a machine may take to become a node;
     None where the cluster's option holds."""
 
     credentials_secret: str
-    groups: tuple[Bounds, ...]
-    definitions: Source
+    groups: tuple[CherryBounds, ...]
+    definitions: CherryPoolSource
     cluster_name: str = ""
     project_id: int = 0
     root: str = ROOT
@@ -86,7 +86,7 @@ class Settings(msgspec.Struct, frozen=True):
     provision_time: float | None = None
 
 
-def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> Settings:
+def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> CherrySettings:
     """The policy's text values and its group entries as Settings; raises BadInput, or BadInputs for several mistakes.
 
     Keys: credentialsSecret; clusterName; projectId; nodes (upstream's `--nodes=min:max:pool`, a line each); one of
@@ -95,13 +95,13 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
     reservedEphemeralStorage. Pools come from `nodes` and from the policy's nodeGroups, each from one of the two.
     """
     readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
-    return msgspec.convert(read_all(settings, readers, KNOWN, PLACE), Settings)
+    return msgspec.convert(read_all(settings, readers, KNOWN, PLACE), CherrySettings)
 
 
-def parse_spec(text: str, place: str) -> Bounds:
+def parse_spec(text: str, place: str) -> CherryBounds:
     """`min:max:pool` (§1.2): split at the first two colons, whole numbers, 0 <= min <= max. Raises BadInput."""
     least, most, pool = node_spec(text, place, _SPEC_FORM)
-    return Bounds(pool_name(pool, place), least, most)
+    return CherryBounds(pool_name(pool, place), least, most)
 
 
 def pool_name(name: str, place: str) -> str:
@@ -116,7 +116,7 @@ def pool_name(name: str, place: str) -> str:
     return name
 
 
-def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
+def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[CherryBounds, ...]:
     entries = [each for each in groups if each.provider == PROVIDER]
     found = named_groups(
         nodes,
@@ -136,14 +136,14 @@ def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
     return found
 
 
-def _of_entry(entry: GroupPolicy) -> Bounds:
+def _of_entry(entry: GroupPolicy) -> CherryBounds:
     place = f"nodeGroups: {entry.id}"
     if entry.max is None:
         raise BadInput(place, "has no max", f"add max: the provider {PROVIDER} has no default for it")
     least = entry.min or 0
     if entry.max < least:
         raise BadInput(place, f"max {entry.max} is below min {least}", f"write {least} or more, or lower min")
-    return Bounds(pool_name(entry.id, place), least, entry.max, entry.priority)
+    return CherryBounds(pool_name(entry.id, place), least, entry.max, entry.priority)
 
 
 def _credentials(settings: Mapping[str, str]) -> str:
@@ -172,7 +172,7 @@ def cluster_name(name: str, place: str) -> str:
     return name
 
 
-def _source(settings: Mapping[str, str]) -> Source:
+def _source(settings: Mapping[str, str]) -> CherryPoolSource:
     given = {field: settings[key] for key, field in _SOURCES.items() if settings.get(key, "").strip()}
     if len(given) != 1:
         raise BadInput(
@@ -180,7 +180,7 @@ def _source(settings: Mapping[str, str]) -> Source:
             "stands beside another one" if given else "is missing",
             f"give exactly one of {', '.join(_SOURCES)}",
         )
-    return Source(**given)
+    return CherryPoolSource(**given)
 
 
 def _root(settings: Mapping[str, str]) -> str:

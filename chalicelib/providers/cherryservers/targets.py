@@ -14,11 +14,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from chalicelib.model.operation import Operation, Target
-from chalicelib.providers.cherryservers.context import Context
+from chalicelib.model.operation import Operation, RemovalTarget
+from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.cherryservers.instance_states import is_leaving
-from chalicelib.providers.cherryservers.instances import Roll, belongs
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.instances import ServerList, belongs
+from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.provider_ids import alike, id_of
 from chalicelib.providers.errors import InvalidRequest, NotFound, Unauthorized
@@ -26,7 +26,7 @@ from chalicelib.providers.errors import InvalidRequest, NotFound, Unauthorized
 NAMES = "names"
 
 
-class Targets(msgspec.Struct, frozen=True):
+class CherryTargets(msgspec.Struct, frozen=True):
     """ids: the servers, each once. by_name: node -> id, of those that only a name has led to;
     is_new: one of these was not known to an earlier call."""
 
@@ -35,7 +35,7 @@ class Targets(msgspec.Struct, frozen=True):
     is_new: bool = False
 
 
-def resolve(operation: Operation, roll: Roll, definition: Definition) -> Targets:
+def resolve(operation: Operation, roll: ServerList, definition: Definition) -> CherryTargets:
     """The servers that the targets mean; raises InvalidRequest for one that means none, or may mean two. What a name
     meant in an earlier call it still means: the server may be gone by now."""
     before = _earlier(operation)
@@ -47,10 +47,10 @@ def resolve(operation: Operation, roll: Roll, definition: Definition) -> Targets
             number = before[target.node] if target.node in before else _named(target, roll, definition)
             by_name[target.node] = number
         ids[number] = None
-    return Targets(tuple(ids), by_name, is_new=not by_name.keys() <= before.keys())
+    return CherryTargets(tuple(ids), by_name, is_new=not by_name.keys() <= before.keys())
 
 
-def remembered(targets: Targets) -> dict[str, str]:
+def remembered(targets: CherryTargets) -> dict[str, str]:
     """As data of the operation."""
     return {NAMES: msgspec.json.encode(targets.by_name).decode()} if targets.by_name else {}
 
@@ -59,16 +59,16 @@ class Looked(msgspec.Struct, frozen=True):
     """living: the targets that are there and not leaving. absent: those that turned out to be gone. whole: all of them
     were looked at."""
 
-    living: dict[int, Server]
+    living: dict[int, CherryServer]
     absent: tuple[int, ...]
     whole: bool
 
 
 def look(
-    context: Context,
+    context: CherryContext,
     operation: Operation,
-    targets: Targets,
-    roll: Roll,
+    targets: CherryTargets,
+    roll: ServerList,
     definition: Definition,
     gone: frozenset[int] = frozenset(),
     most: int = 1000,
@@ -87,13 +87,13 @@ def look(
     return Looked({**living, **more}, absent, len(unlisted) <= most)
 
 
-def _check(operation: Operation, servers: Mapping[int, Server], definition: Definition) -> None:
+def _check(operation: Operation, servers: Mapping[int, CherryServer], definition: Definition) -> None:
     for number, server in servers.items():
         if not belongs(server, definition):
             raise InvalidRequest(f"server {number} ({server.hostname}) does not belong to {operation.spec.group}")
 
 
-def _named(target: Target, roll: Roll, definition: Definition) -> int:
+def _named(target: RemovalTarget, roll: ServerList, definition: Definition) -> int:
     name = target.node or target.instance
     if target.instance or target.handle:
         raise InvalidRequest(f"{name}: {target.instance or target.handle} names no server of this provider")
@@ -106,7 +106,7 @@ def _named(target: Target, roll: Roll, definition: Definition) -> int:
     return bearing[0].id
 
 
-def _unlisted(context: Context, operation: Operation, number: int) -> Server | None:
+def _unlisted(context: CherryContext, operation: Operation, number: int) -> CherryServer | None:
     """A server that the project does not list; None where it is gone. The list came through with this token, so that a
     refusal is about this server."""
     try:

@@ -20,7 +20,7 @@ CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 MARK_PREFIX = "outscaler/"
 
 
-class Keys(msgspec.Struct, frozen=True):
+class CapiAnnotations(msgspec.Struct, frozen=True):
     """The keys that carry the API group as their prefix."""
 
     group: str = DEFAULT_GROUP

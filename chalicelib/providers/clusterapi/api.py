@@ -12,9 +12,9 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.model.errors import MALFORMED, OutscalerError
-from chalicelib.providers.clusterapi.annotations import Keys
-from chalicelib.providers.clusterapi.cluster_object import Cluster
-from chalicelib.providers.clusterapi.models import Machine, Resource, Scale
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
+from chalicelib.providers.clusterapi.cluster_object import CapiCluster
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, Scale
 from chalicelib.providers.errors import NotFound, ProviderError, Transient, Unauthorized
 from chalicelib.providers.http_statuses import class_for
 from chalicelib.providers.kube_protocol import KubeApi
@@ -37,13 +37,13 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class Api:
+class CapiApi:
     """The calls of one API group and version. Every method raises ProviderError and nothing else.
 
     kube: the management cluster; workload: the cluster of the Nodes, where that is another one.
     """
 
-    def __init__(self, kube: KubeApi, keys: Keys, version: str, workload: KubeApi | None = None) -> None:
+    def __init__(self, kube: KubeApi, keys: CapiAnnotations, version: str, workload: KubeApi | None = None) -> None:
         self._kube, self._keys, self._workload = kube, keys, workload or kube
         self._base = f"/apis/{keys.group}/{version}"
 
@@ -55,18 +55,18 @@ class Api:
         """All objects of a kind, in a namespace or ("") in all, undecoded: one bad object must not hide the others."""
         return self._all(self._path(kind, namespace))
 
-    def resource(self, kind: str, namespace: str, name: str) -> Resource:
+    def resource(self, kind: str, namespace: str, name: str) -> CapiResource:
         """One MachineDeployment or MachineSet."""
-        return decode(ask(self._kube, "GET", self._path(kind, namespace, name)), Resource)
+        return decode(ask(self._kube, "GET", self._path(kind, namespace, name)), CapiResource)
 
-    def machine(self, namespace: str, name: str) -> Machine:
+    def machine(self, namespace: str, name: str) -> CapiMachine:
         """One Machine."""
-        return decode(ask(self._kube, "GET", self._path(MACHINE, namespace, name)), Machine)
+        return decode(ask(self._kube, "GET", self._path(MACHINE, namespace, name)), CapiMachine)
 
     def cluster_paused(self, namespace: str, name: str) -> bool:
         """Whether the Cluster's spec pauses all that belongs to it (D29); False where that may not be read."""
         try:
-            return decode(ask(self._kube, "GET", self._path(CLUSTER, namespace, name)), Cluster).paused
+            return decode(ask(self._kube, "GET", self._path(CLUSTER, namespace, name)), CapiCluster).paused
         except (NotFound, Unauthorized):
             return False
 
@@ -82,14 +82,14 @@ class Api:
         if answer.spec.replicas != replicas:
             raise Transient(f"{kind} {namespace}/{name}: the API server's answer has another size than was set")
 
-    def mark(self, machine: Machine, value: str | None) -> None:
+    def mark(self, machine: CapiMachine, value: str | None) -> None:
         """Write the delete-machine annotation, or (None) take it off; only on this very Machine, not on a namesake.
 
         Raises Transient where the answer does not say that it was done: whoever lowers the size next relies on it.
         """
         body = {"metadata": {"uid": machine.metadata.uid, "annotations": {self._keys.delete_machine: value}}}
         path = self._path(MACHINE, machine.metadata.namespace, machine.metadata.name)
-        answer = decode(ask(self._kube, "PATCH", path, body), Machine)
+        answer = decode(ask(self._kube, "PATCH", path, body), CapiMachine)
         if answer.mark(self._keys) != value:
             raise Transient(f"{MACHINE} {machine.handle}: the API server's answer does not have the mark that was set")
 

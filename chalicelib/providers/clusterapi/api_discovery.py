@@ -17,7 +17,7 @@ class _Version(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class _Group(msgspec.Struct, rename="camel"):
+class _ApiGroup(msgspec.Struct, rename="camel"):
     versions: list[_Version] | None = None
     preferred_version: _Version = _Version()
 
@@ -50,7 +50,7 @@ def discover(kube: KubeApi, group: str, wanted: str, *, kinds: bool = True) -> S
 
 def _preferred(kube: KubeApi, group: str) -> str:
     try:
-        found = decode(ask(kube, "GET", f"/apis/{group}"), _Group)
+        found = decode(ask(kube, "GET", f"/apis/{group}"), _ApiGroup)
     except NotFound:
         raise InvalidRequest(
             f"this cluster does not serve the API group {group}; install Cluster API there, name the group it uses in "

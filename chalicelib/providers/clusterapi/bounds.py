@@ -13,20 +13,22 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _LONGEST, _SHOWN = 19, 40  # digits of what Go's parser takes; characters of a wrong text that are repeated
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class CapiBounds(msgspec.Struct, frozen=True):
     """min <= size <= max, max at least 1."""
 
     min: int
     max: int
 
 
-def read_bounds(annotations: Mapping[str, str], keys: Keys, policy: GroupPolicy | None, place: str) -> Bounds | None:
+def read_bounds(
+    annotations: Mapping[str, str], keys: CapiAnnotations, policy: GroupPolicy | None, place: str
+) -> CapiBounds | None:
     """The bounds, None where the resource is not meant to be a group; raises BadInput for bounds that cannot be.
 
     A bound that the policy gives wins over the annotation, which is then not even read. place: the resource.
@@ -40,7 +42,7 @@ def read_bounds(annotations: Mapping[str, str], keys: Keys, policy: GroupPolicy 
         raise BadInput(place, f"the minimum {low} is negative", "write 0 or more")
     if high < low:
         raise BadInput(place, f"the maximum {high} is below the minimum {low}", f"set {keys.max_size} to {low} or more")
-    return Bounds(low, high)
+    return CapiBounds(low, high)
 
 
 def _annotation(annotations: Mapping[str, str], key: str, place: str) -> int | None:

@@ -12,13 +12,13 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.model.errors import MALFORMED
-from chalicelib.model.snapshot import Gap
-from chalicelib.providers.clusterapi.api import CLUSTER, DEPLOYMENT, MACHINE, POOL, SET, Api, decode
-from chalicelib.providers.clusterapi.cluster_object import Cluster, paused, topology_replicas
-from chalicelib.providers.clusterapi.models import Machine, Metadata, Resource
+from chalicelib.model.snapshot import MissingData
+from chalicelib.providers.clusterapi.api import CLUSTER, DEPLOYMENT, MACHINE, POOL, SET, CapiApi, decode
+from chalicelib.providers.clusterapi.cluster_object import CapiCluster, paused, topology_replicas
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, Metadata
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 
-T = TypeVar("T", Resource, Machine, Cluster)
+T = TypeVar("T", CapiResource, CapiMachine, CapiCluster)
 
 # The order in which upstream lists them. Machines are read although they are no groups: they are the instances.
 _KINDS: tuple[str, ...] = (SET, DEPLOYMENT, POOL)
@@ -32,7 +32,7 @@ _WEAKENS = {
 }
 
 
-class World(msgspec.Struct, frozen=True):
+class CapiState(msgspec.Struct, frozen=True):
     """unread: (kind, namespace) of lists that failed, with the reason; namespace "" stands for all.
 
     clusters: (namespace, name) of all Clusters that were read. paused_clusters: of those whose spec pauses them.
@@ -40,10 +40,10 @@ class World(msgspec.Struct, frozen=True):
     (clusters.py).
     """
 
-    resources: dict[str, tuple[Resource, ...]]
-    machines: tuple[Machine, ...]
+    resources: dict[str, tuple[CapiResource, ...]]
+    machines: tuple[CapiMachine, ...]
     unread: dict[tuple[str, str], str] = {}
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MissingData, ...] = ()
     paused_clusters: frozenset[tuple[str, str]] = frozenset()
     topology_replicas: frozenset[tuple[str, str, str]] = frozenset()
     clusters: frozenset[tuple[str, str]] = frozenset()
@@ -53,20 +53,20 @@ class World(msgspec.Struct, frozen=True):
         return self.unread.get((kind, namespace)) or self.unread.get((kind, ""), "")
 
 
-def read_world(api: Api, served: frozenset[str], namespaces: Sequence[str]) -> World:
+def read_world(api: CapiApi, served: frozenset[str], namespaces: Sequence[str]) -> CapiState:
     """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere.
 
     The Clusters are of use but not needed: a role without the right to list them costs a gap (D29).
     """
-    reader = _Reader(api, namespaces)
+    reader = _CapiReader(api, namespaces)
     kinds = [kind for kind in _KINDS if kind in served or kind not in _OPTIONAL]
-    resources = {kind: reader.all(kind, Resource) for kind in kinds}
+    resources = {kind: reader.all(kind, CapiResource) for kind in kinds}
     if reader.failed >= len(kinds) * len(namespaces):
         assert reader.last_error is not None
         raise _of_all_namespaces(reader.last_error) if namespaces == ("",) else reader.last_error
-    machines = reader.all(MACHINE, Machine)
-    clusters = reader.all(CLUSTER, Cluster) if CLUSTER in served else ()
-    return World(
+    machines = reader.all(MACHINE, CapiMachine)
+    clusters = reader.all(CLUSTER, CapiCluster) if CLUSTER in served else ()
+    return CapiState(
         resources,
         machines,
         reader.unread,
@@ -87,13 +87,13 @@ def _of_all_namespaces(error: ProviderError) -> ProviderError:
     )
 
 
-class _Reader:
+class _CapiReader:
     """Collects what goes wrong while reading."""
 
-    def __init__(self, api: Api, namespaces: Sequence[str]) -> None:
+    def __init__(self, api: CapiApi, namespaces: Sequence[str]) -> None:
         self._api, self._namespaces = api, namespaces
         self.unread: dict[tuple[str, str], str] = {}
-        self.gaps: list[Gap] = []
+        self.gaps: list[MissingData] = []
         self.failed = 0
         self.last_error: ProviderError | None = None
 
@@ -107,7 +107,7 @@ class _Reader:
                 self.failed += 1
                 self.last_error = error
                 self.unread[kind, namespace] = f"{kind}s could not be listed: {error.message}"
-                self.gaps.append(Gap(kind, error.message, place=namespace, weakens=_WEAKENS[kind]))
+                self.gaps.append(MissingData(kind, error.message, place=namespace, weakens=_WEAKENS[kind]))
         return tuple(found)
 
     def _decoded(self, kind: str, shape: type[T], items: Iterable[msgspec.Raw]) -> Iterable[T]:
@@ -115,7 +115,7 @@ class _Reader:
             try:
                 yield decode(item, shape)
             except Transient as error:
-                self.gaps.append(Gap(kind, error.message, name=_name(item), place=f"items[{index}]"))
+                self.gaps.append(MissingData(kind, error.message, name=_name(item), place=f"items[{index}]"))
 
 
 class _Named(msgspec.Struct):

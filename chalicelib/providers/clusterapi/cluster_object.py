@@ -42,7 +42,7 @@ class ClusterSpec(msgspec.Struct, frozen=True):
     topology: Topology | None = None
 
 
-class Cluster(msgspec.Struct, frozen=True):
+class CapiCluster(msgspec.Struct, frozen=True):
     """A Cluster."""
 
     metadata: Metadata
@@ -62,12 +62,12 @@ class Cluster(msgspec.Struct, frozen=True):
         return [each.name for each in entries if each.name and each.replicas is not None]
 
 
-def paused(clusters: Iterable[Cluster]) -> frozenset[tuple[str, str]]:
+def paused(clusters: Iterable[CapiCluster]) -> frozenset[tuple[str, str]]:
     """(namespace, name) of those that rest."""
     return frozenset((each.metadata.namespace, each.metadata.name) for each in clusters if each.paused)
 
 
-def topology_replicas(clusters: Iterable[Cluster]) -> frozenset[tuple[str, str, str]]:
+def topology_replicas(clusters: Iterable[CapiCluster]) -> frozenset[tuple[str, str, str]]:
     """(namespace, cluster, topology name) of the workers whose size the Cluster's topology sets.
 
     The topology name is the label `topology.cluster.x-k8s.io/deployment-name` of a MachineDeployment, and `pool-name`

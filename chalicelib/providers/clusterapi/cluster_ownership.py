@@ -15,15 +15,15 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Gap
-from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.model.snapshot import MissingData
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.api import POOL
-from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.discovery import Spec, cluster_names
 from chalicelib.providers.clusterapi.node_membership import OwnCluster, Vote, most, tally, votes
 
 _SHOWN = 3  # names that one gap tells
-_NOTHING = World({}, ())
+_NOTHING = CapiState({}, ())
 
 
 class Doubt(msgspec.Struct, frozen=True):
@@ -36,15 +36,15 @@ class Ours(msgspec.Struct, frozen=True):
     """The answer, and what is to be told beside it."""
 
     cluster: OwnCluster | Doubt
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MissingData, ...] = ()
 
 
 def own_cluster(
     nodes: Sequence[Node],
     specs: Sequence[Spec],
     discovered: Iterable[OwnCluster],
-    keys: Keys,
-    world: World = _NOTHING,
+    keys: CapiAnnotations,
+    world: CapiState = _NOTHING,
 ) -> Ours:
     """Our cluster. discovered: the clusters of all resources that match the settings."""
     cast = votes(nodes, world.machines, world.resources.get(POOL, ()), keys)
@@ -111,7 +111,7 @@ def _several(found: Sequence[OwnCluster]) -> Doubt:
     )
 
 
-def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[Gap, ...]:
+def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[MissingData, ...]:
     """Nodes whose annotations name another cluster: nothing follows from them, and somebody should look."""
     odd = [each for each in cast if each.said is not None and _is_other(each.said, ours)]
     if not odd:
@@ -119,7 +119,7 @@ def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[Gap, ...]:
     more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
     said = sorted({each.said for each in odd if each.said is not None}, key=_order)[:_SHOWN]
     return (
-        Gap(
+        MissingData(
             "Node",
             f"annotations of {', '.join(each.node for each in odd[:_SHOWN])}{more} name the cluster "
             f"{_list(said)}, and this cluster is {_list([ours])}: the annotations are ignored",

@@ -9,11 +9,11 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET, Api, decode
-from chalicelib.providers.clusterapi.models import Machine, Metadata, Resource
+from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET, CapiApi, decode
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, Metadata
 from chalicelib.providers.clusterapi.owner_references import controller
 from chalicelib.providers.clusterapi.scalable_resource import Subject, as_it_is, read_subject
-from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.settings import CapiSettings
 from chalicelib.providers.errors import InvalidRequest
 
 # How often a write that met a newer version is decided anew (D13).
@@ -23,11 +23,11 @@ NEVER_JOINED = "never_joined"
 _DIGITS = 18
 
 
-class Context(msgspec.Struct, frozen=True):
+class CapiContext(msgspec.Struct, frozen=True):
     """now: epoch seconds."""
 
-    api: Api
-    settings: Settings
+    api: CapiApi
+    settings: CapiSettings
     policies: tuple[GroupPolicy, ...]
     now: Callable[[], float]
 
@@ -55,15 +55,17 @@ def check_maximum(subject: Subject, size: int) -> None:
         raise InvalidRequest(f"{subject.group}: the size {size} is above the maximum {subject.bounds.max}")
 
 
-def machines_of(api: Api, subject: Subject, sets: Sequence[Resource]) -> tuple[list[Machine], list[Machine]]:
+def machines_of(
+    api: CapiApi, subject: Subject, sets: Sequence[CapiResource]
+) -> tuple[list[CapiMachine], list[CapiMachine]]:
     """(the group's Machines, all others of its namespace), the former sorted by name. Raises Transient if one of them
     cannot be read, for it might be the group's, and the count would be wrong."""
     owned_by = POOL if subject.kind == POOL else SET
     owners = {subject.resource.metadata.uid} if subject.kind == POOL else {each.metadata.uid for each in sets}
-    mine: list[Machine] = []
-    others: list[Machine] = []
+    mine: list[CapiMachine] = []
+    others: list[CapiMachine] = []
     for item in api.objects(MACHINE, subject.namespace):
-        machine = decode(item, Machine)
+        machine = decode(item, CapiMachine)
         (mine if controller(machine.metadata, owned_by) in owners else others).append(machine)
     mine.sort(key=lambda each: each.metadata.name)
     return mine, others
@@ -73,16 +75,16 @@ class _NodeSpec(msgspec.Struct, frozen=True):
     provider_id: str | None = msgspec.field(default=None, name="providerID")
 
 
-class _Node(msgspec.Struct, frozen=True):
+class _CapiNode(msgspec.Struct, frozen=True):
     metadata: Metadata
     spec: _NodeSpec = _NodeSpec()
 
 
-def nodes_of(api: Api) -> list[Node]:
+def nodes_of(api: CapiApi) -> list[Node]:
     """The cluster's Nodes as of now, with what connects them to Machines and nothing else."""
     nodes = []
     for item in api.nodes():
-        node = decode(item, _Node)
+        node = decode(item, _CapiNode)
         annotations = node.metadata.annotations or {}
         nodes.append(Node(node.metadata.name, {}, {}, provider_id=node.spec.provider_id or "", annotations=annotations))
     return nodes

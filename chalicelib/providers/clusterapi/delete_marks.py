@@ -16,8 +16,8 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from chalicelib.providers.clusterapi.annotations import MARK_PREFIX, Keys
-from chalicelib.providers.clusterapi.models import Machine
+from chalicelib.providers.clusterapi.annotations import MARK_PREFIX, CapiAnnotations
+from chalicelib.providers.clusterapi.models import CapiMachine
 
 # Seconds after which a mark of ours counts as forgotten: longer than any function of ours runs between mark and size.
 FORGOTTEN_AFTER = 300.0
@@ -47,9 +47,9 @@ class Standing(msgspec.Struct, frozen=True):
     """A group's living Machines and its size. targets: the living ones that are to go now."""
 
     size: int
-    living: tuple[Machine, ...]
-    targets: tuple[Machine, ...]
-    others: tuple[Machine, ...]  # marked, living, and not among the targets
+    living: tuple[CapiMachine, ...]
+    targets: tuple[CapiMachine, ...]
+    others: tuple[CapiMachine, ...]  # marked, living, and not among the targets
 
     @property
     def excess(self) -> int:
@@ -67,7 +67,7 @@ class Standing(msgspec.Struct, frozen=True):
         return min(self.size, len(self.living) - len(self.targets) - len(self.others))
 
 
-def standing(size: int, machines: Sequence[Machine], handles: Collection[str], keys: Keys) -> Standing:
+def standing(size: int, machines: Sequence[CapiMachine], handles: Collection[str], keys: CapiAnnotations) -> Standing:
     """How a group stands. machines: all of the group's; handles: those to be removed."""
     living = tuple(each for each in machines if not each.leaving)
     return Standing(

@@ -26,17 +26,17 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import InProgress, Outcome, Succeeded
 from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET
-from chalicelib.providers.clusterapi.context import NEVER_JOINED, TRIES, Context, check_minimum, machines_of, noted
+from chalicelib.providers.clusterapi.context import NEVER_JOINED, TRIES, CapiContext, check_minimum, machines_of, noted
 from chalicelib.providers.clusterapi.delete_marks import Standing, has_stalled, standing
 from chalicelib.providers.clusterapi.machinepool_delete import release_from_pool, remove_from_pool
-from chalicelib.providers.clusterapi.models import Machine, Resource
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
 from chalicelib.providers.clusterapi.owner_references import controller
 from chalicelib.providers.clusterapi.provider_ids import handle_of
 from chalicelib.providers.clusterapi.rollout import ON_DELETE, gives_way, rolling_out
-from chalicelib.providers.clusterapi.scalable_resource import Held, Subject, machine_sets
+from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState, Subject, machine_sets
 from chalicelib.providers.clusterapi.targets import (
     check_identity,
     check_membership,
@@ -55,13 +55,13 @@ class _View(msgspec.Struct, frozen=True):
     """What one attempt decides on."""
 
     subject: Subject
-    sets: tuple[Resource, ...]
+    sets: tuple[CapiResource, ...]
     version: str
     standing: Standing
-    machines: tuple[Machine, ...]  # all of the namespace
+    machines: tuple[CapiMachine, ...]  # all of the namespace
 
 
-def remove(context: Context, operation: Operation) -> Outcome:
+def remove(context: CapiContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the group's."""
     if operation.spec.group.startswith(f"{POOL}/"):
         return remove_from_pool(context, operation)
@@ -71,10 +71,10 @@ def remove(context: Context, operation: Operation) -> Outcome:
         view = _look(context, operation, targets)
         if not view.standing.targets:
             never_joined = noted(operation, NEVER_JOINED) or 0
-            return Done({"to": view.standing.size, "removed": ", ".join(targets), NEVER_JOINED: never_joined})
+            return Succeeded({"to": view.standing.size, "removed": ", ".join(targets), NEVER_JOINED: never_joined})
         if view.standing.excess < 0:
             note = "machines of this group are still being made"
-            return Pending(_WAIT_FOR_MACHINES, "remove", dict(operation.status.data), note)
+            return InProgress(_WAIT_FOR_MACHINES, "remove", dict(operation.status.data), note)
         if stalled := _stalled(context, view.standing):
             # No Pending: nothing was begun, and whoever comes back is to look at the nodes again.
             raise Conflict(
@@ -82,7 +82,7 @@ def remove(context: Context, operation: Operation) -> Outcome:
             )
         try:
             return _Attempt(context, operation, view).run()
-        except Held:
+        except ScalableResourceState:
             raise
         except (Conflict, NotFound) as error:  # changed, or gone, since the look
             changed = error
@@ -91,7 +91,7 @@ def remove(context: Context, operation: Operation) -> Outcome:
     raise changed
 
 
-def _stalled(context: Context, stands: Standing) -> str:
+def _stalled(context: CapiContext, stands: Standing) -> str:
     """A Machine that a lower size would cost its life although the function that marked it stopped there: a pod may
     have come to its node since anybody looked. Empty where there is none."""
     if stands.others_settled:
@@ -100,7 +100,7 @@ def _stalled(context: Context, stands: Standing) -> str:
     return next((each.handle for each in stands.others if has_stalled(each.mark(keys) or "", now)), "")
 
 
-def release(context: Context, operation: Operation) -> bool:
+def release(context: CapiContext, operation: Operation) -> bool:
     """Take our marks off targets that are not to go any more; False where the size was lowered for them already, or
     where none of them lives any more. Raises ProviderError."""
     if operation.spec.group.startswith(f"{POOL}/"):
@@ -124,7 +124,7 @@ def _handles(operation: Operation) -> dict[str, str]:
     return handles
 
 
-def _look(context: Context, operation: Operation, targets: dict[str, str], *, asked: bool = True) -> _View:
+def _look(context: CapiContext, operation: Operation, targets: dict[str, str], *, asked: bool = True) -> _View:
     subject = context.subject(operation.spec.group, asked=asked)
     sets = machine_sets(context.api, subject)
     # The size before the Machines: one that changes after this read fails the precondition of the write.
@@ -138,7 +138,7 @@ def _look(context: Context, operation: Operation, targets: dict[str, str], *, as
 class _Attempt:
     """The lower half of the table, over one view."""
 
-    def __init__(self, context: Context, operation: Operation, view: _View) -> None:
+    def __init__(self, context: CapiContext, operation: Operation, view: _View) -> None:
         self._context, self._api = context, context.api
         self._operation, self._view = operation, view
 
@@ -164,7 +164,7 @@ class _Attempt:
         # D31: these were counted as coming nodes, so what waits for them must be planned again at once.
         never_joined = sum(1 for each in stands.targets if each.status.node_ref is None)
         data = {NEVER_JOINED: str(never_joined)}
-        return Pending(_LOOK_AGAIN, "remove", data, f"the deletion of {names} has not begun")
+        return InProgress(_LOOK_AGAIN, "remove", data, f"the deletion of {names} has not begun")
 
     def _all_marked(self, stands: Standing) -> bool:
         return all(each.mark(self._context.settings.keys) is not None for each in stands.targets)
@@ -181,23 +181,23 @@ class _Attempt:
 
     def _permitted(self, stands: Standing) -> None:
         view = self._view
-        if self._operation.spec.kind is not Kind.DISCARD and stands.goal < stands.size:
+        if self._operation.spec.kind is not OperationKind.DISCARD and stands.goal < stands.size:
             check_minimum(view.subject, stands.goal)
         only = gives_way(view.subject.kind, view.subject.resource, view.sets)
         chooses = "several of its MachineSets have machines, and it would choose which of them becomes smaller"
         if only is None or view.subject.resource.strategy != ON_DELETE:
             reason = rolling_out(view.subject.resource, view.sets) or (chooses if only is None else "")
             if reason:
-                raise Held(f"{self._operation.spec.group}: {reason}")
+                raise ScalableResourceState(f"{self._operation.spec.group}: {reason}")
         if only is not None and view.subject.kind != SET:
             self._of_one_set(only, stands)
 
-    def _of_one_set(self, only: Resource, stands: Standing) -> None:
+    def _of_one_set(self, only: CapiResource, stands: Standing) -> None:
         """Raises unless all marks are on Machines of the one set that becomes smaller, and, where it is one of several,
         that set is about to lose none already: the deployment's size does not tell that of each of them."""
         for machine in (*stands.targets, *stands.others):
             if controller(machine.metadata, SET) != only.metadata.uid:
-                raise Held(
+                raise ScalableResourceState(
                     f"{MACHINE} {machine.handle} stays: {self._operation.spec.group} has MachineSet "
                     f"{only.metadata.name} to make smaller first"
                 )
@@ -219,7 +219,7 @@ class _Attempt:
             raise
 
 
-def _unmark_unless_settled(context: Context, operation: Operation, targets: dict[str, str]) -> None:
+def _unmark_unless_settled(context: CapiContext, operation: Operation, targets: dict[str, str]) -> None:
     """Give up for now: our marks come off, except where the size was lowered for them meanwhile."""
     stands = _look(context, operation, targets).standing
     if stands.goal < stands.size:

@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.quantity import parse_duration
-from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 
 _FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?\Z")
 
@@ -52,7 +52,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], float | bool]]] = {
 }
 
 
-def read_options(annotations: Mapping[str, str], keys: Keys) -> tuple[GroupOptions, tuple[str, ...]]:
+def read_options(annotations: Mapping[str, str], keys: CapiAnnotations) -> tuple[GroupOptions, tuple[str, ...]]:
     """The options, and one sentence per annotation that was left out because it cannot be read."""
     fields: dict[str, float | bool] = {}
     warnings = []

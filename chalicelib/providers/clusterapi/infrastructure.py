@@ -17,7 +17,7 @@ import msgspec
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.clusterapi.annotations import is_domain
 from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure, read_status
-from chalicelib.providers.clusterapi.models import InfrastructureReference, Resource
+from chalicelib.providers.clusterapi.models import CapiResource, InfrastructureReference
 from chalicelib.providers.kube_protocol import KubeApi
 
 # Seconds of waiting that one pass may lose here. A prompt answer takes nothing of it, or a large fleet would use it up.
@@ -26,10 +26,10 @@ _LONGEST_ANSWER = 1.0
 _VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
 
 T = TypeVar("T")
-Infra = Callable[[str, Resource], Infrastructure]
+Infra = Callable[[str, CapiResource], Infrastructure]
 
 
-def no_infrastructure(kind: str, resource: Resource) -> Infrastructure:
+def no_infrastructure(kind: str, resource: CapiResource) -> Infrastructure:
     """An `infra` that knows nothing, for where no infrastructure object can be read."""
     del kind, resource
     return Infrastructure()
@@ -54,7 +54,7 @@ class _Version(msgspec.Struct, frozen=True, gc=False):
     version: str = ""
 
 
-class _Group(msgspec.Struct, frozen=True):
+class _InfrastructureGroup(msgspec.Struct, frozen=True):
     versions: list[_Version] | None = None
 
 
@@ -80,7 +80,7 @@ class InfrastructureReader:
         self._known: dict[str, bytes | _NoAnswer] = {}
         self._closed: dict[str, _NoAnswer] = {}
 
-    def of(self, kind: str, resource: Resource) -> Infrastructure:
+    def of(self, kind: str, resource: CapiResource) -> Infrastructure:
         """What the object behind spec.template.spec.infrastructureRef says, looked up in the resource's own namespace;
         never raises. kind: the resource's."""
         del kind  # machine templates and infrastructure pools have the same contract
@@ -111,7 +111,7 @@ class InfrastructureReader:
             if not plural:
                 raise _NoAnswer(f"{where}: the cluster serves no such kind in {reference.api_version}")
             return where, f"/apis/{group}/{version}/namespaces/{namespace}/{plural}/{reference.name}"
-        for each in self._decoded(f"/apis/{group}", _Group).versions or ():
+        for each in self._decoded(f"/apis/{group}", _InfrastructureGroup).versions or ():
             if plural := self._plural(group, each.version, reference.kind):
                 return where, f"/apis/{group}/{each.version}/namespaces/{namespace}/{plural}/{reference.name}"
         raise _NoAnswer(f"{where}: the cluster serves no such kind in {group}")

@@ -19,14 +19,14 @@ somebody has undone since shows in the generation, which counts the changes of t
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import InProgress, Outcome, Succeeded
 from chalicelib.providers.clusterapi.annotations import MARK_PREFIX
-from chalicelib.providers.clusterapi.context import NEVER_JOINED, Context, check_minimum, noted
+from chalicelib.providers.clusterapi.context import NEVER_JOINED, CapiContext, check_minimum, noted
 from chalicelib.providers.clusterapi.machinepool_state import PoolView, look_at_pool
 from chalicelib.providers.clusterapi.machinepools import cannot_choose, joined_elsewhere
 from chalicelib.providers.clusterapi.provider_ids import Nodes
-from chalicelib.providers.clusterapi.scalable_resource import Held
+from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState
 from chalicelib.providers.clusterapi.targets import (
     check_identity,
     release_marks,
@@ -42,7 +42,7 @@ _SIZE, _VERSION, _GENERATION = "pool_size", "pool_version", "pool_generation"
 _RECORD = frozenset({_SIZE, _VERSION, _GENERATION})
 
 
-def remove_from_pool(context: Context, operation: Operation) -> Outcome:
+def remove_from_pool(context: CapiContext, operation: Operation) -> Outcome:
     """Remove the targets; raises ProviderError. An instance that is not listed any more is gone."""
     view = look_at_pool(context, operation)
     for question in _QUESTIONS:
@@ -57,26 +57,30 @@ def remove_from_pool(context: Context, operation: Operation) -> Outcome:
         raise
 
 
-def _gone(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
+def _gone(context: CapiContext, operation: Operation, view: PoolView) -> Outcome | None:
     del context
     if view.left:
         return None
     never_joined = noted(operation, NEVER_JOINED) or 0
     gone = ", ".join(target.node or target.instance for target in operation.spec.targets)
-    return Done({"to": view.standing.size, "removed": gone, NEVER_JOINED: never_joined})
+    return Succeeded({"to": view.standing.size, "removed": gone, NEVER_JOINED: never_joined})
 
 
-def _lowered(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
+def _lowered(context: CapiContext, operation: Operation, view: PoolView) -> Outcome | None:
     """Raises Held, with the marks off, once others than the targets have gone for it, or may have."""
     recorded = noted(operation, _SIZE)
     if recorded is None or (view.standing.size >= recorded and not _undone(operation, view)):
         return None
     if view.standing.size < recorded and view.excess >= view.left:
-        return Pending(_LOOK_AGAIN, "remove", dict(operation.status.data), f"{view.names}: not gone yet")
+        return InProgress(_LOOK_AGAIN, "remove", dict(operation.status.data), f"{view.names}: not gone yet")
     unmark(context, operation, view.standing.targets)
     if view.standing.size < recorded:
-        raise Held(f"{operation.spec.group} became smaller without {view.names}: its provider took other instances")
-    raise Held(f"{operation.spec.group} was made smaller for {view.names} and larger again before they were gone")
+        raise ScalableResourceState(
+            f"{operation.spec.group} became smaller without {view.names}: its provider took other instances"
+        )
+    raise ScalableResourceState(
+        f"{operation.spec.group} was made smaller for {view.names} and larger again before they were gone"
+    )
 
 
 def _undone(operation: Operation, view: PoolView) -> bool:
@@ -86,7 +90,7 @@ def _undone(operation: Operation, view: PoolView) -> bool:
     return generation is not None and view.subject.resource.metadata.generation > generation + 1
 
 
-def _unsteady(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
+def _unsteady(context: CapiContext, operation: Operation, view: PoolView) -> Outcome | None:
     """Somebody else has lowered the size by enough, or raised it above what is there."""
     note = ""
     if view.excess >= view.left and _all_marked(context, view):
@@ -96,7 +100,7 @@ def _unsteady(context: Context, operation: Operation, view: PoolView) -> Outcome
     return _wait(operation, note) if note else None
 
 
-def _another_first(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
+def _another_first(context: CapiContext, operation: Operation, view: PoolView) -> Outcome | None:
     """One removal at a time: with the Machines of two marked, the pool could take the wrong one first. Where two have
     marked at once, the one with the larger id takes its marks off again."""
     others = without_forgotten(context, view.standing.others)
@@ -111,28 +115,28 @@ def _another_first(context: Context, operation: Operation, view: PoolView) -> Ou
 def _wait(operation: Operation, note: str) -> Outcome:
     """Without the record: it has not been acted on, as _lowered has seen, and is of no use once the pool has moved."""
     data = {key: value for key, value in operation.status.data.items() if key not in _RECORD}
-    return Pending(_WAIT_FOR_OTHERS, "remove", data, note)
+    return InProgress(_WAIT_FOR_OTHERS, "remove", data, note)
 
 
 _QUESTIONS = (_gone, _lowered, _unsteady, _another_first)
 
 
-def _lower_once(context: Context, operation: Operation, view: PoolView) -> Outcome:
+def _lower_once(context: CapiContext, operation: Operation, view: PoolView) -> Outcome:
     subject, size = view.subject, view.standing.size
     goal = size - view.left
     nodes = check_identity(context, operation, view.standing.targets, view.machines)
     _permitted(context, operation, view, goal, nodes)
     set_marks(context, operation, view.standing.targets)
     if operation.status.data.get(_VERSION) != view.version or operation.status.data.get(_SIZE) != str(size):
-        return Pending(_RECORDED, "remove", _record(operation, view), f"the size {size} is to become {goal}")
+        return InProgress(_RECORDED, "remove", _record(operation, view), f"the size {size} is to become {goal}")
     try:
         context.api.set_scale(subject.kind, subject.namespace, subject.name, goal, view.version)
     except Conflict:
-        return Pending(_RECORDED, "remove", dict(operation.status.data), "the pool has changed meanwhile")
-    return Pending(_LOOK_AGAIN, "remove", dict(operation.status.data), f"{view.names}: the deletion has not begun")
+        return InProgress(_RECORDED, "remove", dict(operation.status.data), "the pool has changed meanwhile")
+    return InProgress(_LOOK_AGAIN, "remove", dict(operation.status.data), f"{view.names}: the deletion has not begun")
 
 
-def release_from_pool(context: Context, operation: Operation) -> bool:
+def release_from_pool(context: CapiContext, operation: Operation) -> bool:
     """Take our marks off; False where the pool is about to lose as many instances as are still there, or none is."""
     view = look_at_pool(context, operation, asked=False)
     if view.excess >= view.left and _all_marked(context, view):
@@ -141,37 +145,37 @@ def release_from_pool(context: Context, operation: Operation) -> bool:
     return True
 
 
-def _all_marked(context: Context, view: PoolView) -> bool:
+def _all_marked(context: CapiContext, view: PoolView) -> bool:
     return all(each.mark(context.settings.keys) is not None for each in view.standing.targets)
 
 
-def _permitted(context: Context, operation: Operation, view: PoolView, goal: int, nodes: Nodes) -> None:
+def _permitted(context: CapiContext, operation: Operation, view: PoolView, goal: int, nodes: Nodes) -> None:
     subject = view.subject
-    if operation.spec.kind is not Kind.DISCARD:
+    if operation.spec.kind is not OperationKind.DISCARD:
         check_minimum(subject, goal)
     if not view.bare:
         return
     if view.there > len(view.bare):
         if view.standing.living:
-            raise Held(f"{operation.spec.group} has Machines, but none yet for {', '.join(view.bare)}")
+            raise ScalableResourceState(f"{operation.spec.group} has Machines, but none yet for {', '.join(view.bare)}")
         if not context.settings.allow_pool_shrink:
             raise InvalidRequest(cannot_choose(subject.resource))
     drained = {target.node for target in operation.spec.targets}
     for each in view.bare:
         match = nodes.listed(each, subject.name)
-        elsewhere = joined_elsewhere(subject.resource, nodes) if operation.spec.kind is Kind.DISCARD else ""
+        elsewhere = joined_elsewhere(subject.resource, nodes) if operation.spec.kind is OperationKind.DISCARD else ""
         if doubt := match.doubt or elsewhere:
-            raise Held(f"instance {each} stays: {doubt}")
-        if match.node is not None and operation.spec.kind is Kind.DISCARD:
-            raise Held(f"instance {each} has joined as node {match.node.name} meanwhile")
+            raise ScalableResourceState(f"instance {each} stays: {doubt}")
+        if match.node is not None and operation.spec.kind is OperationKind.DISCARD:
+            raise ScalableResourceState(f"instance {each} has joined as node {match.node.name} meanwhile")
         if match.node is not None and match.node.name not in drained:
-            raise Held(f"instance {each} is node {match.node.name} by now, which was not drained")
+            raise ScalableResourceState(f"instance {each} is node {match.node.name} by now, which was not drained")
 
 
 def _record(operation: Operation, view: PoolView) -> dict[str, str]:
     # D31: these were counted as coming nodes, so what waits for them must be planned again at once.
     unjoined = sum(1 for each in view.standing.targets if each.status.node_ref is None)
-    unjoined += len(view.bare) if operation.spec.kind is Kind.DISCARD else 0
+    unjoined += len(view.bare) if operation.spec.kind is OperationKind.DISCARD else 0
     generation = str(view.subject.resource.metadata.generation)
     return {
         _SIZE: str(view.standing.size),

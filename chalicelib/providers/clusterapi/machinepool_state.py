@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.providers.clusterapi.context import Context, machines_of
+from chalicelib.providers.clusterapi.context import CapiContext, machines_of
 from chalicelib.providers.clusterapi.delete_marks import Standing, standing
 from chalicelib.providers.clusterapi.machinepools import listed_handle, listed_id, without_machine
-from chalicelib.providers.clusterapi.models import Machine
+from chalicelib.providers.clusterapi.models import CapiMachine
 from chalicelib.providers.clusterapi.provider_ids import handle_of, normalise
 from chalicelib.providers.clusterapi.scalable_resource import Subject
 from chalicelib.providers.clusterapi.targets import check_membership
@@ -30,7 +30,7 @@ class PoolView(msgspec.Struct, frozen=True):
     standing: Standing
     bare: tuple[str, ...]
     there: int
-    machines: tuple[Machine, ...] = ()  # all of the namespace
+    machines: tuple[CapiMachine, ...] = ()  # all of the namespace
 
     @property
     def left(self) -> int:
@@ -48,7 +48,7 @@ class PoolView(msgspec.Struct, frozen=True):
         return ", ".join((*(each.handle for each in self.standing.targets), *self.bare))
 
 
-def look_at_pool(context: Context, operation: Operation, *, asked: bool = True) -> PoolView:
+def look_at_pool(context: CapiContext, operation: Operation, *, asked: bool = True) -> PoolView:
     """The pool, its size with the version, and which targets are still there; asked: whether it may be changed. Raises
     ProviderError: InvalidRequest for a target that is not the pool's."""
     # The size with its version before the list that is in the pool itself: a list that is newer costs a Conflict only.
@@ -68,7 +68,9 @@ def look_at_pool(context: Context, operation: Operation, *, asked: bool = True) 
     )
 
 
-def _targets(operation: Operation, subject: Subject, mine: Sequence[Machine]) -> tuple[dict[str, str], tuple[str, ...]]:
+def _targets(
+    operation: Operation, subject: Subject, mine: Sequence[CapiMachine]
+) -> tuple[dict[str, str], tuple[str, ...]]:
     """(Machine handle -> instance id, provider ids that are listed without a Machine) of the targets still listed."""
     by_id = {normalise(each.spec.provider_id): each.handle for each in mine if each.spec.provider_id}
     unclaimed = without_machine(subject.resource, mine)

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from chalicelib.model.group import Instance, InstanceState
-from chalicelib.providers.clusterapi.models import Machine, Resource
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
 from chalicelib.providers.clusterapi.provider_ids import Nodes, normalise
-from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.settings import CapiSettings
 
 _MANAGED_BY = "cluster.x-k8s.io/replicas-managed-by"
 _LISTED = "listed:"  # how a handle begins that is a provider id; a Machine's is namespace/name, without a colon
 
 
-def managed_by(pool: Resource) -> str:
+def managed_by(pool: CapiResource) -> str:
     """Who else sets the pool's size, empty if nobody does: then it is no node group of ours."""
     name = pool.annotations.get(_MANAGED_BY, "false")
     return "" if name.lower() == "false" else name or "somebody unnamed"
@@ -34,14 +34,14 @@ def listed_id(handle: str) -> str:
     return handle.removeprefix(_LISTED) if handle.startswith(_LISTED) else ""
 
 
-def without_machine(pool: Resource, machines: Iterable[Machine]) -> tuple[str, ...]:
+def without_machine(pool: CapiResource, machines: Iterable[CapiMachine]) -> tuple[str, ...]:
     """The listed provider ids that no Machine of the pool has, in the list's order."""
     exact = {each.spec.provider_id for each in machines if each.spec.provider_id}
     near = {normalise(each) for each in exact}
     return tuple(each for each in pool.listed if each not in exact and normalise(each) not in near)
 
 
-def listed_instances(pool: Resource, machines: Sequence[Machine], nodes: Nodes) -> tuple[Instance, ...]:
+def listed_instances(pool: CapiResource, machines: Sequence[CapiMachine], nodes: Nodes) -> tuple[Instance, ...]:
     """The instances of a pool that are listed and have no Machine. No Node is two of them."""
     found: list[Instance] = []
     taken: set[str] = set()
@@ -62,14 +62,14 @@ def listed_instances(pool: Resource, machines: Sequence[Machine], nodes: Nodes) 
     return tuple(found)
 
 
-def joined_elsewhere(pool: Resource, nodes: Nodes) -> str:
+def joined_elsewhere(pool: CapiResource, nodes: Nodes) -> str:
     """Why none of the pool's instances is to be taken for one that never joined; empty where that can be told. Which
     instance a Node of the pool's status is, the status does not say."""
     name = next((each for each in pool.node_names if nodes.named(each) is None), "")
     return name and f"Cluster API has seen Node {name[:80]} of this pool join, which is not among this cluster's Nodes"
 
 
-def pool_held(pool: Resource, machines: Sequence[Machine], settings: Settings) -> str:
+def pool_held(pool: CapiResource, machines: Sequence[CapiMachine], settings: CapiSettings) -> str:
     """Why nothing of the pool is to be removed, empty where something can be.
 
     Told before a node is drained for nothing. While fewer instances are listed than asked for it is not said, because
@@ -81,7 +81,7 @@ def pool_held(pool: Resource, machines: Sequence[Machine], settings: Settings) -
     return cannot_choose(pool)
 
 
-def cannot_choose(pool: Resource) -> str:
+def cannot_choose(pool: CapiResource) -> str:
     """The refusal, with its remedy."""
     return (
         f"MachinePool {pool.metadata.namespace}/{pool.metadata.name} has no Machines, so it cannot be told which of "

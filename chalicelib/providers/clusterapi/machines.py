@@ -21,7 +21,7 @@ from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import parse_time
 from chalicelib.providers.clusterapi.failure_reasons import failure_class
-from chalicelib.providers.clusterapi.models import Machine, Resource, StatusCondition
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, StatusCondition
 from chalicelib.providers.clusterapi.provider_ids import DELETING, FAILED, PENDING, Match, placeholder
 from chalicelib.providers.errors import OutOfStock, QuotaExceeded
 
@@ -55,7 +55,7 @@ class Patience(msgspec.Struct, frozen=True):
 WITHOUT_END = Patience()
 
 
-def _failed(machine: Machine, node: Node | None, patience: Patience) -> Instance | None:
+def _failed(machine: CapiMachine, node: Node | None, patience: Patience) -> Instance | None:
     del patience
     if not machine.failure or machine.status.phase != "Failed":
         return None
@@ -74,14 +74,14 @@ def _failed(machine: Machine, node: Node | None, patience: Patience) -> Instance
     )
 
 
-def _deleting(machine: Machine, node: Node | None, patience: Patience) -> Instance | None:
+def _deleting(machine: CapiMachine, node: Node | None, patience: Patience) -> Instance | None:
     del patience
     if not machine.leaving:
         return None
     return _instance(placeholder(DELETING, machine), InstanceState.DELETING, machine, node)
 
 
-def _pending(machine: Machine, node: Node | None, patience: Patience) -> Instance | None:
+def _pending(machine: CapiMachine, node: Node | None, patience: Patience) -> Instance | None:
     if machine.status.node_ref is not None:
         return None
     # CAPI may be unable to reach the cluster that the Node has long joined: then it is running all the same (D26).
@@ -91,7 +91,7 @@ def _pending(machine: Machine, node: Node | None, patience: Patience) -> Instanc
     return _instance(placeholder(PENDING, machine), InstanceState.CREATING, machine, None, stuck)
 
 
-def _stuck(machine: Machine, patience: Patience) -> InstanceError | None:
+def _stuck(machine: CapiMachine, patience: Patience) -> InstanceError | None:
     """Why it will not come, in the words of its conditions; None while it may, or where they are not to be asked."""
     infrastructure, check = machine.condition(_INFRASTRUCTURE), machine.condition(_HEALTH_CHECK)
     # A health check has waited long enough itself before it says this.
@@ -108,7 +108,7 @@ def _told(condition: StatusCondition) -> InstanceError:
     return InstanceError(failure_class(reason, message), reason or condition.type, message)
 
 
-def pool_stuck(pool: Resource, patience: Patience) -> str:
+def pool_stuck(pool: CapiResource, patience: Patience) -> str:
     """Why a MachinePool's instances do not come, in the words of its condition; empty while they may. Those without a
     Machine are no instances yet, so that there is nothing an error could stand on: it is only told."""
     told = next((each for each in pool.conditions if each.type == _INFRASTRUCTURE), None)
@@ -120,14 +120,14 @@ def pool_stuck(pool: Resource, patience: Patience) -> str:
     return f"its infrastructure is not ready ({error.cls}): {error.code}: {error.message}"
 
 
-_QUESTIONS: tuple[Callable[[Machine, Node | None, Patience], Instance | None], ...] = (
+_QUESTIONS: tuple[Callable[[CapiMachine, Node | None, Patience], Instance | None], ...] = (
     _failed,
     _deleting,
     _pending,
 )
 
 
-def classify(machine: Machine, match: Match, patience: Patience = WITHOUT_END) -> Instance:
+def classify(machine: CapiMachine, match: Match, patience: Patience = WITHOUT_END) -> Instance:
     """The instance that a Machine is. In doubt about its Node it has none, and is held: neither a removal nor a repair
     takes it."""
     node = match.node
@@ -135,7 +135,7 @@ def classify(machine: Machine, match: Match, patience: Patience = WITHOUT_END) -
     return msgspec.structs.replace(found or _running(machine, node), held="" if machine.leaving else match.doubt)
 
 
-def _running(machine: Machine, node: Node | None) -> Instance:
+def _running(machine: CapiMachine, node: Node | None) -> Instance:
     # The Node's own spelling first: ids are compared letter by letter. Never an empty id (D27): a Node without one
     # is found by its name.
     provider_id = (node.provider_id if node else "") or machine.spec.provider_id or placeholder(PENDING, machine)
@@ -143,6 +143,6 @@ def _running(machine: Machine, node: Node | None) -> Instance:
 
 
 def _instance(
-    name: str, state: InstanceState, machine: Machine, node: Node | None, error: InstanceError | None = None
+    name: str, state: InstanceState, machine: CapiMachine, node: Node | None, error: InstanceError | None = None
 ) -> Instance:
     return Instance(name, state, error, handle=machine.handle, node=node.name if node else "")

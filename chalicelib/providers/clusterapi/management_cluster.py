@@ -14,7 +14,7 @@ from chalicelib.model.policy import KubernetesAccess
 _IN_CLUSTER = "spec.kubernetes.inClusterKubeconfigSecret"
 
 
-class Management(msgspec.Struct, frozen=True):
+class CapiManagement(msgspec.Struct, frozen=True):
     """The settings of the way to the management cluster. secret, file, context: upstream's --cloud-config.
 
     authoritative: --clusterapi-cloud-config-authoritative, without a --cloud-config the workload cluster's kubeconfig
@@ -32,7 +32,7 @@ class Management(msgspec.Struct, frozen=True):
         return bool(self.secret or self.file)
 
 
-def to_management(management: Management, access: KubernetesAccess) -> KubernetesAccess | None:
+def to_management(management: CapiManagement, access: KubernetesAccess) -> KubernetesAccess | None:
     """The way to the management cluster; None: it is the workload cluster, by the same connection.
 
     access: the way to the workload cluster. The rule: its own kubeconfig; else that of the workload cluster, unless the

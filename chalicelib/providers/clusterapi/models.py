@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 
 from chalicelib.model.api_integers import Int32, Int64
-from chalicelib.model.snapshot import Gap
-from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.model.snapshot import MissingData
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 
 Name = Annotated[str, msgspec.Meta(max_length=253)]  # of any object in Kubernetes
 Text = Annotated[str, msgspec.Meta(max_length=2000)]  # a providerID; EC2's and Azure's have some hundred characters
@@ -142,7 +142,7 @@ def all_conditions(old: list[StatusCondition] | None, new: NewConditions | None)
     return (*((new.conditions if new else None) or ()), *(old or ()))
 
 
-class Resource(msgspec.Struct, frozen=True, gc=False):
+class CapiResource(msgspec.Struct, frozen=True, gc=False):
     """A MachineDeployment, MachineSet or MachinePool."""
 
     metadata: Metadata
@@ -159,7 +159,7 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
         """Its own labels, none as an empty dict."""
         return self.metadata.labels or {}
 
-    def cluster(self, keys: Keys) -> str:
+    def cluster(self, keys: CapiAnnotations) -> str:
         """The name of the cluster it belongs to, empty where it does not say (clusterapi.md §2)."""
         return self.spec.cluster_name or self.labels.get(keys.cluster_name, "")
 
@@ -227,7 +227,7 @@ class MachineStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     v1beta2: NewConditions | None = None
 
 
-class Machine(msgspec.Struct, frozen=True, gc=False):
+class CapiMachine(msgspec.Struct, frozen=True, gc=False):
     """One machine as Cluster API sees it."""
 
     metadata: Metadata
@@ -239,7 +239,7 @@ class Machine(msgspec.Struct, frozen=True, gc=False):
         """namespace/name."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
-    def cluster(self, keys: Keys) -> str:
+    def cluster(self, keys: CapiAnnotations) -> str:
         """The name of the cluster it belongs to, empty where it does not say."""
         return self.spec.cluster_name or (self.metadata.labels or {}).get(keys.cluster_name, "")
 
@@ -278,7 +278,7 @@ class Machine(msgspec.Struct, frozen=True, gc=False):
         healthy = self.condition("NodeHealthy")
         return self.status.node_ref is None or bool(self.failure) or (healthy is not None and healthy.status != "True")
 
-    def mark(self, keys: Keys) -> str | None:
+    def mark(self, keys: CapiAnnotations) -> str | None:
         """The value of the delete-machine annotation, None where there is none."""
         return (self.metadata.annotations or {}).get(keys.delete_machine)
 
@@ -302,6 +302,6 @@ class Scale(msgspec.Struct, frozen=True, gc=False):
     spec: ScaleSpec = ScaleSpec()
 
 
-def resource_gap(kind: str, resource: Resource, detail: str, weakens: tuple[str, ...] = ()) -> Gap:
+def resource_gap(kind: str, resource: CapiResource, detail: str, weakens: tuple[str, ...] = ()) -> MissingData:
     """A gap about one resource."""
-    return Gap(kind, detail, name=f"{resource.metadata.namespace}/{resource.metadata.name}", weakens=weakens)
+    return MissingData(kind, detail, name=f"{resource.metadata.namespace}/{resource.metadata.name}", weakens=weakens)

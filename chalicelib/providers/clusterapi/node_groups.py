@@ -16,25 +16,25 @@ from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.clusterapi.annotations import PAUSED
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET
-from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
-from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.bounds import CapiBounds, read_bounds
+from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.cluster_ownership import Doubt, own_cluster
 from chalicelib.providers.clusterapi.discovery import any_matches
 from chalicelib.providers.clusterapi.group_options import read_options
 from chalicelib.providers.clusterapi.infrastructure import Infra, no_infrastructure
 from chalicelib.providers.clusterapi.machinepools import listed_instances, managed_by, pool_held
 from chalicelib.providers.clusterapi.machines import Patience, classify, pool_stuck
-from chalicelib.providers.clusterapi.models import Machine, Resource, resource_gap
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, resource_gap
 from chalicelib.providers.clusterapi.node_membership import OwnCluster
 from chalicelib.providers.clusterapi.node_template import make_template
 from chalicelib.providers.clusterapi.owner_references import by_deployment, by_group, controller, has_deployment
 from chalicelib.providers.clusterapi.policy_entries import Overrides, resolve
 from chalicelib.providers.clusterapi.provider_ids import Match, Nodes
 from chalicelib.providers.clusterapi.rollout import Restraint, restraint
-from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.settings import CapiSettings
 
 PROVIDER = "clusterapi"
 _SHOWN = 120  # characters of a machine's name in a gap
@@ -49,29 +49,29 @@ class Observed(msgspec.Struct, frozen=True):
     """The groups, sorted by id, and what could not be made one."""
 
     groups: tuple[NodeGroup, ...]
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MissingData, ...] = ()
 
 
-def group_id(kind: str, resource: Resource) -> str:
+def group_id(kind: str, resource: CapiResource) -> str:
     """`MachineDeployment/namespace/name`."""
     return f"{kind}/{resource.metadata.namespace}/{resource.metadata.name}"
 
 
-def is_meant(resource: Resource, settings: Settings) -> bool:
+def is_meant(resource: CapiResource, settings: CapiSettings) -> bool:
     """Whether discovery means this resource."""
     cluster = resource.cluster(settings.keys)
     return any_matches(settings.specs, resource.metadata.namespace, cluster, resource.labels)
 
 
-def is_paused(resource: Resource) -> bool:
+def is_paused(resource: CapiResource) -> bool:
     """Paused by its owner, or by its Cluster's, which newer versions of CAPI write down as a condition."""
     return PAUSED in resource.annotations or resource.is_true("Paused")
 
 
 def make_groups(
-    world: World,
+    world: CapiState,
     nodes: Sequence[Node],
-    settings: Settings,
+    settings: CapiSettings,
     policies: Sequence[GroupPolicy],
     infra: Infra = no_infrastructure,
     now: float = 0.0,
@@ -89,7 +89,7 @@ def make_groups(
     found = own_cluster(nodes, settings.specs, clusters, settings.keys, world)
     own = found.cluster
     if isinstance(own, Doubt):
-        doubt = Gap(f"provider/{PROVIDER}", own.problem, weakens=("every Cluster API node group",))
+        doubt = MissingData(f"provider/{PROVIDER}", own.problem, weakens=("every Cluster API node group",))
         return Observed((), (doubt, *world.gaps))
     free, doubtful = _by_name(
         (kind, each)
@@ -104,24 +104,24 @@ def make_groups(
     }
     candidates = {name: pair for name, pair in free.items() if name not in paused}
     overrides = resolve(policies, candidates, paused)
-    maker = _Maker(world, nodes, settings, overrides, own, infra, now)
+    maker = _CapiGroupBuilder(world, nodes, settings, overrides, own, infra, now)
     made = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.read(name, kind, each))]
     uids = {name: each.metadata.uid for name, (_, each) in candidates.items()}
     groups = [msgspec.structs.replace(each, claim=_claim(identity, uids[each.id])) for each in made]
     gaps = [
-        Gap("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
+        MissingData("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
         for space, cluster in sorted(resting)
     ]
     gaps += [
-        Gap("NodeGroup", "two objects have its name and differ, so neither is believed", name=name)
+        MissingData("NodeGroup", "two objects have its name and differ, so neither is believed", name=name)
         for name in sorted(doubtful)
     ]
     return Observed(tuple(groups), (*gaps, *found.gaps, *overrides.gaps, *maker.gaps, *world.gaps))
 
 
-def _by_name(found: Iterable[tuple[str, Resource]]) -> tuple[dict[str, tuple[str, Resource]], frozenset[str]]:
+def _by_name(found: Iterable[tuple[str, CapiResource]]) -> tuple[dict[str, tuple[str, CapiResource]], frozenset[str]]:
     """The resources by their group's id, and the ids that two different ones have; those are left out."""
-    free: dict[str, tuple[str, Resource]] = {}
+    free: dict[str, tuple[str, CapiResource]] = {}
     doubtful = {
         name for kind, each in found if free.setdefault(name := group_id(kind, each), (kind, each)) != (kind, each)
     }
@@ -134,19 +134,19 @@ def _claim(identity: str, uid: str) -> str:
     return hashlib.sha256(f"{identity}/{uid}".encode()).hexdigest()[:32] if identity and uid else ""
 
 
-def _belongs(resource: Resource, own: OwnCluster, settings: Settings) -> bool:
+def _belongs(resource: CapiResource, own: OwnCluster, settings: CapiSettings) -> bool:
     # A Node annotation without the namespace, as very old versions wrote it, leaves the namespace open.
     return resource.cluster(settings.keys) == own.name and own.namespace in {"", resource.metadata.namespace}
 
 
-class _Maker:
+class _CapiGroupBuilder:
     """Makes one group after the other and collects what is to be said about them."""
 
     def __init__(
         self,
-        world: World,
+        world: CapiState,
         nodes: Sequence[Node],
-        settings: Settings,
+        settings: CapiSettings,
         overrides: Overrides,
         own: OwnCluster,
         infra: Infra,
@@ -158,9 +158,9 @@ class _Maker:
         self._sets = by_deployment(sets)
         self._nodes = Nodes(nodes, settings.keys, machines)
         self._machines = by_group(machines, sets, world.resources.get(POOL, ()))
-        self.gaps: list[Gap] = []
+        self.gaps: list[MissingData] = []
 
-    def read(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
+    def read(self, name: str, kind: str, resource: CapiResource) -> NodeGroup | None:
         """The same as `make`; a resource that holds what no check has foreseen is a gap, and no other group's."""
         try:
             return self.make(name, kind, resource)
@@ -168,7 +168,7 @@ class _Maker:
             self._warn(kind, resource, f"not a node group: it cannot be understood: {str(error)[:200]}")
             return None
 
-    def make(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
+    def make(self, name: str, kind: str, resource: CapiResource) -> NodeGroup | None:
         """The group of a resource; None if it is not meant to be one, or cannot be one (then with a gap)."""
         entry = self._overrides.by_group.get(name)
         try:
@@ -188,7 +188,9 @@ class _Maker:
             return None
         return self._group(name, kind, resource, bounds, entry)
 
-    def _group(self, name: str, kind: str, resource: Resource, bounds: Bounds, entry: GroupPolicy | None) -> NodeGroup:
+    def _group(
+        self, name: str, kind: str, resource: CapiResource, bounds: CapiBounds, entry: GroupPolicy | None
+    ) -> NodeGroup:
         machines = self._machines.get(resource.metadata.uid, [])
         found = [(each, self._nodes.match(each)) for each in machines]
         restrained = self._restraint(kind, resource, machines)
@@ -224,7 +226,7 @@ class _Maker:
             scale_down_held=restrained.group,
         )
 
-    def _instances(self, found: Sequence[tuple[Machine, Match]], restrained: Restraint) -> tuple[Instance, ...]:
+    def _instances(self, found: Sequence[tuple[CapiMachine, Match]], restrained: Restraint) -> tuple[Instance, ...]:
         made: list[Instance] = []
         for machine, match in found:
             instance = classify(machine, match, self._patience)
@@ -232,7 +234,7 @@ class _Maker:
             made.append(msgspec.structs.replace(instance, held=restrained.others) if stays else instance)
         return tuple(made)
 
-    def _warn_of_doubts(self, kind: str, resource: Resource, doubts: Sequence[tuple[str, str]]) -> None:
+    def _warn_of_doubts(self, kind: str, resource: CapiResource, doubts: Sequence[tuple[str, str]]) -> None:
         """One gap for a group, whatever the number of its Machines whose Node is in doubt."""
         held = [(name, doubt) for name, doubt in doubts if doubt]
         if not held:
@@ -240,7 +242,7 @@ class _Maker:
         more = f"; {len(held) - 1} more of its machines are held" if len(held) > 1 else ""
         self._warn(kind, resource, f"{held[0][0][:_SHOWN]} is neither removed nor discarded: {held[0][1]}{more}")
 
-    def _error(self, name: str, kind: str, resource: Resource) -> str:
+    def _error(self, name: str, kind: str, resource: CapiResource) -> str:
         """Why the group must not be touched."""
         return (
             self._overrides.contested.get(name, "")
@@ -253,7 +255,7 @@ class _Maker:
         sets = self._world.missing(SET, namespace) if kind == DEPLOYMENT else ""
         return self._world.missing(MACHINE, namespace) or sets
 
-    def _fought_over(self, kind: str, resource: Resource) -> str:
+    def _fought_over(self, kind: str, resource: CapiResource) -> str:
         """Why the topology controller would undo every change of the size (clusterapi.md §9)."""
         entry, cluster = resource.labels.get(_TOPOLOGY.get(kind, ""), ""), resource.cluster(self._settings.keys)
         if not entry or (resource.metadata.namespace, cluster, entry) not in self._world.topology_replicas:
@@ -265,16 +267,16 @@ class _Maker:
         self._warn(kind, resource, problem)
         return problem
 
-    def _restraint(self, kind: str, resource: Resource, machines: Sequence[Machine]) -> Restraint:
+    def _restraint(self, kind: str, resource: CapiResource, machines: Sequence[CapiMachine]) -> Restraint:
         if kind == POOL:
             return Restraint(pool_held(resource, machines, self._settings))
         return restraint(resource, self._sets.get(resource.metadata.uid, ())) if kind == DEPLOYMENT else Restraint()
 
-    def _warn(self, kind: str, resource: Resource, detail: str) -> None:
+    def _warn(self, kind: str, resource: CapiResource, detail: str) -> None:
         self.gaps.append(resource_gap(kind, resource, detail))
 
 
-def _of_cluster(machines: Iterable[Machine], own: OwnCluster) -> list[Machine]:
+def _of_cluster(machines: Iterable[CapiMachine], own: OwnCluster) -> list[CapiMachine]:
     return [
         each
         for each in machines

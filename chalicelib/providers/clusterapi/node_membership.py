@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.annotations import Keys, is_label_value
-from chalicelib.providers.clusterapi.models import Machine, Resource
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations, is_label_value
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
 from chalicelib.providers.clusterapi.provider_ids import folded, same_id
 
 
@@ -40,7 +40,9 @@ class Vote(msgspec.Struct, frozen=True):
     said: OwnCluster | None = None
 
 
-def votes(nodes: Iterable[Node], machines: Iterable[Machine], pools: Iterable[Resource], keys: Keys) -> list[Vote]:
+def votes(
+    nodes: Iterable[Node], machines: Iterable[CapiMachine], pools: Iterable[CapiResource], keys: CapiAnnotations
+) -> list[Vote]:
     """One vote per Node, in the order of the Nodes."""
     known = _Known(machines, pools, keys)
     found = [_vote(node, known, keys) for node in nodes]
@@ -68,7 +70,7 @@ def tally(found: Iterable[Vote]) -> Mapping[OwnCluster, int]:
 class _Known:
     """What Cluster API's objects tell of Nodes. A cluster without a name is none."""
 
-    def __init__(self, machines: Iterable[Machine], pools: Iterable[Resource], keys: Keys) -> None:
+    def __init__(self, machines: Iterable[CapiMachine], pools: Iterable[CapiResource], keys: CapiAnnotations) -> None:
         self._named: dict[str, list[tuple[str, OwnCluster]]] = {}
         self._listed: dict[str, set[OwnCluster]] = {}
         for machine in machines:
@@ -94,12 +96,12 @@ class _Known:
         return next(iter(found)) if len(found) == 1 else None
 
 
-def _vote(node: Node, known: _Known, keys: Keys) -> Vote:
+def _vote(node: Node, known: _Known, keys: CapiAnnotations) -> Vote:
     said, proven = _said(node, keys), known.of(node)
     return Vote(node.name, proven or said, proven is not None, said)
 
 
-def _said(node: Node, keys: Keys) -> OwnCluster | None:
+def _said(node: Node, keys: CapiAnnotations) -> OwnCluster | None:
     """What its annotations name; None for what no Cluster can be called."""
     name, namespace = node.annotations.get(keys.cluster_name, ""), node.annotations.get(keys.cluster_namespace, "")
     if not name or not is_label_value(name) or not is_label_value(namespace):

@@ -18,8 +18,8 @@ from chalicelib.providers.clusterapi.api import POOL
 from chalicelib.providers.clusterapi.capacity import merged, read_capacity, suffices
 from chalicelib.providers.clusterapi.infrastructure import Infra, no_infrastructure
 from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
-from chalicelib.providers.clusterapi.models import Resource
-from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.models import CapiResource
+from chalicelib.providers.clusterapi.settings import CapiSettings
 from chalicelib.providers.clusterapi.template_devices import read_devices, read_volumes
 
 _ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
@@ -41,7 +41,7 @@ _MOST_LABELS, _LONGEST_KEY = 1_000, 317  # of a template; characters of a qualif
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
-class Template(msgspec.Struct, frozen=True):
+class CapiTemplate(msgspec.Struct, frozen=True):
     """node None: the group cannot be grown from what is written, and problem says why. volumes: CSI driver -> most
     volumes a new node attaches, 0: as many as one likes; devices: DRA driver -> devices a new node publishes."""
 
@@ -53,8 +53,13 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def make_template(
-    name: str, kind: str, resource: Resource, settings: Settings, real: Node | None, infra: Infra = no_infrastructure
-) -> Template:
+    name: str,
+    kind: str,
+    resource: CapiResource,
+    settings: CapiSettings,
+    real: Node | None,
+    infra: Infra = no_infrastructure,
+) -> CapiTemplate:
     """The template of a group. name: the group's id; kind: the resource's. real: a Node of the group, if it has one,
     whose labels are surest.
 
@@ -70,7 +75,7 @@ def make_template(
     taints, odd_taints = template_taints(resource)
     warnings = capacity.warnings + told.warnings + odd_volumes + odd_devices + odd_taints
     if capacity.problem:
-        return Template(None, capacity.problem, warnings, volumes, devices)
+        return CapiTemplate(None, capacity.problem, warnings, volumes, devices)
     node_name = f"template-node-for-{name}"
     node = Node(
         name=node_name,
@@ -82,7 +87,7 @@ def make_template(
         },
         taints=taints,
     )
-    return Template(node, "", warnings, volumes, devices)
+    return CapiTemplate(node, "", warnings, volumes, devices)
 
 
 def _is_ready(node: Node | None) -> bool:
@@ -91,7 +96,7 @@ def _is_ready(node: Node | None) -> bool:
 
 
 def template_labels(
-    name: str, kind: str, resource: Resource, settings: Settings, real: Node | None, told: Infrastructure
+    name: str, kind: str, resource: CapiResource, settings: CapiSettings, real: Node | None, told: Infrastructure
 ) -> dict[str, str]:
     """Labels, later wins: defaults and the zone of a single failure domain, what the infrastructure tells, those CAPI
     hands down, the `labels` annotation, those of a real node."""
@@ -109,7 +114,7 @@ def template_labels(
     return labels
 
 
-def failure_domain(kind: str, resource: Resource) -> str:
+def failure_domain(kind: str, resource: CapiResource) -> str:
     """The failure domain that all new Machines of a resource will be in, empty where there are several or none (D20).
 
     A failure domain's name is the zone's with every infrastructure provider of a cloud that has zones; where it is
@@ -123,7 +128,7 @@ def failure_domain(kind: str, resource: Resource) -> str:
     return only if is_label_value(only) else ""
 
 
-def _handed_down(resource: Resource, patterns: tuple[str, ...]) -> dict[str, str]:
+def _handed_down(resource: CapiResource, patterns: tuple[str, ...]) -> dict[str, str]:
     template = resource.spec.template
     labels: Mapping[str, str] = (template.metadata.labels or {}) if template and template.metadata else {}
     if len(labels) > _MOST_LABELS:
@@ -142,7 +147,7 @@ def _matches_any(patterns: tuple[str, ...], key: str) -> bool:
     return len(key) <= _LONGEST_KEY and any(pattern(each).found_in(key) for each in patterns)
 
 
-def template_taints(resource: Resource) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
+def template_taints(resource: CapiResource) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
     """Taints of the template's spec, then of the `taints` annotation, which replace those of the same key and effect.
 
     A taint only set while a node starts is not on the node that pods will meet, so it is left out (D22). With the

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 
 _SHOWN = 5
 
@@ -21,7 +21,7 @@ class Overrides(msgspec.Struct, frozen=True):
 
     by_group: dict[str, GroupPolicy]
     contested: dict[str, str] = {}
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MissingData, ...] = ()
 
 
 def speaks_of(entry: GroupPolicy, group: str) -> bool:
@@ -58,5 +58,5 @@ def _not_found(entry: GroupPolicy, known: Sequence[str], resting: Sequence[str])
     return f"no such MachineDeployment, MachineSet or MachinePool in this cluster; there are: {shown or 'none'}"
 
 
-def _gap(entry: GroupPolicy, detail: str) -> Gap:
-    return Gap("NodeGroup", detail, name=entry.id, place=f"spec.nodeGroups[provider=clusterapi, id={entry.id}]")
+def _gap(entry: GroupPolicy, detail: str) -> MissingData:
+    return MissingData("NodeGroup", detail, name=entry.id, place=f"spec.nodeGroups[provider=clusterapi, id={entry.id}]")

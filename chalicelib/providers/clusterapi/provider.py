@@ -11,28 +11,28 @@ from typing import cast
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Outcome
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.clusterapi.api import Api
+from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.api_discovery import Served, discover
 from chalicelib.providers.clusterapi.capi_state import read_world
-from chalicelib.providers.clusterapi.context import Context
+from chalicelib.providers.clusterapi.context import CapiContext
 from chalicelib.providers.clusterapi.delete_nodes import release, remove
 from chalicelib.providers.clusterapi.discovery import scope
 from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
 from chalicelib.providers.clusterapi.management_client import Reach
 from chalicelib.providers.clusterapi.management_cluster import to_management
 from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
-from chalicelib.providers.clusterapi.scalable_resource import Held
+from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState
 from chalicelib.providers.clusterapi.scale_up import grow, shrink
-from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_names, read_settings, unnamed
+from chalicelib.providers.clusterapi.settings import PLACE, CapiSettings, read_names, read_settings, unnamed
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.kube_protocol import KubeApi
-from chalicelib.providers.outcomes import settled
+from chalicelib.providers.outcomes import outcome_of
 
-Step = Callable[[Context, Operation], Outcome]
+Step = Callable[[CapiContext, Operation], Outcome]
 
 
 class ClusterApi:
@@ -46,7 +46,7 @@ class ClusterApi:
     def __init__(
         self,
         reach: Reach,
-        settings: Settings,
+        settings: CapiSettings,
         policies: Sequence[GroupPolicy],
         now: Callable[[], float],
         unnamed: BadInput | None = None,
@@ -77,14 +77,14 @@ class ClusterApi:
         try:
             return grow(self._named(), operation)
         except ProviderError as error:
-            return settled(error, final=Held)
+            return outcome_of(error, final=ScalableResourceState)
 
     def remove(self, operation: Operation) -> Outcome:
         """Mark the targets' Machines, then lower the size by as many."""
         try:
             return remove(self._named(), operation)
         except ProviderError as error:
-            return settled(error, final=Held)
+            return outcome_of(error, final=ScalableResourceState)
 
     def release(self, operation: Operation) -> bool:
         """Take our marks off the targets' Machines; False where the size was lowered for them already."""
@@ -98,26 +98,26 @@ class ClusterApi:
         try:
             return shrink(self._named(), operation)
         except ProviderError as error:
-            return settled(error, final=Held)
+            return outcome_of(error, final=ScalableResourceState)
 
     def poll(self, operation: Operation) -> Outcome:
         """The change itself again: each of them first reads how far it has come."""
         try:
             return _STEPS[operation.spec.kind](self._named(), operation)
         except ProviderError as error:
-            return settled(error, final=Held)
+            return outcome_of(error, final=ScalableResourceState)
 
-    def _named(self) -> Context:
+    def _named(self) -> CapiContext:
         """Raises InvalidRequest where the settings lack the name of our cluster."""
         if self._unnamed is not None:
             raise InvalidRequest(str(self._unnamed))
         return self._context()
 
-    def _context(self) -> Context:
-        return Context(self._api(self._discovered(kinds=False)), self._settings, self._policies, self._now)
+    def _context(self) -> CapiContext:
+        return CapiContext(self._api(self._discovered(kinds=False)), self._settings, self._policies, self._now)
 
-    def _api(self, served: Served) -> Api:
-        return Api(self._reach.management(), self._settings.keys, served.version, self._reach.workload)
+    def _api(self, served: Served) -> CapiApi:
+        return CapiApi(self._reach.management(), self._settings.keys, served.version, self._reach.workload)
 
     def _discovered(self, *, kinds: bool) -> Served:
         if self._served is None or (kinds and self._served.kinds is None):
@@ -126,11 +126,11 @@ class ClusterApi:
         return self._served
 
 
-_STEPS: dict[Kind, Step] = {
-    Kind.GROW: grow,
-    Kind.REMOVE: remove,
-    Kind.DISCARD: remove,
-    Kind.SHRINK: shrink,
+_STEPS: dict[OperationKind, Step] = {
+    OperationKind.GROW: grow,
+    OperationKind.REMOVE: remove,
+    OperationKind.DISCARD: remove,
+    OperationKind.SHRINK: shrink,
 }
 
 

@@ -13,9 +13,9 @@ import msgspec
 
 from chalicelib.model.group import Instance
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.api import POOL
-from chalicelib.providers.clusterapi.models import Machine
+from chalicelib.providers.clusterapi.models import CapiMachine
 
 FAILED, DELETING, PENDING = "failed-machine-", "deleting-machine-", "pending-machine-"
 _PLACEHOLDERS = (FAILED, DELETING, PENDING)
@@ -23,7 +23,7 @@ _PLACEHOLDERS = (FAILED, DELETING, PENDING)
 _OWNER_KIND, _OWNER_NAME = "cluster.x-k8s.io/owner-kind", "cluster.x-k8s.io/owner-name"
 
 
-def placeholder(prefix: str, machine: Machine) -> str:
+def placeholder(prefix: str, machine: CapiMachine) -> str:
     """The id of a Machine that has no Node: `pending-machine-<namespace>_<name>`; no real id is without a slash."""
     return f"{prefix}{machine.metadata.namespace}_{machine.metadata.name}"
 
@@ -74,7 +74,7 @@ class Nodes:
     machines: all Machines of that cluster, so that two that claim the same are noticed.
     """
 
-    def __init__(self, nodes: Iterable[Node], keys: Keys, machines: Iterable[Machine] = ()) -> None:
+    def __init__(self, nodes: Iterable[Node], keys: CapiAnnotations, machines: Iterable[CapiMachine] = ()) -> None:
         self._keys = keys
         self._by_name: dict[str, Node] = {}
         self._by_machine: dict[tuple[str, str], Node] = {}
@@ -97,11 +97,11 @@ class Nodes:
             if each.node_name:
                 self._with_node.setdefault(each.node_name, []).append(each.handle)
 
-    def of(self, machine: Machine) -> Node | None:
+    def of(self, machine: CapiMachine) -> Node | None:
         """The Node of a Machine, None while it has not joined and in doubt."""
         return self.match(machine).node
 
-    def match(self, machine: Machine) -> Match:
+    def match(self, machine: CapiMachine) -> Match:
         """The Node of a Machine, or why it cannot be told."""
         if twice := self._twice(machine):
             return Match(doubt=twice)
@@ -131,7 +131,7 @@ class Nodes:
         owner = node.annotations.get(_OWNER_KIND, ""), node.annotations.get(_OWNER_NAME, "")
         return owner == (POOL, pool) or (owner == ("", "") and not node.annotations.get(self._keys.machine))
 
-    def _twice(self, machine: Machine) -> str:
+    def _twice(self, machine: CapiMachine) -> str:
         """Two Machines or two Nodes with what only one can have."""
         provider_id = folded(machine.spec.provider_id or "")
         with_id, with_node = self._with_id.get(provider_id, ()), self._with_node.get(machine.node_name, ())
@@ -145,7 +145,7 @@ class Nodes:
                 return _of_one_id(nodes)
         return ""
 
-    def _referred(self, machine: Machine) -> Match:
+    def _referred(self, machine: CapiMachine) -> Match:
         """By the nodeRef, which only Cluster API writes. A Machine with one has joined, if not as a Node of ours."""
         name, provider_id = machine.node_name, machine.spec.provider_id or ""
         node = self._by_name.get(name)
@@ -163,7 +163,7 @@ class Nodes:
             )
         return Match(node)
 
-    def _found(self, machine: Machine) -> Match:
+    def _found(self, machine: CapiMachine) -> Match:
         """By the ids, where Cluster API has no sight of the Node (D26). An annotation of a Node connects nothing."""
         provider_id = machine.spec.provider_id or ""
         near = normalise(provider_id)

@@ -23,7 +23,7 @@ import msgspec
 
 from chalicelib.providers.clusterapi.annotations import REVISION
 from chalicelib.providers.clusterapi.api import DEPLOYMENT
-from chalicelib.providers.clusterapi.models import Resource
+from chalicelib.providers.clusterapi.models import CapiResource
 
 ON_DELETE = "OnDelete"
 
@@ -37,7 +37,7 @@ class Restraint(msgspec.Struct, frozen=True):
     others: str = ""
 
 
-def restraint(deployment: Resource, machine_sets: Sequence[Resource]) -> Restraint:
+def restraint(deployment: CapiResource, machine_sets: Sequence[CapiResource]) -> Restraint:
     """As the table above says, for a deployment and the MachineSets that it controls."""
     reason = rolling_out(deployment, machine_sets)
     if not reason or deployment.strategy != ON_DELETE:
@@ -48,7 +48,7 @@ def restraint(deployment: Resource, machine_sets: Sequence[Resource]) -> Restrai
     return Restraint(only=only.metadata.uid, others=f"MachineSet {only.metadata.name} would become smaller: {reason}")
 
 
-def rolling_out(deployment: Resource, machine_sets: Sequence[Resource]) -> str:
+def rolling_out(deployment: CapiResource, machine_sets: Sequence[CapiResource]) -> str:
     """Why removals must wait, empty if they need not. machine_sets: those the deployment controls.
 
     A set without a revision is ignored; one whose revision is no number leaves the latest unknown, so it holds.
@@ -75,7 +75,7 @@ def rolling_out(deployment: Resource, machine_sets: Sequence[Resource]) -> str:
     return f"MachineSet {older[0]} of an earlier revision still has machines{rests}"
 
 
-def gives_way(kind: str, resource: Resource, machine_sets: Sequence[Resource]) -> Resource | None:
+def gives_way(kind: str, resource: CapiResource, machine_sets: Sequence[CapiResource]) -> CapiResource | None:
     """The one MachineSet that becomes smaller when the resource does, None where it could be another."""
     if kind != DEPLOYMENT:
         return resource
@@ -87,6 +87,6 @@ def gives_way(kind: str, resource: Resource, machine_sets: Sequence[Resource]) -
     return asking[0] if len(asking) == 1 else None
 
 
-def _revision(machine_set: Resource) -> int:
+def _revision(machine_set: CapiResource) -> int:
     text = machine_set.annotations.get(REVISION, "")
     return int(text) if text.isascii() and text.isdigit() else -1

@@ -11,18 +11,18 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL, SET, Api, decode
-from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
+from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL, SET, CapiApi, decode
+from chalicelib.providers.clusterapi.bounds import CapiBounds, read_bounds
 from chalicelib.providers.clusterapi.machinepools import managed_by
-from chalicelib.providers.clusterapi.models import Resource
+from chalicelib.providers.clusterapi.models import CapiResource
 from chalicelib.providers.clusterapi.node_groups import is_meant, is_paused
 from chalicelib.providers.clusterapi.owner_references import has_deployment, sets_of
 from chalicelib.providers.clusterapi.policy_entries import speaks_of
-from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.settings import CapiSettings
 from chalicelib.providers.errors import Conflict, InvalidRequest, Transient
 
 
-class Held(Conflict):
+class ScalableResourceState(Conflict):
     """Something else must end first, a rollout or a pause: refused now, and asking again in a moment is no use."""
 
     @property
@@ -36,8 +36,8 @@ class Subject(msgspec.Struct, frozen=True):
 
     group: str
     kind: str
-    resource: Resource
-    bounds: Bounds
+    resource: CapiResource
+    bounds: CapiBounds
 
     @property
     def namespace(self) -> str:
@@ -50,7 +50,7 @@ class Subject(msgspec.Struct, frozen=True):
         return self.resource.metadata.name
 
 
-def read_subject(api: Api, settings: Settings, policies: Sequence[GroupPolicy], group: str) -> Subject:
+def read_subject(api: CapiApi, settings: CapiSettings, policies: Sequence[GroupPolicy], group: str) -> Subject:
     """The group of that id. Raises NotFound, InvalidRequest if it is none of ours (any more), Held if paused."""
     there = as_it_is(api, group)
     kind, namespace, resource = there.kind, there.namespace, there.resource
@@ -61,10 +61,10 @@ def read_subject(api: Api, settings: Settings, policies: Sequence[GroupPolicy], 
     if kind == POOL and (other := managed_by(resource)):
         raise InvalidRequest(f"{group} has its size managed by {other} (replicas-managed-by)")
     if is_paused(resource):
-        raise Held(f"{group} is paused")
+        raise ScalableResourceState(f"{group} is paused")
     cluster = resource.cluster(settings.keys)
     if cluster and api.cluster_paused(namespace, cluster):
-        raise Held(f"{group} is paused with its Cluster {namespace}/{cluster}")
+        raise ScalableResourceState(f"{group} is paused with its Cluster {namespace}/{cluster}")
     entry = next((each for each in policies if speaks_of(each, group)), None)
     try:
         bounds = read_bounds(resource.annotations, settings.keys, entry, group)
@@ -75,17 +75,17 @@ def read_subject(api: Api, settings: Settings, policies: Sequence[GroupPolicy], 
     return Subject(group, kind, resource, bounds)
 
 
-def as_it_is(api: Api, group: str) -> Subject:
+def as_it_is(api: CapiApi, group: str) -> Subject:
     """The same without a question, for what is done to nobody: taking our own marks off again. A pause or bounds that
     were taken off must not leave them on. Its bounds say nothing. Raises NotFound, InvalidRequest for no group's id."""
     kind, _, rest = group.partition("/")
     namespace, _, name = rest.partition("/")
     if kind not in {DEPLOYMENT, SET, POOL} or not namespace or not name or "/" in name:
         raise InvalidRequest(f"{group!r} is not a node group of Cluster API: MachineDeployment/namespace/name")
-    return Subject(group, kind, api.resource(kind, namespace, name), Bounds(0, 0))
+    return Subject(group, kind, api.resource(kind, namespace, name), CapiBounds(0, 0))
 
 
-def machine_sets(api: Api, subject: Subject) -> tuple[Resource, ...]:
+def machine_sets(api: CapiApi, subject: Subject) -> tuple[CapiResource, ...]:
     """The MachineSets whose Machines are the group's: itself, or those that the MachineDeployment controls. A pool has
     none: it controls its Machines itself."""
     if subject.kind != DEPLOYMENT:
@@ -93,9 +93,9 @@ def machine_sets(api: Api, subject: Subject) -> tuple[Resource, ...]:
     return sets_of(subject.resource.metadata.uid, _readable(api.objects(SET, subject.namespace)))
 
 
-def _readable(items: Iterable[msgspec.Raw]) -> Iterable[Resource]:
+def _readable(items: Iterable[msgspec.Raw]) -> Iterable[CapiResource]:
     for item in items:
         try:
-            yield decode(item, Resource)
+            yield decode(item, CapiResource)
         except Transient:
             continue  # a malformed set owns no Machine that would be touched; observe() reports it

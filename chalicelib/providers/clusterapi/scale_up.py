@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Outcome
+from chalicelib.model.outcome import Outcome, Succeeded
 from chalicelib.providers.clusterapi.annotations import MARK_PREFIX
 from chalicelib.providers.clusterapi.api import MACHINE, POOL
 from chalicelib.providers.clusterapi.context import (
     TRIES,
-    Context,
+    CapiContext,
     check_maximum,
     check_minimum,
     machines_of,
@@ -25,40 +25,40 @@ from chalicelib.providers.clusterapi.context import (
 )
 from chalicelib.providers.clusterapi.delete_marks import is_forgotten, standing
 from chalicelib.providers.clusterapi.machinepools import without_machine
-from chalicelib.providers.clusterapi.models import Machine
+from chalicelib.providers.clusterapi.models import CapiMachine
 from chalicelib.providers.clusterapi.provider_ids import Nodes
 from chalicelib.providers.clusterapi.rollout import gives_way, rolling_out
-from chalicelib.providers.clusterapi.scalable_resource import Held, Subject, machine_sets
+from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState, Subject, machine_sets
 from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError
 
-Check = Callable[[Context, Subject, Operation], None]
+Check = Callable[[CapiContext, Subject, Operation], None]
 
 
-def grow(context: Context, operation: Operation) -> Outcome:
+def grow(context: CapiContext, operation: Operation) -> Outcome:
     """from_size -> to_size; raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
     return _resize(context, operation, _may_grow)
 
 
-def shrink(context: Context, operation: Operation) -> Outcome:
+def shrink(context: CapiContext, operation: Operation) -> Outcome:
     """from_size -> to_size where only Machines that never joined are lost; raises ProviderError."""
     if not 0 <= operation.spec.to_size < operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no reduction")
     return _resize(context, operation, _spares_the_running)
 
 
-def _resize(context: Context, operation: Operation, check: Check) -> Outcome:
+def _resize(context: CapiContext, operation: Operation, check: Check) -> Outcome:
     conflict = Conflict("")
     for _ in range(TRIES):
         subject = context.subject(operation.spec.group)
         scale = context.api.scale(subject.kind, subject.namespace, subject.name)
         size, wanted = scale.spec.replicas, operation.spec.to_size
         if size == wanted:
-            return Done({"from": operation.spec.from_size, "to": size})
+            return Succeeded({"from": operation.spec.from_size, "to": size})
         if size != operation.spec.from_size:
             planned = f"from {operation.spec.from_size} to {wanted}"
-            raise Held(f"{operation.spec.group} has size {size}, but {planned} was planned")
+            raise ScalableResourceState(f"{operation.spec.group} has size {size}, but {planned} was planned")
         check(context, subject, operation)
         version = scale.metadata.resource_version
         try:
@@ -66,11 +66,11 @@ def _resize(context: Context, operation: Operation, check: Check) -> Outcome:
         except Conflict as error:
             conflict = error
             continue
-        return Done({"from": size, "to": wanted})
+        return Succeeded({"from": size, "to": wanted})
     raise conflict
 
 
-def _may_grow(context: Context, subject: Subject, operation: Operation) -> None:
+def _may_grow(context: CapiContext, subject: Subject, operation: Operation) -> None:
     """Raises above the maximum; and, for a moment, while MachineSets have yet to delete marked Machines: a size raised
     now would let those live on, and their removal would lower it again."""
     check_maximum(subject, operation.spec.to_size)
@@ -82,14 +82,14 @@ def _may_grow(context: Context, subject: Subject, operation: Operation) -> None:
         _take_off_forgotten(context, stands.others)
 
 
-def _spares_the_running(context: Context, subject: Subject, operation: Operation) -> None:
+def _spares_the_running(context: CapiContext, subject: Subject, operation: Operation) -> None:
     """Raises unless a MachineSet that shrinks to this size takes Machines that never joined: it takes marked ones
     first, then those without a Node or with an unhealthy one, by name, and only then the rest. A pool promises no
     order, so there every instance counts."""
     check_minimum(subject, operation.spec.to_size)
     sets = machine_sets(context.api, subject)
     if reason := rolling_out(subject.resource, sets):
-        raise Held(f"{subject.group}: {reason}")
+        raise ScalableResourceState(f"{subject.group}: {reason}")
     machines, _ = machines_of(context.api, subject, sets)
     if subject.kind == POOL:
         unclaimed = without_machine(subject.resource, machines)
@@ -107,14 +107,18 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
     ]
     _leaves(subject, operation, len(running), "running")
     if running and gives_way(subject.kind, subject.resource, sets) is None:
-        raise Held(f"{subject.group}: several of its MachineSets have machines, so one that is running might go")
+        raise ScalableResourceState(
+            f"{subject.group}: several of its MachineSets have machines, so one that is running might go"
+        )
     if operation.spec.to_size < len(stands.living) and (
         ailing := next((each for each in running if each.ailing), None)
     ):
-        raise Held(f"{MACHINE} {ailing.handle} has joined and is not healthy: it might go in the place of another")
+        raise ScalableResourceState(
+            f"{MACHINE} {ailing.handle} has joined and is not healthy: it might go in the place of another"
+        )
 
 
-def _may_have_joined(machine: Machine, nodes: Nodes) -> bool:
+def _may_have_joined(machine: CapiMachine, nodes: Nodes) -> bool:
     match = nodes.match(machine)
     return match.node is not None or bool(match.doubt)
 
@@ -127,7 +131,7 @@ def _leaves(subject: Subject, operation: Operation, count: int, state: str) -> N
         )
 
 
-def _take_off_forgotten(context: Context, marked: Sequence[Machine]) -> None:
+def _take_off_forgotten(context: CapiContext, marked: Sequence[CapiMachine]) -> None:
     """Marks of ours that a removal set which is long over. Nothing else of that removal is left that would take them
     off, and the next who makes the group smaller by hand would lose these machines (D28)."""
     for machine in marked:

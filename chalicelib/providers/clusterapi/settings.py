@@ -15,9 +15,9 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.quantity import parse_duration
 from chalicelib.policy.go_patterns import pattern
-from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP, Keys, is_domain
+from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP, CapiAnnotations, is_domain
 from chalicelib.providers.clusterapi.discovery import EVERYTHING, Spec, cluster_names, parse_labels, parse_spec
-from chalicelib.providers.clusterapi.management_cluster import Management
+from chalicelib.providers.clusterapi.management_cluster import CapiManagement
 from chalicelib.providers.settings_readers import RESERVE, flag, read_all, reserve
 
 PLACE = "providers.clusterapi"
@@ -25,7 +25,7 @@ _MOST_PATTERNS = 100
 ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")
 
 
-class Settings(msgspec.Struct, frozen=True):
+class CapiSettings(msgspec.Struct, frozen=True):
     """specs: what to discover, any may hold; discovers: they were written as autoDiscovery. version: empty means the
     one the API server prefers.
 
@@ -37,19 +37,19 @@ class Settings(msgspec.Struct, frozen=True):
     """
 
     specs: tuple[Spec, ...] = EVERYTHING
-    keys: Keys = Keys()
+    keys: CapiAnnotations = CapiAnnotations()
     version: str = ""
     architecture: str = ARCHITECTURES[0]
     reserve: dict[str, int] = {}
     managed_labels: tuple[str, ...] = ()
-    management: Management = Management()
+    management: CapiManagement = CapiManagement()
     allow_pool_shrink: bool = False
     zone_label: bool = True
     stuck_after: float = 0.0
     discovers: bool = False
 
 
-def read_settings(settings: Mapping[str, str]) -> Settings:
+def read_settings(settings: Mapping[str, str]) -> CapiSettings:
     """The policy's text values as Settings; raises BadInput, or BadInputs if there are several mistakes.
 
     Keys: autoDiscovery (upstream's specs, separated by white space) or namespace, clusterName and labels;
@@ -58,13 +58,13 @@ def read_settings(settings: Mapping[str, str]) -> Settings:
     kubeconfigFile, context, cloudConfigAuthoritative (the management cluster); allowPoolShrink, zoneFromFailureDomain
     (true or false); stuckAfter (a duration).
     """
-    return msgspec.convert(read_all(settings, _READERS, KNOWN, PLACE), Settings)
+    return msgspec.convert(read_all(settings, _READERS, KNOWN, PLACE), CapiSettings)
 
 
-def read_names(settings: Mapping[str, str]) -> Settings:
+def read_names(settings: Mapping[str, str]) -> CapiSettings:
     """As read_settings, of the settings alone that name our cluster and the way to the management cluster."""
     readers = {"specs": _specs, "management": _way, "discovers": _READERS["discovers"]}
-    return msgspec.convert(read_all(settings, readers, settings, PLACE), Settings)
+    return msgspec.convert(read_all(settings, readers, settings, PLACE), CapiSettings)
 
 
 def _specs(settings: Mapping[str, str]) -> tuple[Spec, ...]:
@@ -82,7 +82,7 @@ def _specs(settings: Mapping[str, str]) -> tuple[Spec, ...]:
     return (Spec(settings.get("namespace", ""), settings.get("clusterName", ""), labels),)
 
 
-def unnamed(settings: Settings, way: KubernetesAccess | None) -> BadInput | None:
+def unnamed(settings: CapiSettings, way: KubernetesAccess | None) -> BadInput | None:
     """Why it is not known which cluster of a management cluster is ours; None where it is, or where the Nodes' own
     cluster is the management cluster. way: to a management cluster apart from the Nodes', None where there is none.
 
@@ -103,7 +103,7 @@ def unnamed(settings: Settings, way: KubernetesAccess | None) -> BadInput | None
     )
 
 
-def _management(settings: Mapping[str, str]) -> Management:
+def _management(settings: Mapping[str, str]) -> CapiManagement:
     secret, file = settings.get("kubeconfigSecret", ""), settings.get("kubeconfigFile", "")
     context = settings.get("context", "")
     if secret and file:
@@ -124,9 +124,9 @@ def _management(settings: Mapping[str, str]) -> Management:
     return _way(settings)
 
 
-def _way(settings: Mapping[str, str]) -> Management:
+def _way(settings: Mapping[str, str]) -> CapiManagement:
     """The way to the management cluster, whether or not its settings agree with each other."""
-    return Management(
+    return CapiManagement(
         settings.get("kubeconfigSecret", ""),
         settings.get("kubeconfigFile", ""),
         settings.get("context", ""),
@@ -134,11 +134,11 @@ def _way(settings: Mapping[str, str]) -> Management:
     )
 
 
-def _keys(settings: Mapping[str, str]) -> Keys:
+def _keys(settings: Mapping[str, str]) -> CapiAnnotations:
     group = settings.get("group") or DEFAULT_GROUP
     if not is_domain(group):
         raise BadInput(f"{PLACE}.group", f"{group!r} is not an API group", f"leave it out for {DEFAULT_GROUP}")
-    return Keys(group)
+    return CapiAnnotations(group)
 
 
 def _version(settings: Mapping[str, str]) -> str:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.providers.clusterapi.annotations import MARK_PREFIX
 from chalicelib.providers.clusterapi.api import MACHINE
-from chalicelib.providers.clusterapi.context import Context, nodes_of
+from chalicelib.providers.clusterapi.context import CapiContext, nodes_of
 from chalicelib.providers.clusterapi.delete_marks import is_forgotten, mark_value
-from chalicelib.providers.clusterapi.models import Machine
+from chalicelib.providers.clusterapi.models import CapiMachine
 from chalicelib.providers.clusterapi.provider_ids import Match, Nodes, normalise
-from chalicelib.providers.clusterapi.scalable_resource import Held, Subject
+from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState, Subject
 from chalicelib.providers.errors import InvalidRequest, ProviderError
 
 
 def check_membership(
-    subject: Subject, targets: Mapping[str, str], mine: Sequence[Machine], foreign: Iterable[Machine]
+    subject: Subject, targets: Mapping[str, str], mine: Sequence[CapiMachine], foreign: Iterable[CapiMachine]
 ) -> None:
     """Raises InvalidRequest where a handle is another group's Machine, or a Machine that took over the name of the one
     that was meant. targets: handle -> instance id."""
@@ -29,7 +29,7 @@ def check_membership(
             raise InvalidRequest(f"{MACHINE} {machine.handle} is another machine by now than {targets[machine.handle]}")
 
 
-def _is_another(machine: Machine, instance: str) -> bool:
+def _is_another(machine: CapiMachine, instance: str) -> bool:
     """Whether the name was taken over by a machine with another id than the plan knew."""
     if "/" not in instance or not machine.spec.provider_id:
         return False
@@ -37,7 +37,7 @@ def _is_another(machine: Machine, instance: str) -> bool:
 
 
 def check_identity(
-    context: Context, operation: Operation, machines: Collection[Machine], known: Iterable[Machine]
+    context: CapiContext, operation: Operation, machines: Collection[CapiMachine], known: Iterable[CapiMachine]
 ) -> Nodes:
     """The cluster's Nodes as of now. Raises Held, with our marks off again, unless each Machine still is what was
     decided on: to be discarded, one that is nobody's Node; to be removed, that of the very Node that was drained.
@@ -53,12 +53,12 @@ def check_identity(
         match = nodes.match(machine)
         problem = (
             _joined(match)
-            if operation.spec.kind is Kind.DISCARD
+            if operation.spec.kind is OperationKind.DISCARD
             else _another_node(nodes, match, machine, drained.get(machine.handle, ""))
         )
         if problem:
             unmark(context, operation, machines)
-            raise Held(f"{MACHINE} {machine.handle} {problem}")
+            raise ScalableResourceState(f"{MACHINE} {machine.handle} {problem}")
     return nodes
 
 
@@ -70,7 +70,7 @@ def _joined(match: Match) -> str:
     )
 
 
-def _another_node(nodes: Nodes, match: Match, machine: Machine, drained: str) -> str:
+def _another_node(nodes: Nodes, match: Match, machine: CapiMachine, drained: str) -> str:
     """Why it is not the Machine of the Node that was drained. A Node that is gone by now contradicts nothing."""
     if match.doubt and not match.gone:
         return f"stays: {match.doubt}"
@@ -80,14 +80,14 @@ def _another_node(nodes: Nodes, match: Match, machine: Machine, drained: str) ->
     return f"is node {name or 'none'} by now, and {drained} was drained"
 
 
-def without_forgotten(context: Context, marked: Iterable[Machine]) -> tuple[Machine, ...]:
+def without_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> tuple[CapiMachine, ...]:
     """Those whose mark still means something; forgotten ones of ours are taken off (D28). Raises Held where a mark is
     not ours: whose Machine goes in the place of another is not ours to say."""
     kept = []
     for machine in marked:
         mark = machine.mark(context.settings.keys) or ""
         if not mark.startswith(MARK_PREFIX):
-            raise Held(
+            raise ScalableResourceState(
                 f"{MACHINE} {machine.handle} carries a {context.settings.keys.delete_machine} mark that is not ours, "
                 "so it would be deleted in the place of another: take the mark off or delete that Machine"
             )
@@ -98,7 +98,7 @@ def without_forgotten(context: Context, marked: Iterable[Machine]) -> tuple[Mach
     return tuple(kept)
 
 
-def set_marks(context: Context, operation: Operation, machines: Iterable[Machine]) -> None:
+def set_marks(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
     """Mark them. A mark that a person set does the same and stays theirs; a forgotten one of ours is made fresh. Raises
     NotFound where one has gone since it was listed: the next look counts it as removed."""
     value = mark_value(operation.spec.id, context.now())
@@ -108,7 +108,7 @@ def set_marks(context: Context, operation: Operation, machines: Iterable[Machine
             context.api.mark(machine, value)
 
 
-def unmark(context: Context, operation: Operation, machines: Iterable[Machine]) -> None:
+def unmark(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
     """Take this operation's marks off, as far as the API lets us: one that stays is cleared once it is old."""
     own = f"{MARK_PREFIX}{operation.spec.id}/"
     for machine in machines:
@@ -120,7 +120,7 @@ def unmark(context: Context, operation: Operation, machines: Iterable[Machine]) 
             continue
 
 
-def release_marks(context: Context, operation: Operation, machines: Iterable[Machine]) -> None:
+def release_marks(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
     """Take this operation's marks off; raises ProviderError where that fails."""
     own = f"{MARK_PREFIX}{operation.spec.id}/"
     for machine in machines:

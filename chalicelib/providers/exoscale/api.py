@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from chalicelib.providers.cached import Kept
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.exoscale.decoding import (
     read_change,
@@ -21,11 +21,11 @@ from chalicelib.providers.exoscale.decoding import (
     read_quota,
 )
 from chalicelib.providers.exoscale.ids import checked, is_id
-from chalicelib.providers.exoscale.models import Instance, InstancePool, InstanceType, Quota, SksCluster, Work
-from chalicelib.providers.exoscale.signing import Credential
-from chalicelib.providers.http import Answer, Call
-from chalicelib.providers.rest_client import Rest
-from chalicelib.providers.services import Shelf
+from chalicelib.providers.exoscale.models import ExoscaleInstance, InstancePool, InstanceType, Quota, SksCluster, Work
+from chalicelib.providers.exoscale.signing import ExoscaleCredential
+from chalicelib.providers.http import VendorRequest, VendorResponse
+from chalicelib.providers.rest_client import RestClient
+from chalicelib.providers.services import Cache
 
 DAY = 86400.0
 FRESH = 300.0  # seconds for which a quota is not asked for again (§2)
@@ -40,7 +40,7 @@ class _Dated(msgspec.Struct, frozen=True):
     quota: Quota
 
 
-class Api:
+class ExoscaleApi:
     """The API of one zone with one key, for one pass. Every method raises ProviderError.
 
     root: `https://…/v2`. key: a kind of thing -> its row on the shelf, which names account and zone.
@@ -50,15 +50,15 @@ class Api:
         self,
         zone: str,
         root: str,
-        rest: Rest[Credential],
+        rest: RestClient[ExoscaleCredential],
         *,
-        shelf: Shelf,
+        shelf: Cache,
         key: Callable[[str], str],
         now: Callable[[], float],
     ) -> None:
         self._zone, self._root, self._rest, self._now = zone, root, rest, now
-        self._types = Kept(shelf, lambda: key("types"), InstanceType, now)
-        self._quotas = Kept(shelf, lambda: key("quota"), _Dated, now)
+        self._types = TtlCache(shelf, lambda: key("types"), InstanceType, now)
+        self._quotas = TtlCache(shelf, lambda: key("quota"), _Dated, now)
 
     @property
     def zone(self) -> str:
@@ -71,14 +71,14 @@ class Api:
 
     # -- reading
 
-    def instances(self) -> tuple[Instance, ...]:
+    def instances(self) -> tuple[ExoscaleInstance, ...]:
         """All instances that belong to Instance Pools, of whatever pool; one that cannot be understood has no id."""
         return read_instances(self._list("/instance", {"manager-type": "instance-pool"}))
 
-    def instance(self, id: str) -> Instance:  # noqa: A002 - the vendor's word
+    def instance(self, id: str) -> ExoscaleInstance:  # noqa: A002 - the vendor's word
         """One instance; raises NotFound."""
         wanted = checked(id, "instance")
-        return read_one(self._get(f"/instance/{wanted}"), Instance, wanted)
+        return read_one(self._get(f"/instance/{wanted}"), ExoscaleInstance, wanted)
 
     def pools(self) -> tuple[InstancePool, ...]:
         """All Instance Pools, those of SKS among them."""
@@ -174,7 +174,7 @@ class Api:
         except ProviderError:
             return
 
-    def _list(self, path: str, params: dict[str, str] | None = None) -> Answer:
+    def _list(self, path: str, params: dict[str, str] | None = None) -> VendorResponse:
         try:
             return self._get(path, params)
         except NotFound as error:
@@ -183,13 +183,15 @@ class Api:
                 f"{error.message}; the address is not that of the API (providers.exoscale.endpoint)", code=error.code
             ) from None
 
-    def _get(self, path: str, params: dict[str, str] | None = None) -> Answer:
-        return self._rest.send(Call("GET", self._root + path, {"Accept": "application/json"}, params or {}, safe=True))
+    def _get(self, path: str, params: dict[str, str] | None = None) -> VendorResponse:
+        return self._rest.send(
+            VendorRequest("GET", self._root + path, {"Accept": "application/json"}, params or {}, safe=True)
+        )
 
     def _put(self, path: str, body: dict[str, object], *, safe: bool) -> Work:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         return read_change(
-            self._rest.send(Call("PUT", self._root + path, headers, {}, msgspec.json.encode(body), safe))
+            self._rest.send(VendorRequest("PUT", self._root + path, headers, {}, msgspec.json.encode(body), safe))
         )
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from chalicelib.providers.base import Connection
 from chalicelib.providers.credential_source import SecretSource, digest
-from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.error_mapping import error_for
 from chalicelib.providers.exoscale.secret_format import parse_secret
-from chalicelib.providers.exoscale.settings import PROVIDER, Settings
+from chalicelib.providers.exoscale.settings import PROVIDER, ExoscaleSettings
 from chalicelib.providers.exoscale.signing import signed
-from chalicelib.providers.rate_limit import Budget, Patience
-from chalicelib.providers.rest_client import Rest
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.rest_client import RestClient
 
 
-def open_api(connection: Connection, settings: Settings) -> Api:
+def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
     """The vendor's API for one pass.
 
     Sends nothing. Every call of the Api raises ProviderError; also where the secret cannot be read (Transient) or says
@@ -29,14 +29,14 @@ def open_api(connection: Connection, settings: Settings) -> Api:
     def key(of: str) -> str:
         return f"{PROVIDER}/{digest(source.current().key.reveal())}/{settings.zone}/{of}"
 
-    rest = Rest(
+    rest = RestClient(
         PROVIDER,
         source,
         sign=lambda call, credential: signed(call, credential, now()),
         secrets=lambda credential: (credential.secret, credential.key),
         explain=error_for,
-        budget=Budget(means, lambda: key("api"), settings.calls_per_second, Patience()),
+        budget=CallBudget(means, lambda: key("api"), settings.calls_per_second, WaitLimit()),
         means=means,
         now=now,
     )
-    return Api(settings.zone, settings.root, rest, shelf=means.shelf, key=key, now=now)
+    return ExoscaleApi(settings.zone, settings.root, rest, shelf=means.shelf, key=key, now=now)

@@ -10,63 +10,63 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed
 from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
-from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.models import Work
-from chalicelib.providers.exoscale.pools import Site, make_sites
-from chalicelib.providers.exoscale.settings import Bounds, Settings
+from chalicelib.providers.exoscale.pools import ExoscalePool, make_pools
+from chalicelib.providers.exoscale.settings import ExoscaleBounds, ExoscaleSettings
 
 
-class Context(msgspec.Struct, frozen=True):
+class ExoscaleContext(msgspec.Struct, frozen=True):
     """joined: the cluster's nodes as of now; None where there is no way to the cluster."""
 
-    api: Api
-    settings: Settings
+    api: ExoscaleApi
+    settings: ExoscaleSettings
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
-    def site(self, group: str) -> Site:
+    def site(self, group: str) -> ExoscalePool:
         """The pool as of now, with its Nodepool; raises NotFound also for one that is being deleted, Unknown for one
         whose numbers cannot be understood."""
         pool = self.api.pool(group)
-        site = Site(pool)
+        site = ExoscalePool(pool)
         if site.is_sks:
-            site = make_sites([pool], self.api.clusters())[0]
+            site = make_pools([pool], self.api.clusters())[0]
         if site.unread:
             raise Unknown(site.unread, code="Shape")
         if site.ending:
             raise NotFound(f"{site.title} is being deleted")
         return site
 
-    def bounds(self, site: Site) -> Bounds | None:
+    def bounds(self, site: ExoscalePool) -> ExoscaleBounds | None:
         """What the policy says of a pool. A bare name has been found to mean this pool when the pass chose it; were it
         another cluster's, no change of it would have been planned."""
         exact = (each for each in self.settings.groups if each.name in site.exact)
         return next(exact, None) or next((each for each in self.settings.groups if each.name == site.name), None)
 
-    def check_idle(self, site: Site) -> None:
+    def check_idle(self, site: ExoscalePool) -> None:
         """Raises Conflict while the vendor is changing the pool: what was just read does not hold then, and it takes no
         second change (§3, busy)."""
         if site.restless:
             raise Conflict(site.restless, code="busy")
 
-    def scale(self, site: Site, size: int) -> Work:
+    def scale(self, site: ExoscalePool, size: int) -> Work:
         """Give it that size by the call of its kind; raises ProviderError."""
         if not site.is_sks:
             return self.api.scale_pool(site.id, size)
         return self.api.scale_nodepool(*self._owner(site), size)
 
-    def evict(self, site: Site, instances: Sequence[str]) -> Work:
+    def evict(self, site: ExoscalePool, instances: Sequence[str]) -> Work:
         """Take these out by the call of its kind; raises ProviderError."""
         if not site.is_sks:
             return self.api.evict_pool(site.id, instances)
         return self.api.evict_nodepool(*self._owner(site), instances)
 
-    def _owner(self, site: Site) -> tuple[str, str]:
+    def _owner(self, site: ExoscalePool) -> tuple[str, str]:
         if site.cluster is None or site.nodepool is None:
             raise InvalidRequest(site.off)
         return site.cluster.id, site.nodepool.id
 
 
-def other_size(operation: Operation, site: Site) -> Failed:
+def other_size(operation: Operation, site: ExoscalePool) -> Failed:
     """Somebody else's number stands."""
     planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
     return Failed("Conflict", f"{site.title} has the size {site.target}, but {planned} was planned")

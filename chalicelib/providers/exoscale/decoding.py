@@ -22,7 +22,7 @@ from chalicelib.providers.errors import ProviderError, Transient, Unknown
 from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.exoscale.models import (
     NO_SIZE,
-    Instance,
+    ExoscaleInstance,
     InstancePool,
     InstanceType,
     Manager,
@@ -31,7 +31,7 @@ from chalicelib.providers.exoscale.models import (
     SksCluster,
     Work,
 )
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 
 T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", InstancePool, Nodepool)
@@ -42,34 +42,34 @@ _LONGEST = 300
 
 # What is kept of a thing whose other fields have an unexpected shape.
 _ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
-    Instance: ("id", "state", "manager"),
+    ExoscaleInstance: ("id", "state", "manager"),
     InstancePool: ("id", "name", "state", "size", "instances", "manager", "instance-type", "disk-size"),
     Nodepool: ("id", "name", "state", "size", "instance-pool", "instance-type", "disk-size"),
 }
 _SIZED = frozenset({InstancePool, Nodepool})
 
 
-def read_instances(answer: Answer) -> tuple[Instance, ...]:
+def read_instances(answer: VendorResponse) -> tuple[ExoscaleInstance, ...]:
     """The machines; empty for `{}`. Raises Unknown for another shape of the list, Transient for no JSON."""
     found, items = [], _listed(answer, _object(answer), "instances")
     for each in items:
         try:
-            found.append(_thing(answer, each, Instance))
+            found.append(_thing(answer, each, ExoscaleInstance))
         except Unknown:
             manager = each.get("manager") if isinstance(each, dict) else None
-            found.append(Instance("", manager=_manager(manager)))
+            found.append(ExoscaleInstance("", manager=_manager(manager)))
     times = _times(found)
     _some(answer, items, tuple(each for each in found if each.id))
-    return tuple(each if times[each.id.lower()] == 1 else Instance("", manager=each.manager) for each in found)
+    return tuple(each if times[each.id.lower()] == 1 else ExoscaleInstance("", manager=each.manager) for each in found)
 
 
-def read_pools(answer: Answer) -> tuple[InstancePool, ...]:
+def read_pools(answer: VendorResponse) -> tuple[InstancePool, ...]:
     """The pools. Raises as read_instances."""
     items = _listed(answer, _object(answer), "instance-pools")
     return _some(answer, items, _sized(answer, items, InstancePool))
 
 
-def read_clusters(answer: Answer) -> tuple[SksCluster, ...]:
+def read_clusters(answer: VendorResponse) -> tuple[SksCluster, ...]:
     """SKS clusters with their Nodepools, each of which is read by itself. Raises as read_list."""
     found, items = [], _listed(answer, _object(answer), "sks-clusters")
     for each in items:
@@ -83,14 +83,14 @@ def read_clusters(answer: Answer) -> tuple[SksCluster, ...]:
     return _some(answer, items, tuple(each for each in found if times[each.id.lower()] == 1))
 
 
-def _some(answer: Answer, items: list[Any], found: tuple[T, ...]) -> tuple[T, ...]:
+def _some(answer: VendorResponse, items: list[Any], found: tuple[T, ...]) -> tuple[T, ...]:
     """What was found; raises Unknown for a list of which nothing can be understood."""
     if items and not found:
         raise _odd(answer, "nothing in it has an id of its own")
     return found
 
 
-def _sized(answer: Answer, items: list[Any], kind: type[S]) -> tuple[S, ...]:
+def _sized(answer: VendorResponse, items: list[Any], kind: type[S]) -> tuple[S, ...]:
     """The pools of a list, each id once."""
     found = []
     for each in items:
@@ -104,7 +104,7 @@ def _sized(answer: Answer, items: list[Any], kind: type[S]) -> tuple[S, ...]:
     return tuple(once.values())
 
 
-def _times(things: Iterable[Instance | InstancePool | Nodepool | SksCluster]) -> Counter[str]:
+def _times(things: Iterable[ExoscaleInstance | InstancePool | Nodepool | SksCluster]) -> Counter[str]:
     return Counter(each.id.lower() for each in things)
 
 
@@ -115,7 +115,7 @@ def _manager(said: Any) -> Manager | None:
     return None
 
 
-def read_one(answer: Answer, kind: type[T], wanted: str) -> T:
+def read_one(answer: VendorResponse, kind: type[T], wanted: str) -> T:
     """One thing. wanted: the id that was asked for, in small letters. Raises Unknown for another shape or another
     thing, Transient for no JSON."""
     body = _object(answer)
@@ -125,7 +125,7 @@ def read_one(answer: Answer, kind: type[T], wanted: str) -> T:
     return thing
 
 
-def read_quota(answer: Answer) -> Quota:
+def read_quota(answer: VendorResponse) -> Quota:
     """The account's quota; both numbers have to be there, since one that is left out is neither 0 nor without limit."""
     body = _object(answer)
     if not {"usage", "limit"} <= body.keys():
@@ -136,7 +136,7 @@ def read_quota(answer: Answer) -> Quota:
     return quota
 
 
-def read_change(answer: Answer) -> Work:
+def read_change(answer: VendorResponse) -> Work:
     """The operation that a change has begun. Raises Transient for anything else: the change may have been made."""
     try:
         body = _object(answer)
@@ -147,7 +147,7 @@ def read_change(answer: Answer) -> Work:
         raise Transient(f"{error.message}; whether the change is being made is not known", code=error.code) from None
 
 
-def _object(answer: Answer) -> dict[str, Any]:
+def _object(answer: VendorResponse) -> dict[str, Any]:
     """The body without what is null."""
     body = answer.read(object, _without_nulls)
     if not isinstance(body, dict):
@@ -161,7 +161,7 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
-def _listed(answer: Answer, body: dict[str, Any], field: str) -> list[Any]:
+def _listed(answer: VendorResponse, body: dict[str, Any], field: str) -> list[Any]:
     if body and (field not in body or "id" in body):  # a pool has `instances`, too, and is no list of machines
         raise _odd(answer, f"it is no list of {field}, it has {_names(body)}")
     items = body.get(field, [])
@@ -170,7 +170,7 @@ def _listed(answer: Answer, body: dict[str, Any], field: str) -> list[Any]:
     return items
 
 
-def _thing(answer: Answer, said: Any, kind: type[T]) -> T:
+def _thing(answer: VendorResponse, said: Any, kind: type[T]) -> T:
     """One thing with an id, and of a size that can be."""
     if not isinstance(said, dict) or not is_id(str(said.get("id", ""))):
         raise _odd(answer, "a thing in it has no id")
@@ -190,7 +190,7 @@ def _thing(answer: Answer, said: Any, kind: type[T]) -> T:
     return thing
 
 
-def _one_of_many(answer: Answer, said: Any, kind: type[T]) -> T:
+def _one_of_many(answer: VendorResponse, said: Any, kind: type[T]) -> T:
     """The same; a pool that cannot be understood has what can be read of it, and the size NO_SIZE."""
     try:
         return _thing(answer, said, kind)
@@ -207,14 +207,14 @@ def _one_of_many(answer: Answer, said: Any, kind: type[T]) -> T:
     return msgspec.convert(good | {"size": NO_SIZE}, kind)
 
 
-def _converted(answer: Answer, said: dict[str, Any], kind: type[T]) -> T:
+def _converted(answer: VendorResponse, said: dict[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(said, kind)
     except msgspec.ValidationError as error:
         raise _odd(answer, str(error)) from None
 
 
-def _odd(answer: Answer, what: str) -> Unknown:
+def _odd(answer: VendorResponse, what: str) -> Unknown:
     return Unknown(f"{answer.call}: the answer has another shape than expected: {what}"[:_LONGEST], code="Shape")
 
 

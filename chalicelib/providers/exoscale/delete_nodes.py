@@ -15,10 +15,10 @@ An eviction is not repeated on a guess: two of them could cost two machines, or 
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound
-from chalicelib.providers.exoscale.context import Context
+from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.decrease_target import take_back
 from chalicelib.providers.exoscale.instance_states import SHRINKING
 from chalicelib.providers.exoscale.joined import check_nodes, spare_the_joined
@@ -36,9 +36,9 @@ from chalicelib.providers.exoscale.operation_polling import (
     known_work,
     pause,
 )
-from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.size_bounds import least_of
-from chalicelib.providers.exoscale.targets import Targets, lives, members, read_targets, remaining
+from chalicelib.providers.exoscale.targets import ExoscaleTargets, lives, members, read_targets, remaining
 
 EVICTED = "evicted"  # key of the data: the eviction has been accepted
 # Seconds until a removal asks again for its turn. A pool takes one eviction at a time, a plan removes several machines
@@ -46,17 +46,17 @@ EVICTED = "evicted"  # key of the data: the eviction has been accepted
 TURN = 90.0
 
 
-def remove(context: Context, operation: Operation) -> Outcome:
+def remove(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the pool's."""
     try:
         return _step(context, operation)
     except Conflict as error:
-        if operation.spec.kind is Kind.REMOVE and not error.retry_after:
+        if operation.spec.kind is OperationKind.REMOVE and not error.retry_after:
             raise Conflict(error.message, code=error.code, request_id=error.request_id, retry_after=TURN) from None
         raise
 
 
-def _step(context: Context, operation: Operation) -> Outcome:
+def _step(context: ExoscaleContext, operation: Operation) -> Outcome:
     targets = read_targets(operation)
     work = known_work(context, operation)
     if is_pending(work):
@@ -72,9 +72,9 @@ def _step(context: Context, operation: Operation) -> Outcome:
     return _begin(context, operation, targets, site)
 
 
-def _begin(context: Context, operation: Operation, targets: Targets, site: Site) -> Outcome:
+def _begin(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool) -> Outcome:
     left = members(context, operation, targets, site)
-    if operation.spec.kind is Kind.DISCARD and left:
+    if operation.spec.kind is OperationKind.DISCARD and left:
         spare_the_joined(context, left)
     if site.restless and (left or targets.placeholders):
         return _hold(context, operation, targets, site, left)
@@ -83,12 +83,14 @@ def _begin(context: Context, operation: Operation, targets: Targets, site: Site)
     if not left:
         return _done(operation, targets)
     _permitted(context, operation, site, left)
-    if operation.spec.kind is Kind.REMOVE:
+    if operation.spec.kind is OperationKind.REMOVE:
         check_nodes(context, operation, left)
     return begun(context.evict(site, left), {EVICTED: "yes"})
 
 
-def _hold(context: Context, operation: Operation, targets: Targets, site: Site, left: tuple[str, ...]) -> Outcome:
+def _hold(
+    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool, left: tuple[str, ...]
+) -> Outcome:
     """What may be our own request is not made again while it shows. Raises Conflict as long as nothing has been asked
     for by what is known here: then the caller looks at the node once more before it comes back."""
     if not targets.placeholders and not remaining(context, left):
@@ -98,7 +100,7 @@ def _hold(context: Context, operation: Operation, targets: Targets, site: Site, 
     return _wait(operation, site.restless)
 
 
-def release(context: Context, operation: Operation) -> bool:
+def release(context: ExoscaleContext, operation: Operation) -> bool:
     """Nothing is prepared at the vendor before it is asked, so this says whether any target is still there and not
     leaving. Raises Conflict while the pool shrinks, since then nobody can say who of it goes, and ProviderError."""
     targets = read_targets(operation)
@@ -114,7 +116,9 @@ def release(context: Context, operation: Operation) -> bool:
     return bool(targets.placeholders) and site.target >= operation.spec.from_size
 
 
-def _evicted(context: Context, operation: Operation, targets: Targets, site: Site, work: Work | None) -> Outcome:
+def _evicted(
+    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool, work: Work | None
+) -> Outcome:
     """What was asked for is over at the vendor, or the vendor knows nothing of it any more."""
     left = [each for each in targets.instances if each in site.members]
     if not left:
@@ -130,23 +134,23 @@ def _evicted(context: Context, operation: Operation, targets: Targets, site: Sit
     looks = counted(operation.status.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
         wait = pause(operation)
-        return Pending(wait.after, STEP, {**wait.data, LOOKS: str(looks)}, f"{', '.join(left)}: still listed")
+        return InProgress(wait.after, STEP, {**wait.data, LOOKS: str(looks)}, f"{', '.join(left)}: still listed")
     return Failed(
         "Unknown", f"{site.title}: the vendor says that {', '.join(left)} was evicted and lists it still", facts=facts
     )
 
 
-def _wait(operation: Operation, note: str) -> Pending:
+def _wait(operation: Operation, note: str) -> InProgress:
     """How long it may take is for the core to say: a machine that is going is not given up here."""
     wait = pause(operation)
-    return Pending(wait.after, STEP, wait.data, note)
+    return InProgress(wait.after, STEP, wait.data, note)
 
 
-def _done(operation: Operation, targets: Targets) -> Done:
-    return Done({"removed": len(targets.instances) + len(targets.placeholders), "group": operation.spec.group})
+def _done(operation: Operation, targets: ExoscaleTargets) -> Succeeded:
+    return Succeeded({"removed": len(targets.instances) + len(targets.placeholders), "group": operation.spec.group})
 
 
-def _without_pool(context: Context, operation: Operation, targets: Targets) -> Outcome:
+def _without_pool(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets) -> Outcome:
     """The pool is gone or going, and its machines with it; one that stays behind is no affair of ours to delete."""
     left = remaining(context, targets.instances)
     if not left:
@@ -156,10 +160,10 @@ def _without_pool(context: Context, operation: Operation, targets: Targets) -> O
     raise NotFound(f"there is no instance pool {operation.spec.group} (any more), and {', '.join(left)} is still there")
 
 
-def _permitted(context: Context, operation: Operation, site: Site, left: tuple[str, ...]) -> None:
+def _permitted(context: ExoscaleContext, operation: Operation, site: ExoscalePool, left: tuple[str, ...]) -> None:
     """Raises InvalidRequest where the group would fall below its minimum. Its numbers hold: while it is being changed
     they may be those of our own request already."""
-    if operation.spec.kind is Kind.DISCARD:
+    if operation.spec.kind is OperationKind.DISCARD:
         return
     least = least_of(site, context.bounds(site))
     if site.target - len(left) < least:

@@ -24,7 +24,7 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.exoscale.models import Work
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.http_statuses import class_for
 
 FORBIDDEN = "403"
@@ -64,7 +64,7 @@ _FIELDS = ("message", "error", "title", "detail", "errors")  # what speaks to pe
 _DEPTH, _SENTENCES = 4, 5
 
 
-def error_for(answer: Answer) -> ProviderError:
+def error_for(answer: VendorResponse) -> ProviderError:
     """The error of an answer of 300 and above, with what the vendor says; its code is the status."""
     said = message_in(answer)
     if answer.status == 404 and answer.body.lstrip().startswith(b"<"):
@@ -84,7 +84,7 @@ def error_for(answer: Answer) -> ProviderError:
     return cls(text, code=str(answer.status), request_id=answer.headers.get("x-request-id", "")[:80])
 
 
-def message_in(answer: Answer) -> str:
+def message_in(answer: VendorResponse) -> str:
     """What an error's body says, in any of the vendor's forms: `message`, `error`, a problem document, plain text. ""
     for a web page, for bytes that are no text and for JSON that says nothing."""
     try:

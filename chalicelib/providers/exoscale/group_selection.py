@@ -24,17 +24,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.providers.exoscale.pools import Site
-from chalicelib.providers.exoscale.settings import Bounds, Settings
+from chalicelib.providers.exoscale.pools import ExoscalePool
+from chalicelib.providers.exoscale.settings import ExoscaleBounds, ExoscaleSettings
 from chalicelib.providers.exoscale.zone_state import Zone
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class ExoscaleSelection(msgspec.Struct, frozen=True):
     """A pool that is a group. bounds None: nobody named it. error: why nothing may be done with it; held: why none of
     its machines that is no node may be discarded. discovered: only nodes make it a group."""
 
-    site: Site
-    bounds: Bounds | None = None
+    site: ExoscalePool
+    bounds: ExoscaleBounds | None = None
     error: str = ""
     held: str = ""
     discovered: bool = False
@@ -47,7 +47,9 @@ class Warned(msgspec.Struct, frozen=True):
     text: str
 
 
-def choose(zone: Zone, settings: Settings, ours: Mapping[str, int]) -> tuple[tuple[Chosen, ...], tuple[Warned, ...]]:
+def choose(
+    zone: Zone, settings: ExoscaleSettings, ours: Mapping[str, int]
+) -> tuple[tuple[ExoscaleSelection, ...], tuple[Warned, ...]]:
     """The groups, those of the policy's entries first and in their order. ours: pool -> how many nodes of ours it
     has."""
     chooser = _Chooser(zone, settings, ours)
@@ -57,13 +59,13 @@ def choose(zone: Zone, settings: Settings, ours: Mapping[str, int]) -> tuple[tup
 
 
 class _Chooser:
-    def __init__(self, zone: Zone, settings: Settings, ours: Mapping[str, int]) -> None:
+    def __init__(self, zone: Zone, settings: ExoscaleSettings, ours: Mapping[str, int]) -> None:
         self._zone, self._settings, self._ours = zone, settings, ours
         self._sites = [site for site in zone.sites if not site.ending]
         self._exact = _index((name, site) for site in self._sites for name in site.exact)
         self._bare = _index((site.name, site) for site in self._sites if site.name)
         self._doubtful: dict[str, str] = {}
-        self.chosen: dict[str, Chosen] = {}
+        self.chosen: dict[str, ExoscaleSelection] = {}
         self.warned: list[Warned] = []
         self._listed = False  # the policy names the SKS cluster, and nothing speaks against it
         self._home = self._cluster_of_ours()
@@ -130,7 +132,7 @@ class _Chooser:
                     )
                 )
             else:
-                self.chosen[site.id] = Chosen(site, entry, held=self._held(entry.name, site))
+                self.chosen[site.id] = ExoscaleSelection(site, entry, held=self._held(entry.name, site))
 
     def discover(self) -> None:
         """The pools that are ours without being named, and what is said of those that are not."""
@@ -139,11 +141,13 @@ class _Chooser:
                 continue
             count, error = self._ours.get(site.id, 0), self._doubtful.get(site.id, "")
             if (error and count) or self._is_group(site, count):
-                self.chosen[site.id] = Chosen(site, None, error, discovered=not (self._listed or self._strong(site)))
+                self.chosen[site.id] = ExoscaleSelection(
+                    site, None, error, discovered=not (self._listed or self._strong(site))
+                )
             elif count:
                 self.warned.append(Warned(site.id, self._left_alone(site, count)))
 
-    def _is_group(self, site: Site, count: int) -> bool:
+    def _is_group(self, site: ExoscalePool, count: int) -> bool:
         """Whether a pool that no entry means is a group. A Nodepool whose cluster could not be read carries an error,
         so that it is not taken for one that is gone."""
         if site.is_sks and site.cluster is None:
@@ -155,7 +159,7 @@ class _Chooser:
             return False
         return (of_home and (count > 0 or self._settings.scale_from_zero)) or (not site.is_sks and count > 0)
 
-    def _strong(self, site: Site) -> bool:
+    def _strong(self, site: ExoscalePool) -> bool:
         """Whether most machines of the SKS cluster that a Nodepool is of are nodes of ours."""
         if site.cluster is None or site.cluster.id not in self._home:
             return False
@@ -164,7 +168,7 @@ class _Chooser:
             len(self._zone.machines(each)) for each in sites
         )
 
-    def _left_alone(self, site: Site, count: int) -> str:
+    def _left_alone(self, site: ExoscalePool, count: int) -> str:
         nodes = f"{count} of the machines of {site.title} {'is a node' if count == 1 else 'are nodes'} of this cluster"
         if self._listed or (site.is_sks and not self._settings.groups):
             return (
@@ -173,7 +177,7 @@ class _Chooser:
             )
         return f"{nodes}, and the policy names other pools, so it is left alone; name it, or set sksCluster"
 
-    def _meant(self, name: str) -> Sequence[Site]:
+    def _meant(self, name: str) -> Sequence[ExoscalePool]:
         if name in self._exact:
             return self._exact[name]
         found = [
@@ -188,7 +192,7 @@ class _Chooser:
         ]
         return ours or found
 
-    def _held(self, name: str, site: Site) -> str:
+    def _held(self, name: str, site: ExoscalePool) -> str:
         if site.cluster is None or name in site.exact or site.cluster.id in self._known:
             return ""
         return (
@@ -208,12 +212,12 @@ class _Chooser:
         return text + next((more for applies, more in rows if applies), "; correct the name, or take it out")
 
 
-def _index(pairs: Iterable[tuple[str, Site]]) -> dict[str, list[Site]]:
-    found: dict[str, list[Site]] = {}
+def _index(pairs: Iterable[tuple[str, ExoscalePool]]) -> dict[str, list[ExoscalePool]]:
+    found: dict[str, list[ExoscalePool]] = {}
     for name, site in pairs:
         found.setdefault(name, []).append(site)
     return found
 
 
-def _entry(chosen: Chosen) -> str:
+def _entry(chosen: ExoscaleSelection) -> str:
     return chosen.bounds.name if chosen.bounds is not None else chosen.site.id

@@ -10,15 +10,15 @@ from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.timestamps import instant
 from chalicelib.providers.exoscale import models
 from chalicelib.providers.exoscale.instance_states import ERROR, INSTANCE_STATES
-from chalicelib.providers.exoscale.pools import Site
-from chalicelib.providers.exoscale.provider_ids import Names, placeholder, placeholder_id
+from chalicelib.providers.exoscale.pools import ExoscalePool
+from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, placeholder, placeholder_id
 from chalicelib.providers.exoscale.zone_state import Zone
 
 MOST_PLACEHOLDERS = 1000
 _BROKEN = InstanceError("Unknown", "instance-error", "the machine is in the state error at Exoscale")
 
 
-def classify(site: Site, zone: Zone, names: Names, held: str = "") -> tuple[Instance, ...]:
+def classify(site: ExoscalePool, zone: Zone, names: ExoscaleGroupNames, held: str = "") -> tuple[Instance, ...]:
     """All machines of the pool by id: those that say so, and those that the pool lists and that are in no other. held:
     why those that are no nodes must not be discarded, unless the vendor itself says that they are broken."""
     states = {each.id.lower(): each.state for each in zone.listed.get(site.id, ())}
@@ -26,14 +26,14 @@ def classify(site: Site, zone: Zone, names: Names, held: str = "") -> tuple[Inst
         listed = zone.instances.get(name)
         if listed is None or listed.manager is None:
             states[name] = "" if listed is None else listed.state
-    known = {name: zone.instances.get(name, models.Instance(name)) for name in states}
+    known = {name: zone.instances.get(name, models.ExoscaleInstance(name)) for name in states}
     return tuple(
         _one(known[name], name, state, names, _nameless(known[name].name, names) or (held if state != ERROR else ""))
         for name, state in sorted(states.items())
     )
 
 
-def _nameless(name: str, names: Names) -> str:
+def _nameless(name: str, names: ExoscaleGroupNames) -> str:
     if not name or not names.may_be(name):
         return ""
     return (
@@ -42,7 +42,7 @@ def _nameless(name: str, names: Names) -> str:
     )
 
 
-def _one(machine: models.Instance, name: str, said: str, names: Names, held: str) -> Instance:
+def _one(machine: models.ExoscaleInstance, name: str, said: str, names: ExoscaleGroupNames, held: str) -> Instance:
     """A state nobody has heard of is running if it is a node, else on its way. What is a node has been created, however
     the vendor calls it: its unreadiness is the core's affair."""
     node = names.node_of(name)
@@ -62,7 +62,7 @@ def _one(machine: models.Instance, name: str, said: str, names: Names, held: str
     )
 
 
-def placeholders(site: Site, count: int, *, quota: bool) -> tuple[Instance, ...]:
+def placeholders(site: ExoscalePool, count: int, *, quota: bool) -> tuple[Instance, ...]:
     """One for each missing machine. quota: the account may have no more."""
     of = f"{site.title} has the size {site.target}, and {count} of its machines are not being made"
     error = (

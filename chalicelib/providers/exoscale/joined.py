@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable
 
 from chalicelib.model.operation import Operation
 from chalicelib.providers.errors import Conflict
-from chalicelib.providers.exoscale.context import Context
+from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.provider_ids import handle_of, identify
 from chalicelib.providers.node_identity import changed
 
 
-class Joined(Conflict):
+class ExoscaleInstanceJoinedError(Conflict):
     """A target has become a node, or is another node than was planned: it stays, and so do the others of the
     operation."""
 
@@ -23,17 +23,17 @@ class Joined(Conflict):
         return Conflict.__name__
 
 
-def spare_the_joined(context: Context, instances: Iterable[str]) -> None:
+def spare_the_joined(context: ExoscaleContext, instances: Iterable[str]) -> None:
     """Raises Joined if one of the machines is a node by now; where there is no way to the cluster nobody can say, and
     the caller has looked by name (execute/discard.py)."""
     if context.joined is None:
         return
     identity = identify(context.joined())
     if joined := sorted(each for each in instances if identity.node_of(each) or identity.claimants(each)):
-        raise Joined(f"{', '.join(joined)} has joined the cluster meanwhile")
+        raise ExoscaleInstanceJoinedError(f"{', '.join(joined)} has joined the cluster meanwhile")
 
 
-def check_nodes(context: Context, operation: Operation, instances: Collection[str]) -> None:
+def check_nodes(context: ExoscaleContext, operation: Operation, instances: Collection[str]) -> None:
     """Raises Joined if one of the machines is not, or not for certain, the node that was planned any more. Where there
     is no way to the cluster nobody can say."""
     if context.joined is None:
@@ -42,4 +42,4 @@ def check_nodes(context: Context, operation: Operation, instances: Collection[st
     identity = identify(nodes)
     for target in operation.spec.targets:
         if (name := handle_of(target)) in instances and (why := changed(target, name, identity, nodes)):
-            raise Joined(why)
+            raise ExoscaleInstanceJoinedError(why)

@@ -25,7 +25,7 @@ class Manager(msgspec.Struct, frozen=True):
     type: Name = ""
 
 
-class Instance(msgspec.Struct, frozen=True, rename="kebab"):
+class ExoscaleInstance(msgspec.Struct, frozen=True, rename="kebab"):
     """A machine. created_at: ISO 8601; disk_size: GiB."""
 
     id: str
@@ -54,7 +54,7 @@ class InstancePool(msgspec.Struct, frozen=True, rename="kebab"):
     labels: dict[str, str] | None = None
 
 
-class Taint(msgspec.Struct, frozen=True):
+class ExoscaleTaint(msgspec.Struct, frozen=True):
     """Of a Nodepool, under its key."""
 
     value: str = ""
@@ -73,7 +73,7 @@ class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
     disk_size: Count = 0
     kubelet_max_pods: Count = 0
     labels: dict[str, str] | None = None
-    taints: dict[str, Taint] | None = None
+    taints: dict[str, ExoscaleTaint] | None = None
 
 
 class SksCluster(msgspec.Struct, frozen=True):

@@ -10,34 +10,36 @@ from collections.abc import Mapping, Sequence
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.exoscale.api import Api
-from chalicelib.providers.exoscale.group_selection import Chosen, choose
+from chalicelib.providers.exoscale.api import ExoscaleApi
+from chalicelib.providers.exoscale.group_selection import ExoscaleSelection, choose
 from chalicelib.providers.exoscale.instances import classify, placeholders
 from chalicelib.providers.exoscale.models import InstanceType
 from chalicelib.providers.exoscale.node_template import make_template, type_of
-from chalicelib.providers.exoscale.pools import Site
-from chalicelib.providers.exoscale.provider_ids import Names
-from chalicelib.providers.exoscale.settings import LEAST, PROVIDER, Settings
+from chalicelib.providers.exoscale.pools import ExoscalePool
+from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames
+from chalicelib.providers.exoscale.settings import LEAST, PROVIDER, ExoscaleSettings
 from chalicelib.providers.exoscale.size_bounds import Room, missing, occupied, range_of
 from chalicelib.providers.exoscale.zone_state import Zone, read_zone
 
 
-def observe(api: Api, settings: Settings, nodes: Sequence[Node]) -> Observation:
+def observe(api: ExoscaleApi, settings: ExoscaleSettings, nodes: Sequence[Node]) -> Observation:
     """All groups of the cluster; raises ProviderError if the zone cannot be read at all."""
-    plain = Names(nodes)
+    plain = ExoscaleGroupNames(nodes)
     zone = read_zone(api, settings, plain)
     names = plain.knowing(zone.called)
     chosen, warned = choose(zone, settings, zone.ours(names))
-    maker = _Maker(api, settings, names, zone)
+    maker = _ExoscaleGroupBuilder(api, settings, names, zone)
     for warning in warned:
         maker.warn(warning.name, warning.text)
     for doubt in zone.doubts:
-        maker.gaps.append(Gap(f"provider/{PROVIDER}", doubt))
+        maker.gaps.append(MissingData(f"provider/{PROVIDER}", doubt))
     if zone.no_clusters and (settings.sks_cluster or any(each.site.is_sks for each in chosen)):
-        maker.gaps.append(Gap(f"provider/{PROVIDER}", zone.no_clusters, weakens=("the groups of SKS clusters",)))
+        maker.gaps.append(
+            MissingData(f"provider/{PROVIDER}", zone.no_clusters, weakens=("the groups of SKS clusters",))
+        )
     maker.know_types(chosen)
     groups = (
         *(maker.make(each) for each in chosen),
@@ -46,17 +48,17 @@ def observe(api: Api, settings: Settings, nodes: Sequence[Node]) -> Observation:
     return Observation(groups, tuple(maker.gaps))
 
 
-class _Maker:
+class _ExoscaleGroupBuilder:
     """Makes one group after the other; collects the gaps."""
 
-    def __init__(self, api: Api, settings: Settings, names: Names, zone: Zone) -> None:
+    def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames, zone: Zone) -> None:
         self._api, self._settings, self._names, self._zone = api, settings, names, zone
         self._room = Room(api.quota)
         self._types: Mapping[str, InstanceType | None] = {}
         self._types_problem = ""
-        self.gaps: list[Gap] = []
+        self.gaps: list[MissingData] = []
 
-    def know_types(self, chosen: Sequence[Chosen]) -> None:
+    def know_types(self, chosen: Sequence[ExoscaleSelection]) -> None:
         """Ask once for all instance types of all groups; one by one where one of them cannot be read."""
         wanted = sorted({type_of(each.site) for each in chosen} - {""})
         try:
@@ -64,7 +66,7 @@ class _Maker:
         except ProviderError as error:
             self._types_problem = f"instance types could not be read: {error.cls}: {error.message}"
 
-    def make(self, chosen: Chosen) -> NodeGroup:
+    def make(self, chosen: ExoscaleSelection) -> NodeGroup:
         """The node group of a pool."""
         site = chosen.site
         within = range_of(site, chosen.bounds, self._room, self._settings.unlimited)
@@ -90,7 +92,7 @@ class _Maker:
             discovered=chosen.discovered,
         )
 
-    def _unsure(self, site: Site) -> str:
+    def _unsure(self, site: ExoscalePool) -> str:
         return (
             f"{site.title} has a machine that the vendor describes in a way that cannot be understood"
             if site.id.lower() in self._zone.unsure
@@ -114,4 +116,4 @@ class _Maker:
     def warn(self, group: str, detail: str) -> None:
         """A gap about one group, or about the settings where there is none."""
         place = f"spec.nodeGroups[provider={PROVIDER}, id={group}]" if group else f"spec.providers.{PROVIDER}"
-        self.gaps.append(Gap("NodeGroup", detail, name=group, place=place))
+        self.gaps.append(MissingData("NodeGroup", detail, name=group, place=place))

@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.providers.exoscale.models import InstanceType
-from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.provider_ids import NODEPOOL_LABEL
 from chalicelib.providers.exoscale.template_labels import Marks, of_nodepool, of_pool
 
@@ -24,7 +24,7 @@ _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 _PODS, _GIB = 110, 2**30
 
 
-class Template(msgspec.Struct, frozen=True):
+class ExoscaleTemplate(msgspec.Struct, frozen=True):
     """node None: the group cannot be grown from zero, and problem says why."""
 
     node: Node | None
@@ -32,26 +32,26 @@ class Template(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def type_of(site: Site) -> str:
+def type_of(site: ExoscalePool) -> str:
     """The id of the instance type that the pool makes."""
     own = site.nodepool.instance_type.id if site.nodepool is not None else ""
     return own or site.pool.instance_type.id
 
 
 def make_template(
-    site: Site,
+    site: ExoscalePool,
     types: Mapping[str, InstanceType | None],
     zone: str,
     reserve: Mapping[str, int],
     unread: str = "",
-) -> Template:
+) -> ExoscaleTemplate:
     """The template of a group. types: what is known by id; reserve: what a node keeps back of its capacity; unread: why
     types could not be read."""
     name = type_of(site)
     kind = types.get(name)
     problem = _problem(name, kind, known=name in types, zone=zone, unread=unread)
     if kind is None or problem:
-        return Template(None, problem)
+        return ExoscaleTemplate(None, problem)
     marks = _marks(site)
     capacity = {**_capacity(site, kind), **marks.resources}
     host = f"template-node-for-{site.id}"
@@ -65,7 +65,7 @@ def make_template(
         **({NODEPOOL_LABEL: site.owner} if site.is_sks else {}),
         HOSTNAME_LABEL: host,
     }
-    return Template(
+    return ExoscaleTemplate(
         Node(
             name=host,
             labels=labels,
@@ -102,13 +102,13 @@ def _problem(name: str, kind: InstanceType | None, *, known: bool, zone: str, un
     return next((text for applies, text in rows if applies), "")
 
 
-def _marks(site: Site) -> Marks:
+def _marks(site: ExoscalePool) -> Marks:
     if site.nodepool is not None:
         return of_nodepool(site.nodepool.labels, site.nodepool.taints)
     return Marks() if site.is_sks else of_pool(site.pool.labels)
 
 
-def _capacity(site: Site, kind: InstanceType) -> dict[str, int]:
+def _capacity(site: ExoscalePool, kind: InstanceType) -> dict[str, int]:
     pods, disk = (site.nodepool.kubelet_max_pods, site.nodepool.disk_size) if site.nodepool is not None else (0, 0)
     capacity = {
         CPU: 1000 * kind.cpus,

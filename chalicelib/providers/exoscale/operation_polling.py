@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed, Pending
+from chalicelib.model.outcome import Failed, InProgress
 from chalicelib.providers.errors import NotFound
-from chalicelib.providers.exoscale.context import Context
+from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.error_mapping import why
 from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.exoscale.models import Work
@@ -48,12 +48,12 @@ def counted(data: Mapping[str, str], key: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
 
 
-def begun(work: Work, data: Mapping[str, str] | None = None) -> Pending:
+def begun(work: Work, data: Mapping[str, str] | None = None) -> InProgress:
     """The vendor has taken a change up."""
-    return Pending(FIRST, STEP, {**(data or {}), WORK: work.id})
+    return InProgress(FIRST, STEP, {**(data or {}), WORK: work.id})
 
 
-def known_work(context: Context, operation: Operation) -> Work | None:
+def known_work(context: ExoscaleContext, operation: Operation) -> Work | None:
     """How the change stands that was begun; None where none is known, or the vendor knows it no more. Raises
     ProviderError."""
     name = operation.status.data.get(WORK, "")

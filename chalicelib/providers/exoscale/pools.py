@@ -16,7 +16,7 @@ from chalicelib.providers.exoscale.models import NO_SIZE, InstancePool, Nodepool
 _SKS = "sks-nodepool"
 
 
-class Site(msgspec.Struct, frozen=True):
+class ExoscalePool(msgspec.Struct, frozen=True):
     """cluster, nodepool: None for a standalone pool, and for one whose Nodepool is in no cluster that was read."""
 
     pool: InstancePool
@@ -145,12 +145,12 @@ class Site(msgspec.Struct, frozen=True):
         return frozenset(names - {""})
 
 
-def make_sites(pools: Iterable[InstancePool], clusters: Iterable[SksCluster]) -> tuple[Site, ...]:
+def make_pools(pools: Iterable[InstancePool], clusters: Iterable[SksCluster]) -> tuple[ExoscalePool, ...]:
     """Every pool with its Nodepool, found by the pool's manager and not by names."""
     owners = {nodepool.id.lower(): (cluster, nodepool) for cluster in clusters for nodepool in cluster.nodepools}
     sites = []
     for pool in pools:
-        site = Site(pool)
+        site = ExoscalePool(pool)
         cluster, nodepool = owners.get(site.owner, (None, None))
-        sites.append(Site(pool, cluster, nodepool))
+        sites.append(ExoscalePool(pool, cluster, nodepool))
     return tuple(sites)

@@ -8,28 +8,30 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.base_provider import Steps, Stepwise
+from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
 from chalicelib.providers.exoscale import node_groups
-from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.client_factory import open_api
-from chalicelib.providers.exoscale.context import Context
+from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.decrease_target import shrink
 from chalicelib.providers.exoscale.delete_nodes import release, remove
-from chalicelib.providers.exoscale.joined import Joined
+from chalicelib.providers.exoscale.joined import ExoscaleInstanceJoinedError
 from chalicelib.providers.exoscale.scale_up import grow, poll_growth
-from chalicelib.providers.exoscale.settings import PROVIDER, Settings, read_settings
+from chalicelib.providers.exoscale.settings import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.kube_protocol import KubeLists
 
-_STEPS = Steps(grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=Joined)
+_STEPS = ProviderActions(
+    grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=ExoscaleInstanceJoinedError
+)
 
 
-class Exoscale(Stepwise[Context]):
+class Exoscale(BaseProvider[ExoscaleContext]):
     """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass."""
 
-    def __init__(self, api: Api, settings: Settings, kube: KubeLists | None = None) -> None:
+    def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, kube: KubeLists | None = None) -> None:
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(PROVIDER, Context(api, settings, joined), _STEPS)
+        super().__init__(PROVIDER, ExoscaleContext(api, settings, joined), _STEPS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """All groups: at most four calls, and one per instance type that the shelf does not have."""

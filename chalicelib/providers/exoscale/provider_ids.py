@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Target
+from chalicelib.model.operation import RemovalTarget
 from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.node_identity import Identity, N
 
@@ -46,7 +46,7 @@ def identify(nodes: Iterable[N], called: Mapping[str, str] | None = None) -> Ide
     return Identity(nodes, claimed, hinted)
 
 
-class Names:
+class ExoscaleGroupNames:
     """The cluster's nodes in this cloud, by machine. called: names of machines -> their ids, as the vendor says; before
     the vendor has been asked nothing is known of them."""
 
@@ -55,9 +55,9 @@ class Names:
         self._identity = identify(self._all, called)
         self._nobodys = {node.name for node in self._all if not node.provider_id}
 
-    def knowing(self, called: Mapping[str, str]) -> Names:
+    def knowing(self, called: Mapping[str, str]) -> ExoscaleGroupNames:
         """The same nodes held against the machines' own names."""
-        return Names(self._all, called)
+        return ExoscaleGroupNames(self._all, called)
 
     def __iter__(self) -> Iterator[str]:
         """The machines that are nodes."""
@@ -110,7 +110,7 @@ def placeholder_pool(handle: str) -> str:
     return handle.removeprefix(_PLACEHOLDER).rpartition("-")[0]
 
 
-def handle_of(target: Target) -> str:
+def handle_of(target: RemovalTarget) -> str:
     """The machine's id, or the placeholder; "" where neither the handle nor the provider id says it."""
     if target.handle:
         return target.handle.lower() if is_id(target.handle) else target.handle

@@ -19,9 +19,9 @@ show what is missing until the core takes it back.
 from __future__ import annotations
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Outcome, Pending
+from chalicelib.model.outcome import InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import InvalidRequest, ProviderError, QuotaExceeded
-from chalicelib.providers.exoscale.context import Context, other_size
+from chalicelib.providers.exoscale.context import ExoscaleContext, other_size
 from chalicelib.providers.exoscale.models import Work
 from chalicelib.providers.exoscale.operation_polling import (
     ENOUGH_LOOKS,
@@ -36,11 +36,11 @@ from chalicelib.providers.exoscale.operation_polling import (
     known_work,
     pause,
 )
-from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.size_bounds import NO_LIMIT
 
 
-def grow(context: Context, operation: Operation) -> Outcome:
+def grow(context: ExoscaleContext, operation: Operation) -> Outcome:
     """from_size -> to_size, once however often it is called; raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
@@ -63,7 +63,7 @@ def grow(context: Context, operation: Operation) -> Outcome:
         raise _for_want_of_quota(context, operation, site, error) from None
 
 
-def poll_growth(context: Context, operation: Operation) -> Outcome:
+def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Where the change stands; without a known one, grow once more, which finds what it has come to. Raises
     ProviderError."""
     work = known_work(context, operation)
@@ -77,19 +77,19 @@ def poll_growth(context: Context, operation: Operation) -> Outcome:
     return _look(operation, site, work)
 
 
-def _look(operation: Operation, site: Site, work: Work | None) -> Outcome:
+def _look(operation: Operation, site: ExoscalePool, work: Work | None) -> Outcome:
     """How far the pool has come with a change that is not known to have failed. An operation that is over may be a
     moment ahead of what the pool says, so one look at a pool that rests is not believed."""
     there = len(site.members)
     size = site.target
     if size == operation.spec.to_size and there >= size and not site.busy:
-        return Done(_facts(operation, site))
+        return Succeeded(_facts(operation, site))
     told = f"{site.title} has {there} of {operation.spec.to_size} machines ({site.states})"
     if site.busy:
         return _pending(operation, told)
     looks = counted(operation.status.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
-        return Pending(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, told)
+        return InProgress(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, told)
     if work is not None and (
         size == operation.spec.from_size or (size == operation.spec.to_size and work.state == "timeout")
     ):
@@ -97,7 +97,7 @@ def _look(operation: Operation, site: Site, work: Work | None) -> Outcome:
         # be tried for ever, and no other group would get the pods.
         return failure(told, work, _facts(operation, site))
     return (
-        Done({**_facts(operation, site), "note": told})
+        Succeeded({**_facts(operation, site), "note": told})
         if size == operation.spec.to_size
         else other_size(operation, site)
     )
@@ -106,11 +106,11 @@ def _look(operation: Operation, site: Site, work: Work | None) -> Outcome:
 def _pending(operation: Operation, note: str) -> Outcome:
     wait = pause(operation)
     if wait.enough:
-        return Done({"from": operation.spec.from_size, "to": operation.spec.to_size, "note": note})
-    return Pending(wait.after, STEP, wait.data, note)
+        return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size, "note": note})
+    return InProgress(wait.after, STEP, wait.data, note)
 
 
-def _facts(operation: Operation, site: Site) -> dict[str, str | int]:
+def _facts(operation: Operation, site: ExoscalePool) -> dict[str, str | int]:
     made = max(0, min(len(site.members), operation.spec.to_size) - operation.spec.from_size)
     known = operation.status.data.get(WORK, "")
     return {
@@ -121,7 +121,9 @@ def _facts(operation: Operation, site: Site) -> dict[str, str | int]:
     }
 
 
-def _for_want_of_quota(context: Context, operation: Operation, site: Site, error: InvalidRequest) -> ProviderError:
+def _for_want_of_quota(
+    context: ExoscaleContext, operation: Operation, site: ExoscalePool, error: InvalidRequest
+) -> ProviderError:
     """How the vendor says that the quota is used up is not documented: a refusal while it is, is taken for it (§3)."""
     try:
         quota = context.api.quota_now()
@@ -136,7 +138,7 @@ def _for_want_of_quota(context: Context, operation: Operation, site: Site, error
     )
 
 
-def _within_quota(context: Context, operation: Operation, site: Site) -> None:
+def _within_quota(context: ExoscaleContext, operation: Operation, site: ExoscalePool) -> None:
     """Raises QuotaExceeded where the account has no room; one that cannot be read forbids nothing (§6, 4), for the
     vendor has the last word."""
     try:

@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, Secret, is_sendable
-from chalicelib.providers.exoscale.signing import Credential
+from chalicelib.providers.exoscale.signing import ExoscaleCredential
 
 _PREFIX = re.compile(r"EXOSCALE[_-]?", re.IGNORECASE)
 _NAME = re.compile(r"(?!EXO(?!SCALE_))[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
@@ -24,7 +24,7 @@ _WRITTEN = {"key": "apiKey", "secret": "apiSecret"}
 _FORM = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
 
 
-def parse_secret(text: str, place: str) -> Credential:
+def parse_secret(text: str, place: str) -> ExoscaleCredential:
     """JSON, or lines of name=value; raises BadInput naming the field, never its value."""
     found: dict[str, Secret] = {}
     for name, written in _json(text, place) if text.lstrip().startswith("{") else _lines(text, place):
@@ -45,7 +45,7 @@ def parse_secret(text: str, place: str) -> Credential:
     for field, written in _WRITTEN.items():
         if field not in found:
             raise BadInput(place, f"{written} is missing", _FORM)
-    return Credential(found["key"], found["secret"])
+    return ExoscaleCredential(found["key"], found["secret"])
 
 
 def _json(text: str, place: str) -> Iterable[tuple[str, str]]:

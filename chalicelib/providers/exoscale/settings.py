@@ -40,7 +40,7 @@ _LARGEST = 1_000_000
 _EXAMPLE = "1:10:web"
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class ExoscaleBounds(msgspec.Struct, frozen=True):
     """One group that is named. name: an Instance Pool's or a Nodepool's id, or a name, which may be written
     cluster/name. max None: as much as the account's quota leaves."""
 
@@ -50,14 +50,14 @@ class Bounds(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ExoscaleSettings(msgspec.Struct, frozen=True):
     """root: where the API is, `…/v2`. sks_cluster: id or name of the SKS cluster whose Nodepools are ours even while
     it has no nodes. unlimited: the largest size where the quota says -1. reserve: what a template keeps back."""
 
     zone: str
     root: str
     credentials_secret: str
-    groups: tuple[Bounds, ...] = ()
+    groups: tuple[ExoscaleBounds, ...] = ()
     sks_cluster: str = ""
     scale_from_zero: bool = True
     unlimited: int = UNLIMITED
@@ -65,7 +65,7 @@ class Settings(msgspec.Struct, frozen=True):
     calls_per_second: float = CALLS_PER_SECOND
 
 
-def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> Settings:
+def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> ExoscaleSettings:
     """The policy's text values and its group entries as Settings; raises BadInput, or BadInputs for several mistakes.
 
     Keys: zone; environment or endpoint; credentialsSecret; nodes (upstream's `--nodes=min:max:name`, a line each);
@@ -78,19 +78,19 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
     fields = read_all(stripped, readers, KNOWN, PLACE)
     fields["root"] = fields["root"] or f"https://{fields.pop('environment')}-{fields['zone']}.exoscale.com{VERSION}"
     fields.pop("environment", None)
-    return msgspec.convert(fields, Settings)
+    return msgspec.convert(fields, ExoscaleSettings)
 
 
-def parse_spec(text: str, place: str) -> Bounds:
+def parse_spec(text: str, place: str) -> ExoscaleBounds:
     """`min:max:name` (§2): split at the first two colons, whole numbers without blanks, 0 <= min <= max.
 
     A minimum of 0 is right for SKS only (§5); which kind it is shows when the group is seen. Raises BadInput.
     """
     least, most, name = node_spec(text, place, _EXAMPLE)
-    return Bounds(_name(name), least, most)
+    return ExoscaleBounds(_name(name), least, most)
 
 
-def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
+def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[ExoscaleBounds, ...]:
     entries = [each for each in groups if each.provider == PROVIDER]
     return named_groups(
         nodes,
@@ -103,7 +103,7 @@ def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
     )
 
 
-def _of_entry(entry: GroupPolicy) -> Bounds:
+def _of_entry(entry: GroupPolicy) -> ExoscaleBounds:
     """An entry of nodeGroups; what it does not say is as for a group that nobody names."""
     place, name = f"nodeGroups: {entry.id}", _name(entry.id)
     if not name:
@@ -113,7 +113,7 @@ def _of_entry(entry: GroupPolicy) -> Bounds:
         raise BadInput(place, "has a negative size", "write 0 or more")
     if entry.max is not None and entry.max < least:
         raise BadInput(place, f"max {entry.max} is below min {least}", f"write {least} or more, or lower min")
-    return Bounds(name, least, entry.max, entry.priority)
+    return ExoscaleBounds(name, least, entry.max, entry.priority)
 
 
 def _name(text: str) -> str:

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.http import Call
+from chalicelib.providers.http import VendorRequest
 
 ALGORITHM = "EXO2-HMAC-SHA256"
 VALID = 600  # seconds that a signature is good for
 
 
-class Credential(msgspec.Struct, frozen=True):
+class ExoscaleCredential(msgspec.Struct, frozen=True):
     """An API key and its secret; neither is ever shown."""
 
     key: Secret
@@ -36,7 +36,7 @@ def message(method: str, path: str, body: bytes, params: Mapping[str, str], expi
 
 
 def authorization(
-    credential: Credential, method: str, path: str, body: bytes, params: Mapping[str, str], expires: int
+    credential: ExoscaleCredential, method: str, path: str, body: bytes, params: Mapping[str, str], expires: int
 ) -> str:
     """The header's value."""
     text = message(method, path, body, params, expires)
@@ -48,8 +48,8 @@ def authorization(
     )
 
 
-def signed(call: Call, credential: Credential, now: float) -> Call:
+def signed(call: VendorRequest, credential: ExoscaleCredential, now: float) -> VendorRequest:
     """The call as it is sent at `now` (epoch seconds). Its address has no query; that is in the parameters."""
     params = {name: value for name, value in call.params.items() if value}
     header = authorization(credential, call.method, urlsplit(call.url).path, call.body or b"", params, int(now) + VALID)
-    return Call(call.method, call.url, {**call.headers, "Authorization": header}, params, call.body, call.safe)
+    return VendorRequest(call.method, call.url, {**call.headers, "Authorization": header}, params, call.body, call.safe)

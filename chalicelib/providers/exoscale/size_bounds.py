@@ -12,14 +12,14 @@ import msgspec
 
 from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale.models import Quota
-from chalicelib.providers.exoscale.pools import Site
-from chalicelib.providers.exoscale.settings import LEAST, Bounds
+from chalicelib.providers.exoscale.pools import ExoscalePool
+from chalicelib.providers.exoscale.settings import LEAST, ExoscaleBounds
 from chalicelib.providers.exoscale.zone_state import Zone, living
 
 NO_LIMIT = -1
 
 
-class Range(msgspec.Struct, frozen=True):
+class ExoscaleRange(msgspec.Struct, frozen=True):
     """doubt: why it is not what the policy says, or not known; error: why there is none."""
 
     min: int
@@ -60,40 +60,40 @@ def most_of(target: int, quota: Quota, unlimited: int) -> int:
     return target + max(0, quota.limit - quota.usage)
 
 
-def least_of(site: Site, bounds: Bounds | None) -> int:
+def least_of(site: ExoscalePool, bounds: ExoscaleBounds | None) -> int:
     """What is kept of a group: the policy's minimum, or 1, and never less than the vendor takes."""
     return max(bounds.min if bounds is not None else LEAST, site.least)
 
 
-def range_of(site: Site, bounds: Bounds | None, room: Room, unlimited: int) -> Range:
+def range_of(site: ExoscalePool, bounds: ExoscaleBounds | None, room: Room, unlimited: int) -> ExoscaleRange:
     """The bounds of a group."""
     least = least_of(site, bounds)
     said = f"the policy's minimum of {bounds.min}" if bounds is not None else ""
     doubts = [f"{site.title} keeps {least}, not {said}"] if bounds is not None and bounds.min < least else []
     if bounds is not None and bounds.max is not None:
         if bounds.max < least:
-            return Range(
+            return ExoscaleRange(
                 bounds.min,
                 bounds.max,
                 error=(
                     f"{site.title} has at least {least} and the policy's maximum is {bounds.max}; change the policy"
                 ),
             )
-        return Range(least, bounds.max, "; ".join(doubts))
+        return ExoscaleRange(least, bounds.max, "; ".join(doubts))
     quota = room.quota()
     if quota is None:
         doubts.append(f"its maximum is its size, for {room.problem}; give it one in the policy")
     most = site.target if quota is None else most_of(site.target, quota, unlimited)
-    return Range(least, max(most, least), "; ".join(doubts))
+    return ExoscaleRange(least, max(most, least), "; ".join(doubts))
 
 
-def occupied(site: Site, zone: Zone) -> int:
+def occupied(site: ExoscalePool, zone: Zone) -> int:
     """The least size at which no machine would have to go: by the pool's own list or by the machines', whichever says
     more, for the two are not read in one instant."""
     return max(len(site.members), len(living(zone.listed.get(site.id, []))))
 
 
-def missing(site: Site, there: int) -> int:
+def missing(site: ExoscalePool, there: int) -> int:
     """Machines that are wanted, are not there, and do not come by themselves; none while the vendor works on it. Those
     that the vendor's least size asks for have no stand-in, since the size cannot be lowered for them."""
     if not site.settled:

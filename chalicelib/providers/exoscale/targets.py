@@ -11,25 +11,25 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.exoscale.context import Context
+from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.exoscale.instance_states import is_leaving
-from chalicelib.providers.exoscale.models import Instance
-from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.models import ExoscaleInstance
+from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.provider_ids import handle_of, is_placeholder, placeholder_pool
 
 _FEW = 3  # machines asked for one by one rather than by the whole list
 
 
-class Targets(msgspec.Struct, frozen=True):
+class ExoscaleTargets(msgspec.Struct, frozen=True):
     """What an operation removes: machines, and placeholders."""
 
     instances: tuple[str, ...]
     placeholders: tuple[str, ...]
 
 
-def read_targets(operation: Operation) -> Targets:
+def read_targets(operation: Operation) -> ExoscaleTargets:
     """The targets, each once; raises InvalidRequest for one without an id, or for another pool's placeholder."""
     handles: dict[str, None] = {}
     for target in operation.spec.targets:
@@ -39,15 +39,15 @@ def read_targets(operation: Operation) -> Targets:
         if is_placeholder(handle) and placeholder_pool(handle) != operation.spec.group:
             raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
         handles[handle] = None
-    return Targets(
+    return ExoscaleTargets(
         tuple(each for each in handles if not is_placeholder(each)),
         tuple(each for each in handles if is_placeholder(each)),
     )
 
 
-def machines(context: Context, ids: Sequence[str]) -> dict[str, Instance]:
+def machines(context: ExoscaleContext, ids: Sequence[str]) -> dict[str, ExoscaleInstance]:
     """What is known of these machines now; who is absent is gone. Raises ProviderError."""
-    found: dict[str, Instance] = {}
+    found: dict[str, ExoscaleInstance] = {}
     if len(ids) > _FEW:
         try:
             found = {each.id.lower(): each for each in context.api.instances() if each.id.lower() in ids}
@@ -63,7 +63,9 @@ def machines(context: Context, ids: Sequence[str]) -> dict[str, Instance]:
     return found
 
 
-def members(context: Context, operation: Operation, targets: Targets, site: Site) -> tuple[str, ...]:
+def members(
+    context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool
+) -> tuple[str, ...]:
     """Those of the targets that are the pool's and are not leaving; raises InvalidRequest for one that is there and is
     another pool's or nobody's. One that the vendor knows no more is gone."""
     inside = [each for each in targets.instances if each in site.members]
@@ -80,16 +82,16 @@ def members(context: Context, operation: Operation, targets: Targets, site: Site
     return (*inside, *late)
 
 
-def lives(context: Context, site: Site, names: Sequence[str]) -> tuple[str, ...]:
+def lives(context: ExoscaleContext, site: ExoscalePool, names: Sequence[str]) -> tuple[str, ...]:
     """Those that the pool still has and that are not on their way out; raises ProviderError."""
     return remaining(context, [each for each in names if each in site.members])
 
 
-def remaining(context: Context, names: Sequence[str]) -> tuple[str, ...]:
+def remaining(context: ExoscaleContext, names: Sequence[str]) -> tuple[str, ...]:
     """Those that the vendor knows and that are not on their way out; raises ProviderError."""
     found = machines(context, names)
     return tuple(name for name in names if name in found and not is_leaving(found[name].state))
 
 
-def _pool_of(instance: Instance) -> str:
+def _pool_of(instance: ExoscaleInstance) -> str:
     return instance.manager.id.lower() if instance.manager is not None else ""

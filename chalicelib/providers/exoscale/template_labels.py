@@ -18,7 +18,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Taint
 from chalicelib.model.quantity import parse_amount
-from chalicelib.providers.exoscale.models import Taint as Given
+from chalicelib.providers.exoscale.models import ExoscaleTaint as Given
 
 _TEMPLATE = "k8s.io/cluster-autoscaler/node-template/"
 _LABEL, _TAINT, _RESOURCE = f"{_TEMPLATE}label/", f"{_TEMPLATE}taint/", f"{_TEMPLATE}resources/"

@@ -16,14 +16,14 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Unauthorized
-from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.exoscale.instance_states import is_leaving
-from chalicelib.providers.exoscale.models import Instance, InstancePool, SksCluster
-from chalicelib.providers.exoscale.pools import Site, make_sites
-from chalicelib.providers.exoscale.provider_ids import Names
-from chalicelib.providers.exoscale.settings import Settings
+from chalicelib.providers.exoscale.models import ExoscaleInstance, InstancePool, SksCluster
+from chalicelib.providers.exoscale.pools import ExoscalePool, make_pools
+from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames
+from chalicelib.providers.exoscale.settings import ExoscaleSettings
 
 T = TypeVar("T")
 
@@ -38,9 +38,9 @@ class Zone(msgspec.Struct, frozen=True):
     was a reason to. unread: pools that could not be read and why. doubts: what is less sure, for people. unsure: pools
     with a machine that the vendor describes in a way that cannot be understood."""
 
-    sites: tuple[Site, ...]
-    instances: dict[str, Instance]
-    listed: dict[str, list[Instance]]
+    sites: tuple[ExoscalePool, ...]
+    instances: dict[str, ExoscaleInstance]
+    listed: dict[str, list[ExoscaleInstance]]
     clusters: tuple[SksCluster, ...] | None
     no_clusters: str = ""
     unread: dict[str, str] = {}
@@ -53,7 +53,7 @@ class Zone(msgspec.Struct, frozen=True):
         times = Counter(each.name for each in self.instances.values())
         return {each.name: name for name, each in self.instances.items() if each.name and times[each.name] == 1}
 
-    def machines(self, site: Site) -> frozenset[str]:
+    def machines(self, site: ExoscalePool) -> frozenset[str]:
         """The machines of a pool that stay: those that say so, and those that the pool lists and that are in no
         other."""
         said = {each.id.lower() for each in self.listed.get(site.id, ())}
@@ -65,7 +65,7 @@ class Zone(msgspec.Struct, frozen=True):
             name for name in said if name not in self.instances or not is_leaving(self.instances[name].state)
         )
 
-    def ours(self, names: Names) -> dict[str, int]:
+    def ours(self, names: ExoscaleGroupNames) -> dict[str, int]:
         """Pool -> how many of its machines are, for certain, nodes of the cluster; pools without any are left out."""
         managers = {name: each.manager.id for name, each in self.instances.items() if each.manager is not None}
         for site in self.sites:
@@ -74,21 +74,21 @@ class Zone(msgspec.Struct, frozen=True):
         return dict(Counter(managers[name] for name in names if name in managers))
 
 
-def read_zone(api: Api, settings: Settings, names: Names) -> Zone:
+def read_zone(api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames) -> Zone:
     """Everything a pass needs; raises ProviderError where nothing at all could be read."""
     api.expect(_LISTS)
-    reader = _Reader(api, settings, names)
+    reader = _ExoscaleReader(api, settings, names)
     reader.read()
     return reader.zone()
 
 
-class _Reader:
-    def __init__(self, api: Api, settings: Settings, names: Names) -> None:
+class _ExoscaleReader:
+    def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames) -> None:
         self._api, self._settings, self._names = api, settings, names
         self._pools: dict[str, InstancePool] = {}
         self._members: set[str] = set()  # of the pools that were read one by one
-        self._instances: dict[str, Instance] = {}
-        self._odd: list[Instance] = []
+        self._instances: dict[str, ExoscaleInstance] = {}
+        self._odd: list[ExoscaleInstance] = []
         self._clusters: tuple[SksCluster, ...] | None = None
         self._no_clusters = ""
         self._unread: dict[str, str] = {}
@@ -98,12 +98,12 @@ class _Reader:
 
     def zone(self) -> Zone:
         """What was read."""
-        listed: dict[str, list[Instance]] = {}
+        listed: dict[str, list[ExoscaleInstance]] = {}
         for each in self._instances.values():
             if each.manager is not None:
                 listed.setdefault(each.manager.id, []).append(each)
         return Zone(
-            make_sites(self._pools.values(), self._clusters or ()),
+            make_pools(self._pools.values(), self._clusters or ()),
             self._instances,
             listed,
             self._clusters,
@@ -176,7 +176,7 @@ class _Reader:
     def _needs_clusters(self) -> bool:
         """A key for Instance Pools alone may not list clusters (§1), so they are asked for where something SKS owns
         matters: a pool with our nodes, one that is named, or names that no standalone pool has."""
-        sites = make_sites(self._pools.values(), ())
+        sites = make_pools(self._pools.values(), ())
         sks = [site for site in sites if site.is_sks]
         if self._settings.sks_cluster:
             return True
@@ -201,7 +201,7 @@ class _Reader:
         for name in self._names:
             if name not in self._instances and name not in self._members:
                 self._machine(name)
-        if any(site.is_sks for site in make_sites(self._pools.values(), ())) and self._unasked():
+        if any(site.is_sks for site in make_pools(self._pools.values(), ())) and self._unasked():
             self._read_clusters()
         if not self._pools and self._clusters is None:
             raise self._stopped if self._stopped is not None else denied
@@ -288,6 +288,6 @@ class _Reader:
         return answer
 
 
-def living(instances: list[Instance]) -> list[Instance]:
+def living(instances: list[ExoscaleInstance]) -> list[ExoscaleInstance]:
     """Those that are not gone or going."""
     return [each for each in instances if not is_leaving(each.state)]

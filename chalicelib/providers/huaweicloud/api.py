@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import count
 
-from chalicelib.providers.cached import Kept
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import InvalidRequest, NotFound, Unknown
-from chalicelib.providers.http import Answer, Call
+from chalicelib.providers.http import VendorRequest, VendorResponse
 from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.ids import checked
-from chalicelib.providers.huaweicloud.models import Addon, CceNode, Flavor, Job, NodePool
-from chalicelib.providers.huaweicloud.signing import Credential
+from chalicelib.providers.huaweicloud.models import Addon, CceJob, CceNode, Flavor, NodePool
+from chalicelib.providers.huaweicloud.signing import CceCredential
 from chalicelib.providers.huaweicloud.write_requests import delete_call, scale_call
-from chalicelib.providers.rest_client import Rest
-from chalicelib.providers.services import Shelf
+from chalicelib.providers.rest_client import RestClient
+from chalicelib.providers.services import Cache
 
 HOUR = 3600.0
 NODES = 1000  # nodes in one page (1 to 2000)
@@ -28,7 +28,7 @@ _PAGES = 200  # a list that has not ended by then goes in circles
 _CLUSTER_ADVICE = "look at clusterId, projectId and region (providers.huaweicloud)"
 
 
-class Api:
+class CceApi:
     """One cluster with one credential, for one pass. Every method raises ProviderError.
 
     cce, ecs: each service's root and its way. project: asked for at the first call. key: a kind of thing -> its row on
@@ -38,11 +38,11 @@ class Api:
     def __init__(
         self,
         cluster: str,
-        cce: tuple[str, Rest[Credential]],
-        ecs: tuple[str, Rest[Credential]],
+        cce: tuple[str, RestClient[CceCredential]],
+        ecs: tuple[str, RestClient[CceCredential]],
         *,
         project: Callable[[], str],
-        shelf: Shelf,
+        shelf: Cache,
         key: Callable[[str], str],
         now: Callable[[], float],
     ) -> None:
@@ -96,7 +96,7 @@ class Api:
         wanted = checked(id, "node")
         return decoding.node_of(self._get(f"{self._base()}/nodes/{wanted}"), wanted)
 
-    def job(self, id: str) -> Job:  # noqa: A002 - the vendor's word
+    def job(self, id: str) -> CceJob:  # noqa: A002 - the vendor's word
         """How far a job is; raises NotFound for one that has been over for long."""
         wanted = checked(id, "job")
         return decoding.job_of(self._get(f"{self._projects()}/jobs/{wanted}"), wanted)
@@ -112,7 +112,7 @@ class Api:
     def flavors(self, az: str) -> Mapping[str, Flavor]:
         """Flavours by name that an AZ has (az "": the region), kept on the shelf for an hour."""
         if az not in self._held:
-            kept = Kept(self._shelf, lambda: self._key(f"flavors/{digest(az)}"), dict[str, Flavor], self._now)
+            kept = TtlCache(self._shelf, lambda: self._key(f"flavors/{digest(az)}"), dict[str, Flavor], self._now)
             found = kept.get([az]).get(az)
             if found is None:
                 found = self._flavors(az)
@@ -141,7 +141,9 @@ class Api:
         url = f"{self._ecs_root}/v1/{self._project()}/cloudservers/flavors"
         while True:
             params = {"limit": str(FLAVORS)} | ({"availability_zone": az} if az else {})
-            call = Call("GET", url, self._headers(), params | ({"marker": marker} if marker else {}), safe=True)
+            call = VendorRequest(
+                "GET", url, self._headers(), params | ({"marker": marker} if marker else {}), safe=True
+            )
             flavors, size, marker = decoding.flavors_of(self._listed(self._ecs, call))
             doubtful |= {each.name for each in flavors if found.setdefault(each.name, each) != each}
             if size < FLAVORS or not marker or marker in seen or len(seen) == _PAGES:
@@ -157,13 +159,13 @@ class Api:
     def _headers(self) -> dict[str, str]:
         return {"Content-Type": "application/json", "X-Project-Id": self._project()}
 
-    def _get(self, url: str, params: dict[str, str] | None = None) -> Answer:
-        return self._cce.send(Call("GET", url, self._headers(), params or {}, safe=True))
+    def _get(self, url: str, params: dict[str, str] | None = None) -> VendorResponse:
+        return self._cce.send(VendorRequest("GET", url, self._headers(), params or {}, safe=True))
 
-    def _list(self, url: str, params: dict[str, str]) -> Answer:
-        return self._listed(self._cce, Call("GET", url, self._headers(), params, safe=True))
+    def _list(self, url: str, params: dict[str, str]) -> VendorResponse:
+        return self._listed(self._cce, VendorRequest("GET", url, self._headers(), params, safe=True))
 
-    def _listed(self, rest: Rest[Credential], call: Call) -> Answer:
+    def _listed(self, rest: RestClient[CceCredential], call: VendorRequest) -> VendorResponse:
         try:
             return rest.send(call)
         except NotFound as error:

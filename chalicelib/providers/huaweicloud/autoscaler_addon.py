@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.snapshot import Gap
-from chalicelib.providers.cached import Kept
+from chalicelib.model.snapshot import MissingData
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.models import Addon
 from chalicelib.providers.huaweicloud.settings import PROVIDER
 
@@ -26,13 +26,13 @@ class Switches(msgspec.Struct, frozen=True):
     on: tuple[str, ...] = ()
 
 
-def find_rival(api: Api, kept: Kept[Switches] | None) -> Gap | None:
+def find_rival(api: CceApi, kept: TtlCache[Switches] | None) -> MissingData | None:
     """What to tell, if the vendor's scaler is at work. kept: where the answer lives for an hour. Never raises."""
     known = kept.get([_ENTRY]) if kept is not None else {}
     switches = known[_ENTRY] if _ENTRY in known else _ask(api, kept)
     if switches is None or not switches.on:
         return None
-    return Gap(
+    return MissingData(
         f"provider/{PROVIDER}",
         f"CCE's own add-on {NAME} is at work ({', '.join(switches.on)}): two autoscalers fight over the same pools; "
         "uninstall it, or switch all of that off",
@@ -42,7 +42,7 @@ def find_rival(api: Api, kept: Kept[Switches] | None) -> Gap | None:
     )
 
 
-def _ask(api: Api, kept: Kept[Switches] | None) -> Switches | None:
+def _ask(api: CceApi, kept: TtlCache[Switches] | None) -> Switches | None:
     try:
         found: Switches | None = _switches(api.addons())
     except Unauthorized:

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from chalicelib.providers.base import Connection
 from chalicelib.providers.credential_source import SecretSource, digest
-from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.credentials import Assumed, Sessions, of_this_process
 from chalicelib.providers.huaweicloud.endpoints import Service
 from chalicelib.providers.huaweicloud.error_mapping import error_for
 from chalicelib.providers.huaweicloud.iam import Projects, granted
 from chalicelib.providers.huaweicloud.secret_format import parse_secret
-from chalicelib.providers.huaweicloud.settings import PROVIDER, Settings
-from chalicelib.providers.huaweicloud.signing import Credential, signed
-from chalicelib.providers.rate_limit import Budget, Patience
-from chalicelib.providers.rest_client import Rest
+from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings
+from chalicelib.providers.huaweicloud.signing import CceCredential, signed
+from chalicelib.providers.rate_limit import CallBudget, WaitLimit
+from chalicelib.providers.rest_client import RestClient
 
 
-def open_api(connection: Connection, settings: Settings, *, sessions: Sessions | None = None) -> Api:
+def open_api(connection: Connection, settings: CceSettings, *, sessions: Sessions | None = None) -> CceApi:
     """The vendor's API for one pass. sessions: where temporary keys are kept, by default this process.
 
     Sends nothing. Every call of the Api raises ProviderError; also where the secret cannot be read (Transient), says
     something that cannot be used, or where IAM refuses what it is asked (Unauthorized).
     """
-    means, now, patience, agency = connection.means, connection.now, Patience(), settings.agency
+    means, now, patience, agency = connection.means, connection.now, WaitLimit(), settings.agency
     keys = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
     iam_root = settings.url(Service.IAM)
 
@@ -35,19 +35,19 @@ def open_api(connection: Connection, settings: Settings, *, sessions: Sessions |
         whose = f"{agency.domain}/{agency.name}" if agency else keys.current().key.reveal()
         return f"{PROVIDER}/{digest(whose)}/{settings.region}/{of}"
 
-    def rest(source: SecretSource[Credential], of: str) -> Rest[Credential]:
-        return Rest(
+    def rest(source: SecretSource[CceCredential], of: str) -> RestClient[CceCredential]:
+        return RestClient(
             PROVIDER,
             source,
             sign=lambda call, credential: signed(call, credential, now()),
             secrets=lambda credential: credential.secrets,
             explain=error_for,
-            budget=Budget(means, lambda: key(of), settings.calls_per_second, patience),
+            budget=CallBudget(means, lambda: key(of), settings.calls_per_second, patience),
             means=means,
             now=now,
         )
 
-    source: SecretSource[Credential] = keys
+    source: SecretSource[CceCredential] = keys
     if agency:
         by_key = rest(keys, "agencies")
         source = Assumed(
@@ -62,10 +62,10 @@ def open_api(connection: Connection, settings: Settings, *, sessions: Sessions |
         rest(source, "iam"), iam_root, settings.region, shelf=means.shelf, key=lambda: key("project"), now=now
     )
 
-    def way(service: Service) -> tuple[str, Rest[Credential]]:
+    def way(service: Service) -> tuple[str, RestClient[CceCredential]]:
         return settings.url(service), rest(source, service)
 
-    return Api(
+    return CceApi(
         settings.cluster,
         way(Service.CCE),
         way(Service.ECS),

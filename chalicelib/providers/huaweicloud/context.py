@@ -10,12 +10,12 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed
 from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unknown
-from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.instance_states import cluster_off
 from chalicelib.providers.huaweicloud.models import NodePool, ScaleGroup
 from chalicelib.providers.huaweicloud.provider_ids import split
-from chalicelib.providers.huaweicloud.settings import Settings
-from chalicelib.providers.huaweicloud.size_bounds import Range, group_range, pool_range
+from chalicelib.providers.huaweicloud.settings import CceSettings
+from chalicelib.providers.huaweicloud.size_bounds import CceRange, group_range, pool_range
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -23,8 +23,8 @@ class Site(msgspec.Struct, frozen=True):
 
     pool: NodePool
     group: ScaleGroup
-    whole: Range
-    within: Range
+    whole: CceRange
+    within: CceRange
 
     @property
     def title(self) -> str:
@@ -37,11 +37,11 @@ class Site(msgspec.Struct, frozen=True):
         return self.group.desired
 
 
-class Context(msgspec.Struct, frozen=True):
+class CceContext(msgspec.Struct, frozen=True):
     """joined: the cluster's nodes as of now; None where there is no way to the cluster."""
 
-    api: Api
-    settings: Settings
+    api: CceApi
+    settings: CceSettings
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def site(self, group: str) -> Site:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
 from chalicelib.providers.huaweicloud.settings import Agency
-from chalicelib.providers.huaweicloud.signing import Credential
+from chalicelib.providers.huaweicloud.signing import CceCredential
 
 EARLY = 600.0  # seconds before their end from which on keys are made anew before anything is signed
 _LEAST = 60.0  # seconds for which keys are used at least, whatever end the vendor (or our clock) names
@@ -28,9 +28,9 @@ class Sessions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[str, tuple[Credential, float]] = {}
+        self._kept: dict[str, tuple[CceCredential, float]] = {}
 
-    def get(self, name: str, now: float, make: Callable[[], Credential]) -> Credential:
+    def get(self, name: str, now: float, make: Callable[[], CceCredential]) -> CceCredential:
         """The keys of that name, made anew in good time.
 
         While IAM gives none, the old ones are used as long as they live, also where it refuses for good: an error here
@@ -48,14 +48,14 @@ class Sessions:
             return self._keep(name, old, now + _AGAIN)
         return self._keep(name, made, max(made.expires - EARLY, made.obtained + _LEAST))
 
-    def drop(self, name: str, refused: Credential) -> None:
+    def drop(self, name: str, refused: CceCredential) -> None:
         """Forget keys that the vendor refused, unless others have taken their place."""
         with self._lock:
             kept = self._kept.get(name)
             if kept is not None and same(kept[0], refused):
                 del self._kept[name]
 
-    def _keep(self, name: str, credential: Credential, look: float) -> Credential:
+    def _keep(self, name: str, credential: CceCredential, look: float) -> CceCredential:
         with self._lock:
             if name not in self._kept and len(self._kept) >= _MOST:
                 self._kept.clear()
@@ -69,15 +69,15 @@ def of_this_process() -> Sessions:
     return Sessions()
 
 
-class Assumed(SecretSource[Credential]):
+class Assumed(SecretSource[CceCredential]):
     """The keys of an agency, in the place of the long key. keys: the long one; grant: asks IAM."""
 
     def __init__(
         self,
-        keys: SecretSource[Credential],
+        keys: SecretSource[CceCredential],
         agency: Agency,
         url: str,
-        grant: Callable[[], Credential],
+        grant: Callable[[], CceCredential],
         sessions: Sessions,
         now: Callable[[], float],
     ) -> None:
@@ -85,7 +85,7 @@ class Assumed(SecretSource[Credential]):
         self._sessions, self._now = sessions, now
         self._again, self._guard = False, threading.Lock()
 
-    def current(self) -> Credential:
+    def current(self) -> CceCredential:
         """The keys to sign with now; raises ProviderError."""
         name = self._made_from()
         found = self._sessions.get(name, self._now(), self._grant)
@@ -93,7 +93,7 @@ class Assumed(SecretSource[Credential]):
         later = self._made_from()
         return found if later == name else self._sessions.get(later, self._now(), lambda: found)
 
-    def renewed(self, refused: Credential) -> bool:
+    def renewed(self, refused: CceCredential) -> bool:
         """Whether there are other keys by now; raises as current does. Once in the life of a provider object."""
         with self._guard:
             if not same(self.current(), refused):
@@ -111,7 +111,7 @@ class Assumed(SecretSource[Credential]):
         return digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)
 
 
-def same(one: Credential, other: Credential) -> bool:
+def same(one: CceCredential, other: CceCredential) -> bool:
     """Whether both sign alike, whenever they were had."""
     return (one.key, one.secret, one.token) == (other.key, other.secret, other.token)
 

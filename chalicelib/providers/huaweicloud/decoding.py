@@ -16,11 +16,11 @@ import msgspec
 
 from chalicelib.net.json_repair import read_json
 from chalicelib.providers.errors import Transient, Unknown
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud.decoding_pools import is_default_pool, read_pool
 from chalicelib.providers.huaweicloud.ids import is_id
-from chalicelib.providers.huaweicloud.json_fields import Odd, instant, number, part, text, whole
-from chalicelib.providers.huaweicloud.models import Addon, CceNode, Flavor, Job, NodePool
+from chalicelib.providers.huaweicloud.json_fields import DecodeError, instant, number, part, text, whole
+from chalicelib.providers.huaweicloud.models import Addon, CceJob, CceNode, Flavor, NodePool
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _ALIAS = re.compile(r"([A-Za-z0-9._-]+):([0-9]{1,3})\Z", re.ASCII)
 _ASCEND = "ascend"
 
 
-def pools_of(answer: Answer) -> tuple[NodePool, ...]:
+def pools_of(answer: VendorResponse) -> tuple[NodePool, ...]:
     """All but the default pool; one that cannot be understood has an `error`. Raises Unknown, Transient."""
     found = [read_pool(each) for each in _items(answer, body_of(answer)) if not is_default_pool(each)]
     times = Counter(each.id for each in found)
@@ -44,7 +44,7 @@ def pools_of(answer: Answer) -> tuple[NodePool, ...]:
     return (*(each for each in found if each.id not in twice), *twice.values())
 
 
-def pool_of(answer: Answer, wanted: str) -> NodePool:
+def pool_of(answer: VendorResponse, wanted: str) -> NodePool:
     """One pool. wanted: the id that was asked for. Raises Unknown for one that cannot be understood, or another."""
     pool = read_pool(body_of(answer))
     if pool.error:
@@ -52,7 +52,7 @@ def pool_of(answer: Answer, wanted: str) -> NodePool:
     return _same(answer, pool, pool.id, wanted)
 
 
-def nodes_of(answer: Answer) -> tuple[tuple[CceNode, ...], str]:
+def nodes_of(answer: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
     """A page of nodes and the marker of the next, "" on the last (old regions say nothing of pages). Raises Unknown for
     a page of which nothing can be understood."""
     body = body_of(answer)
@@ -60,24 +60,24 @@ def nodes_of(answer: Answer) -> tuple[tuple[CceNode, ...], str]:
         items = _items(answer, body)
         found = tuple(map(_node_of_many, items))
         if items and all(each.error for each in found):
-            raise Odd(found[0].error)
+            raise DecodeError(found[0].error)
         return found, text(part(body, "pageInfo"), "nextMarker")
-    except Odd as odd:
+    except DecodeError as odd:
         raise _odd(answer, str(odd)) from None
 
 
-def node_of(answer: Answer, wanted: str) -> CceNode:
+def node_of(answer: VendorResponse, wanted: str) -> CceNode:
     """One node. Raises as pool_of."""
     node = _read(answer, _node, body_of(answer))
     return _same(answer, node, node.id, wanted)
 
 
-def job_of(answer: Answer, wanted: str) -> Job:
+def job_of(answer: VendorResponse, wanted: str) -> CceJob:
     """One job. Raises as pool_of."""
     body = body_of(answer)
     return _read(
         answer,
-        lambda said: Job(
+        lambda said: CceJob(
             wanted,
             text(part(said, "status"), "phase"),
             text(part(said, "status"), "reason"),
@@ -87,7 +87,7 @@ def job_of(answer: Answer, wanted: str) -> Job:
     )
 
 
-def phase_of(answer: Answer) -> str:
+def phase_of(answer: VendorResponse) -> str:
     """A cluster's phase. Raises Unknown where it says none."""
     phase = _read(answer, lambda said: text(part(said, "status"), "phase"), body_of(answer))
     if not phase:
@@ -95,7 +95,7 @@ def phase_of(answer: Answer) -> str:
     return phase
 
 
-def addons_of(answer: Answer) -> tuple[Addon, ...]:
+def addons_of(answer: VendorResponse) -> tuple[Addon, ...]:
     """The add-ons that have a name."""
     found = []
     for each in _items(answer, body_of(answer)):
@@ -107,14 +107,14 @@ def addons_of(answer: Answer) -> tuple[Addon, ...]:
                 text(part(each, "status"), "status"),
                 custom if isinstance(custom, dict) else {},
             )
-        except (Odd, AttributeError):
+        except (DecodeError, AttributeError):
             continue
         if addon.template:
             found.append(addon)
     return tuple(found)
 
 
-def flavors_of(answer: Answer) -> tuple[tuple[Flavor, ...], int, str]:
+def flavors_of(answer: VendorResponse) -> tuple[tuple[Flavor, ...], int, str]:
     """A page of flavours, how many there are in it, and the last one's id. One without cores or memory is left out."""
     body = body_of(answer)
     said = body.get("flavors")
@@ -124,7 +124,7 @@ def flavors_of(answer: Answer) -> tuple[tuple[Flavor, ...], int, str]:
     return tuple(filter(None, map(_flavor, said))), len(said), last if isinstance(last, str) else ""
 
 
-def job_id_of(answer: Answer) -> str:
+def job_id_of(answer: VendorResponse) -> str:
     """The job that an accepted deletion started; "" where the body does not say (it may even be an error's: B8)."""
     try:
         found = body_of(answer)["status"]["jobID"]
@@ -133,7 +133,7 @@ def job_id_of(answer: Answer) -> str:
     return found if isinstance(found, str) and is_id(found) else ""
 
 
-def body_of(answer: Answer) -> dict[str, Any]:
+def body_of(answer: VendorResponse) -> dict[str, Any]:
     """The JSON object of an answer. Raises Transient for what is no JSON, Unknown for another kind of it."""
     try:
         body = read_json(answer.body)
@@ -144,7 +144,7 @@ def body_of(answer: Answer) -> dict[str, Any]:
     return body
 
 
-def _items(answer: Answer, body: dict[str, Any]) -> list[Any]:
+def _items(answer: VendorResponse, body: dict[str, Any]) -> list[Any]:
     """The things of a list; a list that is empty may leave them out."""
     items = body.get("items")
     if items is None and str(body.get("kind", "")).lower().endswith("list"):
@@ -156,11 +156,11 @@ def _items(answer: Answer, body: dict[str, Any]) -> list[Any]:
 
 def _node(said: Any) -> CceNode:
     if not isinstance(said, dict):
-        raise Odd("a node in it is no object")
+        raise DecodeError("a node in it is no object")
     meta, spec, status = part(said, "metadata"), part(said, "spec"), part(said, "status")
     id_ = text(meta, "uid")
     if not is_id(id_):
-        raise Odd("a node in it has no uid")
+        raise DecodeError("a node in it has no uid")
     owner, annotations = _home(meta)
     return CceNode(
         id_.lower(),
@@ -182,7 +182,7 @@ def _node_of_many(said: Any) -> CceNode:
     """The node, or one without a uid that has an `error` and the pool that it says."""
     try:
         return _node(said)
-    except Odd as odd:
+    except DecodeError as odd:
         meta = said.get("metadata") if isinstance(said, dict) else None
         return CceNode("", pool=_pool_of_node(*_home(meta)) if isinstance(meta, dict) else "", error=str(odd))
 
@@ -209,7 +209,7 @@ def _flavor(said: Any) -> Flavor | None:
     try:
         extra = part(said, "os_extra_specs")
         vcpus, memory, name = number(said, "vcpus"), number(said, "ram"), text(said, "name") or text(said, "id")
-    except (Odd, AttributeError):
+    except (DecodeError, AttributeError):
         return None
     if not (name and vcpus and memory):
         return None
@@ -248,7 +248,7 @@ def _described(extra: dict[str, Any], name: str) -> list[tuple[str, int]]:
             for each in said
             if isinstance(each["name"], str) and (count := number(each, "count", 1))
         ]
-    except (msgspec.DecodeError, Odd, KeyError, TypeError, RecursionError):
+    except (msgspec.DecodeError, DecodeError, KeyError, TypeError, RecursionError):
         return []
 
 
@@ -258,18 +258,18 @@ def _loose(said: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else ""
 
 
-def _read(answer: Answer, read: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:
+def _read(answer: VendorResponse, read: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:
     try:
         return read(body)
-    except Odd as odd:
+    except DecodeError as odd:
         raise _odd(answer, str(odd)) from None
 
 
-def _same(answer: Answer, thing: T, id_: str, wanted: str) -> T:
+def _same(answer: VendorResponse, thing: T, id_: str, wanted: str) -> T:
     if id_ != wanted:
         raise _odd(answer, "it is about another thing than was asked for")
     return thing
 
 
-def _odd(answer: Answer, what: str) -> Unknown:
+def _odd(answer: VendorResponse, what: str) -> Unknown:
     return Unknown(f"{answer.call}: the answer has another shape than expected: {what}"[:_LONGEST], code="Shape")

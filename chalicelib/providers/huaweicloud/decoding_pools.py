@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 
 from chalicelib.providers.huaweicloud.ids import is_id
-from chalicelib.providers.huaweicloud.json_fields import Odd, number, part, parts, text, texts, truth, whole
+from chalicelib.providers.huaweicloud.json_fields import DecodeError, number, part, parts, text, texts, truth, whole
 from chalicelib.providers.huaweicloud.models import (
     DEFAULT_GROUP,
     DEFAULT_POOL,
     Autoscaling,
-    Condition,
+    CceCondition,
+    CceTaint,
     NodePool,
     NodeTemplate,
     ScaleGroup,
-    Taint,
 )
 
 _LONGEST_NAME = 128
@@ -41,7 +41,7 @@ def read_pool(said: Any) -> NodePool:
         return NodePool("", name[:_LONGEST_NAME], error="it has no uid")
     try:
         return _pool(said, id_.lower(), name)
-    except Odd as odd:
+    except DecodeError as odd:
         return NodePool(id_.lower(), name[:_LONGEST_NAME], error=str(odd))
 
 
@@ -67,7 +67,7 @@ def _pool(said: dict[str, Any], id_: str, name: str) -> NodePool:
         *map(_group, parts(spec, "extensionScaleGroups")),
     ]
     if len({each.name for each in groups}) < len(groups):
-        raise Odd("two of its scale groups have one name")
+        raise DecodeError("two of its scale groups have one name")
     sized = _sized(groups, parts(status, "scaleGroupStatuses"), wanted, pool)
     # Where the two disagree both are kept: one of them is out of date, and no total may be made of it (sizes.py).
     desired = wanted if wanted is not None else sum(each.desired for each in sized)
@@ -81,11 +81,11 @@ def _sized(
     of one silent group that is the rest (B6: a pool of one group may say nothing of it), of several nobody knows."""
     statuses = {text(each, "name"): each for each in said}
     if len(statuses) < len(said):
-        raise Odd("two of its scaleGroupStatuses have one name")
+        raise DecodeError("two of its scaleGroupStatuses have one name")
     known = [_with_status(each, statuses[each.name]) if each.name in statuses else each for each in groups]
     silent = [each.name for each in groups if whole(statuses.get(each.name, {}), "desiredNodeCount") is None]
     if wanted is None and silent and (pool.current or pool.creating):
-        raise Odd("initialNodeCount is missing, and it has nodes")
+        raise DecodeError("initialNodeCount is missing, and it has nodes")
     left = (wanted or 0) - sum(each.desired for each in known)
     existing = pool.current - sum(each.existing for each in known)
     upcoming = pool.creating - sum(each.upcoming for each in known)
@@ -113,7 +113,7 @@ def _group(said: dict[str, Any]) -> ScaleGroup:
     meta, spec = part(said, "metadata"), part(said, "spec")
     scaling, name = part(spec, "autoscaling"), text(meta, "name")
     if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise Odd("one of its extensionScaleGroups has no usable name")
+        raise DecodeError("one of its extensionScaleGroups has no usable name")
     return ScaleGroup(
         name,
         text(meta, "uid"),
@@ -129,7 +129,7 @@ def _group(said: dict[str, Any]) -> ScaleGroup:
 def _autoscaling(said: dict[str, Any]) -> Autoscaling:
     share = said.get("scaleDownUtilizationThreshold")
     if isinstance(share, bool) or not isinstance(share, int | float | None):
-        raise Odd("scaleDownUtilizationThreshold is no number")
+        raise DecodeError("scaleDownUtilizationThreshold is no number")
     return Autoscaling(
         enable=truth(said, "enable"),
         min=_bound(said, "minNodeCount"),
@@ -143,7 +143,7 @@ def _autoscaling(said: dict[str, Any]) -> Autoscaling:
 
 def _template(said: dict[str, Any]) -> NodeTemplate:
     taints = tuple(
-        Taint(text(each, "key"), text(each, "value"), text(each, "effect")) for each in parts(said, "taints")
+        CceTaint(text(each, "key"), text(each, "value"), text(each, "effect")) for each in parts(said, "taints")
     )
     extend, runtime = said.get("extendParam"), said.get("runtime")
     runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
@@ -165,7 +165,7 @@ def _bound(said: dict[str, Any], name: str) -> int | None:
     return found if found is not None and found >= 0 else None
 
 
-def _conditions(said: dict[str, Any]) -> tuple[Condition, ...]:
+def _conditions(said: dict[str, Any]) -> tuple[CceCondition, ...]:
     """Those that can be read; an odd one says nothing."""
     found = said.get("conditions")
     texts_of = [
@@ -173,4 +173,4 @@ def _conditions(said: dict[str, Any]) -> tuple[Condition, ...]:
         for each in (found if isinstance(found, list) else [])
         if isinstance(each, dict)
     ]
-    return tuple(Condition(**each) for each in texts_of if each.get("type"))
+    return tuple(CceCondition(**each) for each in texts_of if each.get("type"))

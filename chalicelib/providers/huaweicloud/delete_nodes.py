@@ -14,23 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.huaweicloud.context import Context, Site
+from chalicelib.providers.huaweicloud.context import CceContext, Site
 from chalicelib.providers.huaweicloud.decrease_target import take_back
 from chalicelib.providers.huaweicloud.joined import check_nodes, spare_the_joined
 from chalicelib.providers.huaweicloud.models import CceNode
 from chalicelib.providers.huaweicloud.operation_polling import FIRST, SENT, STEP, doubted, later
 from chalicelib.providers.huaweicloud.scale_in_protection import why_held
 from chalicelib.providers.huaweicloud.size_bounds import total_of
-from chalicelib.providers.huaweicloud.targets import Targets, check_membership, living, read_targets
+from chalicelib.providers.huaweicloud.targets import CceTargets, check_membership, living, read_targets
 
 JOBS = "jobs"
 _MOST_JOBS = 20  # remembered: enough to say why one failed, and small enough for the operation's row
 
 
-def remove(context: Context, operation: Operation) -> Outcome:
+def remove(context: CceContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was sent if one of them may not go."""
     targets = read_targets(operation)
     left = living(context, targets.nodes)
@@ -46,12 +46,12 @@ def remove(context: Context, operation: Operation) -> Outcome:
         _permitted(context, operation, site, left)
     if targets.placeholders and (conflict := take_back(context, operation, site, len(targets.placeholders))):
         return conflict
-    if left and operation.spec.kind is Kind.REMOVE:
+    if left and operation.spec.kind is OperationKind.REMOVE:
         check_nodes(context, operation, left)
     return _delete(context, operation, left) if left else _done(operation, targets)
 
 
-def release(context: Context, operation: Operation) -> bool:
+def release(context: CceContext, operation: Operation) -> bool:
     """Nothing is prepared at CCE before it is asked, so this only says whether any target is still there and not
     leaving; raises ProviderError."""
     targets = read_targets(operation)
@@ -65,10 +65,10 @@ def release(context: Context, operation: Operation) -> bool:
         return False
 
 
-def _permitted(context: Context, operation: Operation, site: Site, left: Mapping[str, CceNode]) -> None:
+def _permitted(context: CceContext, operation: Operation, site: Site, left: Mapping[str, CceNode]) -> None:
     """Raises where one of the nodes may not go, or too few would stay."""
     check_membership(tuple(left.values()), site)
-    discard = operation.spec.kind is Kind.DISCARD
+    discard = operation.spec.kind is OperationKind.DISCARD
     if discard:
         spare_the_joined(context, left.values())
     held = [text for each in left.values() if (text := why_held(each))]
@@ -96,7 +96,7 @@ def _permitted(context: Context, operation: Operation, site: Site, left: Mapping
     context.check_cluster()
 
 
-def _delete(context: Context, operation: Operation, left: Mapping[str, CceNode]) -> Pending:
+def _delete(context: CceContext, operation: Operation, left: Mapping[str, CceNode]) -> InProgress:
     jobs = []
     for name in left:
         try:
@@ -104,7 +104,7 @@ def _delete(context: Context, operation: Operation, left: Mapping[str, CceNode])
         except NotFound:
             if living(context, [name]):  # it is there: then something else is not
                 raise
-    return Pending(
+    return InProgress(
         FIRST,
         STEP,
         {SENT: "yes", JOBS: ",".join([each for each in jobs if each][:_MOST_JOBS])},
@@ -112,7 +112,7 @@ def _delete(context: Context, operation: Operation, left: Mapping[str, CceNode])
     )
 
 
-def _look(context: Context, operation: Operation, targets: Targets, left: Mapping[str, CceNode]) -> Outcome:
+def _look(context: CceContext, operation: Operation, targets: CceTargets, left: Mapping[str, CceNode]) -> Outcome:
     """What was asked for is going, or its job says why not. A job that is over may be ahead of the list."""
     if not left:
         return _done(operation, targets)
@@ -126,7 +126,7 @@ def _look(context: Context, operation: Operation, targets: Targets, left: Mappin
     return doubted(operation, told) or Failed("Unknown", f"{told} though CCE has taken the deletion", facts=facts)
 
 
-def _jobs(context: Context, operation: Operation) -> tuple[bool, str]:
+def _jobs(context: CceContext, operation: Operation) -> tuple[bool, str]:
     """Whether a job is under way, and why one failed. Jobs are short-lived, and only for progress (B4)."""
     working, failed = False, ""
     for name in operation.status.data.get(JOBS, "").split(","):
@@ -141,5 +141,5 @@ def _jobs(context: Context, operation: Operation) -> tuple[bool, str]:
     return working, failed
 
 
-def _done(operation: Operation, targets: Targets) -> Done:
-    return Done({"removed": len(targets.nodes) + len(targets.placeholders), "group": operation.spec.group})
+def _done(operation: Operation, targets: CceTargets) -> Succeeded:
+    return Succeeded({"removed": len(targets.nodes) + len(targets.placeholders), "group": operation.spec.group})

@@ -23,7 +23,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.http_statuses import class_for
 
 LOCKED = "CCE.01429002"  # another request works on the pool
@@ -68,7 +68,7 @@ _MESSAGES = ("errorMessage", "error_msg", "message", "reason")
 _REQUESTS = ("request_id", "requestId")
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class CceRefusal(msgspec.Struct, frozen=True):
     """What an error's body says, whichever form it has; "" for what it does not."""
 
     code: str = ""
@@ -106,7 +106,7 @@ def of_status(
     return cls(text[:longest], code=(code or str(status))[:80], request_id=request_id[:80], retry_after=retry_after)
 
 
-def error_for(answer: Answer) -> ProviderError:
+def error_for(answer: VendorResponse) -> ProviderError:
     """The error of an answer of 300 and above. A 404 that is a web page is a gateway's, and no sign that a thing is
     gone."""
     if answer.status == 404 and answer.body.lstrip().startswith(b"<"):
@@ -125,18 +125,18 @@ def error_for(answer: Answer) -> ProviderError:
     )  # a key that was cut in two could not be taken out any more; http.py cuts
 
 
-def refusal_in(body: bytes) -> Refusal:
+def refusal_in(body: bytes) -> CceRefusal:
     """Code, message and request of an error's body in the forms of CCE, the gateway and IAM (B8). All "" for a web page
     and for anything that is no JSON object."""
     try:
         said = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return Refusal()
+        return CceRefusal()
     if isinstance(said, dict) and isinstance(said.get("error"), dict):
         said = said["error"]
     if not isinstance(said, dict):
-        return Refusal()
-    return Refusal(_first(said, _CODES), _first(said, _MESSAGES), _first(said, _REQUESTS))
+        return CceRefusal()
+    return CceRefusal(_first(said, _CODES), _first(said, _MESSAGES), _first(said, _REQUESTS))
 
 
 def _first(said: dict[str, Any], names: tuple[str, ...]) -> str:

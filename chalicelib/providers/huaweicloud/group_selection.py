@@ -16,11 +16,11 @@ import msgspec
 
 from chalicelib.providers.huaweicloud.instance_states import alone
 from chalicelib.providers.huaweicloud.models import NodePool, ScaleGroup
-from chalicelib.providers.huaweicloud.settings import Bounds, Settings
+from chalicelib.providers.huaweicloud.settings import CceBounds, CceSettings
 from chalicelib.providers.huaweicloud.size_bounds import entry_of_group, entry_of_pool, is_ours
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class CceSelection(msgspec.Struct, frozen=True):
     """A pool with those of its groups that are node groups. error: why nothing may be done with it."""
 
     pool: NodePool
@@ -33,7 +33,7 @@ class Chosen(msgspec.Struct, frozen=True):
         return sum(each.desired for each in self.pool.groups if each not in self.groups)
 
 
-def choose(pools: Sequence[NodePool], settings: Settings) -> tuple[Chosen, ...]:
+def choose(pools: Sequence[NodePool], settings: CceSettings) -> tuple[CceSelection, ...]:
     """The pools that have node groups, by name and uid. One that cannot be understood, and has a uid, is among them:
     it may be ours."""
     names = Counter(pool.name for pool in pools if pool.name)
@@ -47,11 +47,11 @@ def choose(pools: Sequence[NodePool], settings: Settings) -> tuple[Chosen, ...]:
         entries = [entry_of_pool(pool, settings), *(entry_of_group(pool, each, settings) for each in groups)]
         doubtful = names[pool.name] > 1 and any(_by_name(each, pool) for each in entries)
         error = f"{names[pool.name]} pools are called {pool.name}; write the uid of one" if doubtful else ""
-        chosen.append(Chosen(pool, groups, error))
+        chosen.append(CceSelection(pool, groups, error))
     return tuple(chosen)
 
 
-def unread(pools: Iterable[NodePool], settings: Settings) -> tuple[NodePool, ...]:
+def unread(pools: Iterable[NodePool], settings: CceSettings) -> tuple[NodePool, ...]:
     """Pools that cannot be understood and may be ours: all of them where pools are discovered, else the named ones."""
     return tuple(
         pool
@@ -66,7 +66,7 @@ def unread(pools: Iterable[NodePool], settings: Settings) -> tuple[NodePool, ...
     )
 
 
-def unmatched(pools: Sequence[NodePool], settings: Settings) -> tuple[tuple[str, str], ...]:
+def unmatched(pools: Sequence[NodePool], settings: CceSettings) -> tuple[tuple[str, str], ...]:
     """Entries of the policy that no pool is meant by, with what to do."""
     found = []
     for entry in settings.groups:
@@ -83,5 +83,5 @@ def unmatched(pools: Sequence[NodePool], settings: Settings) -> tuple[tuple[str,
     return tuple(found)
 
 
-def _by_name(entry: Bounds | None, pool: NodePool) -> bool:
+def _by_name(entry: CceBounds | None, pool: NodePool) -> bool:
     return entry is not None and entry.name.partition("/")[0] != pool.id

@@ -14,23 +14,23 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.model.timestamps import parse_time
-from chalicelib.providers.cached import Kept
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Unauthorized
-from chalicelib.providers.http import Call
+from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.huaweicloud.credentials import for_good
 from chalicelib.providers.huaweicloud.decoding import body_of
 from chalicelib.providers.huaweicloud.ids import is_project
 from chalicelib.providers.huaweicloud.settings import PLACE, Agency
-from chalicelib.providers.huaweicloud.signing import Credential
-from chalicelib.providers.rest_client import Rest
-from chalicelib.providers.services import Shelf
+from chalicelib.providers.huaweicloud.signing import CceCredential
+from chalicelib.providers.rest_client import RestClient
+from chalicelib.providers.services import Cache
 
 _JSON = {"Content-Type": "application/json"}
 _DAY = 86400.0
 _SHOWN = 5
 
 
-def granted(rest: Rest[Credential], root: str, agency: Agency, now: float) -> Credential:
+def granted(rest: RestClient[CceCredential], root: str, agency: Agency, now: float) -> CceCredential:
     """New keys of the agency, by the long key that `rest` signs with. Asking twice does no harm. Raises Unauthorized,
     Transient, Throttled.
 
@@ -38,7 +38,7 @@ def granted(rest: Rest[Credential], root: str, agency: Agency, now: float) -> Cr
     vendor refuses them."""
     role = {"domain_name": agency.domain, "agency_name": agency.name, "duration_seconds": agency.seconds}
     body = {"auth": {"identity": {"methods": ["assume_role"], "assume_role": role}}}
-    call = Call(
+    call = VendorRequest(
         "POST", f"{root}/v3.0/OS-CREDENTIAL/securitytokens", dict(_JSON), {}, msgspec.json.encode(body), safe=True
     )
     asked = f"agency {agency.name} of {agency.domain}"
@@ -48,7 +48,7 @@ def granted(rest: Rest[Credential], root: str, agency: Agency, now: float) -> Cr
     if not all(isinstance(part, str) and part and part.isascii() and part.isprintable() for part in parts):
         raise Unauthorized(f"{asked}: the answer holds no credentials", code="NoCredentials")
     key, secret, token = (Secret(str(part)) for part in parts)
-    return Credential(key, secret, token, obtained=now, expires=_end(texts.get("expires_at"), now + agency.seconds))
+    return CceCredential(key, secret, token, obtained=now, expires=_end(texts.get("expires_at"), now + agency.seconds))
 
 
 class Projects:
@@ -56,16 +56,16 @@ class Projects:
 
     def __init__(
         self,
-        rest: Rest[Credential],
+        rest: RestClient[CceCredential],
         root: str,
         region: str,
         *,
-        shelf: Shelf,
+        shelf: Cache,
         key: Callable[[], str],
         now: Callable[[], float],
     ) -> None:
         self._rest, self._root, self._region = rest, root, region
-        self._kept = Kept(shelf, key, str, now)
+        self._kept = TtlCache(shelf, key, str, now)
         self._held = ""
 
     def id(self) -> str:
@@ -79,7 +79,7 @@ class Projects:
         return self._held
 
     def _asked(self) -> str:
-        call = Call("GET", f"{self._root}/v3/projects", dict(_JSON), {"name": self._region}, safe=True)
+        call = VendorRequest("GET", f"{self._root}/v3/projects", dict(_JSON), {"name": self._region}, safe=True)
         said = _for_a_person(f"the project of {self._region}", lambda: body_of(self._rest.send(call))).get("projects")
         projects = [each for each in said if isinstance(each, dict)] if isinstance(said, list) else []
         usable = [

@@ -17,7 +17,7 @@ from chalicelib.providers.errors import (
     QuotaExceeded,
     Unknown,
 )
-from chalicelib.providers.huaweicloud.models import DEFAULT_POOL, PREPAID, CceNode, Condition, NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.models import DEFAULT_POOL, PREPAID, CceCondition, CceNode, NodePool, ScaleGroup
 
 ERROR, DELETING, SOLD_OUT = "Error", "Deleting", "SoldOut"
 SCALABLE = "Scalable"
@@ -72,7 +72,7 @@ def refusal(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
     return own or Unknown(f"it cannot be scaled just now{_words(no)}", code=SCALABLE)
 
 
-def _cause(conditions: Iterable[Condition]) -> ProviderError | None:
+def _cause(conditions: Iterable[CceCondition]) -> ProviderError | None:
     true = {each.type: each for each in conditions if each.true}
     for kind, cls, text in _CAUSES:
         if kind in true:
@@ -80,7 +80,7 @@ def _cause(conditions: Iterable[Condition]) -> ProviderError | None:
     return None
 
 
-def _words(condition: Condition) -> str:
+def _words(condition: CceCondition) -> str:
     told = ", ".join(part for part in (condition.reason, condition.message) if part)
     return f" ({told})" if told else ""
 

@@ -13,7 +13,7 @@ from chalicelib.model.node import Node
 from chalicelib.providers.errors import InstallFailed
 from chalicelib.providers.huaweicloud.instance_states import ERROR, NODE_STATES, failure, is_leaving
 from chalicelib.providers.huaweicloud.models import CceNode, NodePool, ScaleGroup
-from chalicelib.providers.huaweicloud.provider_ids import Names, group_id, placeholder
+from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, placeholder
 from chalicelib.providers.huaweicloud.scale_in_protection import is_marked, why_all_held, why_held
 
 MOST_PLACEHOLDERS = 1000
@@ -21,7 +21,7 @@ _BROKEN = InstanceError(InstallFailed.__name__, "node-error", "the node is in th
 
 
 def classify(
-    pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: Names[Node]
+    pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: CceGroupNames[Node]
 ) -> tuple[Instance, ...]:
     """All nodes of the group by id, and a placeholder for each that CCE says is not coming. machines: the group's."""
     known = [is_marked(each.annotations) or _is_marked(names.node_of(each.id)) for each in machines]
@@ -32,7 +32,7 @@ def classify(
     )
 
 
-def unnamed(pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: Names[Node]) -> str:
+def unnamed(pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: CceGroupNames[Node]) -> str:
     """What a person should do about protected nodes that nobody can tell from others; "" where there are none."""
     known = (is_marked(each.annotations) or _is_marked(names.node_of(each.id)) for each in machines)
     return why_all_held(f"{pool.name}/{group.name}", group.held, known)
@@ -42,7 +42,7 @@ def _is_marked(node: Node | None) -> bool:
     return node is not None and is_marked(node.annotations)
 
 
-def _one(machine: CceNode, names: Names[Node], held: str) -> Instance:
+def _one(machine: CceNode, names: CceGroupNames[Node], held: str) -> Instance:
     """A phase nobody has heard of is running if it is a node, else on its way. What is a node has been created, however
     CCE calls it: its unreadiness is the core's affair."""
     node = names.node_of(machine.id)

@@ -20,7 +20,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,10}\Z", re.ASCII)
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))? \+0000(?: UTC)?\Z", re.ASCII)
 
 
-class Odd(ValueError):
+class DecodeError(ValueError):
     """A field with something in it that cannot be; its text names the field."""
 
 
@@ -30,7 +30,7 @@ def part(thing: dict[str, Any], name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Odd(f"{name} is no object")
+        raise DecodeError(f"{name} is no object")
     return value
 
 
@@ -40,7 +40,7 @@ def parts(thing: dict[str, Any], name: str) -> list[dict[str, Any]]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise Odd(f"{name} is no list of objects")
+        raise DecodeError(f"{name} is no list of objects")
     return value
 
 
@@ -50,7 +50,7 @@ def text(thing: dict[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise Odd(f"{name} is no text")
+        raise DecodeError(f"{name} is no text")
     return value
 
 
@@ -60,7 +60,7 @@ def number(thing: dict[str, Any], name: str, default: int = 0) -> int:
     if found is None:
         return default
     if found < 0:
-        raise Odd(f"{name} is negative")
+        raise DecodeError(f"{name} is negative")
     return found
 
 
@@ -74,7 +74,7 @@ def whole(thing: dict[str, Any], name: str) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MOST:
-        raise Odd(f"{name} is no whole number")
+        raise DecodeError(f"{name} is no whole number")
     return value
 
 
@@ -84,7 +84,7 @@ def truth(thing: dict[str, Any], name: str) -> bool:
     if value is None:
         return False
     if not isinstance(value, bool):
-        raise Odd(f"{name} is neither true nor false")
+        raise DecodeError(f"{name} is neither true nor false")
     return value
 
 
@@ -92,7 +92,7 @@ def texts(thing: dict[str, Any], name: str) -> dict[str, str]:
     """An object of texts; empty where it is missing. Raises Odd."""
     found = part(thing, name)
     if not all(isinstance(value, str) for value in found.values()):
-        raise Odd(f"{name} has a value that is no text")
+        raise DecodeError(f"{name} has a value that is no text")
     return found
 
 

@@ -19,7 +19,7 @@ PREPAID = 1
 _GONE = ("abandon", "sellout")
 
 
-class Condition(msgspec.Struct, frozen=True):
+class CceCondition(msgspec.Struct, frozen=True):
     """Of a pool or a scale group. type: Scalable, QuotaInsufficient …; status: True or False, as text."""
 
     type: str
@@ -54,7 +54,7 @@ class ScaleGroup(msgspec.Struct, frozen=True):
     existing: int = 0
     upcoming: int = 0
     held: int = 0
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[CceCondition, ...] = ()
     error: str = ""
 
 
@@ -70,7 +70,7 @@ class Autoscaling(msgspec.Struct, frozen=True):
     utilization: float | None = None
 
 
-class Taint(msgspec.Struct, frozen=True):
+class CceTaint(msgspec.Struct, frozen=True):
     """Of a pool's template."""
 
     key: str
@@ -84,7 +84,7 @@ class NodeTemplate(msgspec.Struct, frozen=True):
 
     flavor: str = ""
     az: str = ""
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[CceTaint, ...] = ()
     k8s_tags: dict[str, str] = {}
     extend: dict[str, Any] = {}
     runtime: str = ""
@@ -109,7 +109,7 @@ class NodePool(msgspec.Struct, frozen=True):
     deleting: int = 0
     active: int = 0
     phase: str = ""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[CceCondition, ...] = ()
     error: str = ""
 
     @property
@@ -141,7 +141,7 @@ class CceNode(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Job(msgspec.Struct, frozen=True):
+class CceJob(msgspec.Struct, frozen=True):
     """phase: Initializing, Running, Failed, Success."""
 
     id: str

@@ -10,35 +10,37 @@ from collections.abc import Mapping, Sequence
 
 from chalicelib.model.group import GroupOptions, NodeGroup, Pool
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.base import Observation
-from chalicelib.providers.cached import Kept
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
-from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.autoscaler_addon import Switches, find_rival
 from chalicelib.providers.huaweicloud.endpoints import Service
-from chalicelib.providers.huaweicloud.group_selection import Chosen, choose, unmatched, unread
+from chalicelib.providers.huaweicloud.group_selection import CceSelection, choose, unmatched, unread
 from chalicelib.providers.huaweicloud.instances import classify, unnamed
 from chalicelib.providers.huaweicloud.models import DEFAULT_GROUP, CceNode, Flavor, NodePool, ScaleGroup
-from chalicelib.providers.huaweicloud.node_template import UNPROMISED, Template, make_template
-from chalicelib.providers.huaweicloud.provider_ids import Names, group_id, group_of, is_zone
-from chalicelib.providers.huaweicloud.settings import PROVIDER, Settings
+from chalicelib.providers.huaweicloud.node_template import UNPROMISED, CceTemplate, make_template
+from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames, group_id, group_of, is_zone
+from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings
 from chalicelib.providers.huaweicloud.size_bounds import entry_of_group, entry_of_pool, group_range, pool_range
 
 _LISTS = 2
 
 
-def observe(api: Api, settings: Settings, nodes: Sequence[Node], kept: Kept[Switches] | None = None) -> Observation:
+def observe(
+    api: CceApi, settings: CceSettings, nodes: Sequence[Node], kept: TtlCache[Switches] | None = None
+) -> Observation:
     """All groups of the cluster; raises ProviderError if pools or nodes cannot be listed."""
     api.expect(_LISTS)
     pools = api.pools()
     listed = api.nodes()
     machines = tuple(each for each in listed if not each.error)
-    maker = _Maker(api, settings, Names(nodes, machines), machines)
+    maker = _CceGroupBuilder(api, settings, CceGroupNames(nodes, machines), machines)
     maker.doubt(pools, [each for each in listed if each.error])
     if not settings.known_region and Service.CCE not in settings.endpoints:
         maker.gaps.append(
-            Gap(
+            MissingData(
                 f"provider/{PROVIDER}",
                 (f"{settings.region} is none of the regions known to have CCE; correct it, or set cceEndpoint"),
                 place=f"spec.providers.{PROVIDER}.region",
@@ -50,29 +52,31 @@ def observe(api: Api, settings: Settings, nodes: Sequence[Node], kept: Kept[Swit
     groups += [maker.unread(pool) for pool in unread(pools, settings)]
     for pool in pools:
         if pool.error and not pool.id:
-            maker.gaps.append(Gap(f"provider/{PROVIDER}", f"a node pool cannot be understood: {pool.error}"))
+            maker.gaps.append(MissingData(f"provider/{PROVIDER}", f"a node pool cannot be understood: {pool.error}"))
     rival = find_rival(api, kept) if settings.warn_about_addon else None
     return Observation(tuple(groups), (*maker.gaps, *([rival] if rival is not None else [])))
 
 
-class _Maker:
+class _CceGroupBuilder:
     """Makes one group after the other; collects the gaps."""
 
-    def __init__(self, api: Api, settings: Settings, names: Names[Node], machines: Sequence[CceNode]) -> None:
+    def __init__(
+        self, api: CceApi, settings: CceSettings, names: CceGroupNames[Node], machines: Sequence[CceNode]
+    ) -> None:
         self._api, self._settings, self._names = api, settings, names
         self._of_pool: dict[str, list[CceNode]] = {}
         for each in machines:
             self._of_pool.setdefault(each.pool, []).append(each)
         self._stopped = ""
         self._unsure: dict[str, str] = {}
-        self.gaps: list[Gap] = []
+        self.gaps: list[MissingData] = []
 
     def doubt(self, pools: Sequence[NodePool], odd: Sequence[CceNode]) -> None:
         """Carry errors for the pools of nodes that cannot be understood: those that the nodes name, and, where one
         names none, those that have fewer nodes in the list than they count themselves."""
         if not odd:
             return
-        self.gaps.append(Gap(f"provider/{PROVIDER}", f"{len(odd)} nodes cannot be understood: {odd[0].error}"))
+        self.gaps.append(MissingData(f"provider/{PROVIDER}", f"{len(odd)} nodes cannot be understood: {odd[0].error}"))
         doubtful = {each.pool for each in odd}
         if "" in doubtful:
             doubtful |= {
@@ -82,7 +86,7 @@ class _Maker:
             }
         self._unsure = dict.fromkeys(doubtful, f"a node of its pool cannot be understood: {odd[0].error}")
 
-    def make(self, chosen: Chosen, group: ScaleGroup) -> NodeGroup:
+    def make(self, chosen: CceSelection, group: ScaleGroup) -> NodeGroup:
         """The node group of a scale group."""
         pool, settings = chosen.pool, self._settings
         whole, within = pool_range(pool, settings), group_range(pool, group, settings)
@@ -120,7 +124,7 @@ class _Maker:
     def warn(self, group: str, detail: str) -> None:
         """A gap about one group or entry."""
         self.gaps.append(
-            Gap("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
+            MissingData("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
         )
 
     def _priority(self, pool: NodePool, group: ScaleGroup) -> int:
@@ -128,7 +132,7 @@ class _Maker:
         said = next((each.priority for each in entries if each is not None and each.priority), 0)
         return said or pool.autoscaling.priority
 
-    def _template(self, pool: NodePool, group: ScaleGroup) -> Template:
+    def _template(self, pool: NodePool, group: ScaleGroup) -> CceTemplate:
         az = group.az if is_zone(group.az) else ""
         try:
             flavor = self._flavors(az).get(group.flavor)
@@ -136,9 +140,9 @@ class _Maker:
             problem = f"flavours could not be read: {error.cls}: {error.message}"
             if isinstance(error, Throttled | Unauthorized):  # who is refused now is so for every AZ
                 self._stopped = problem
-            return Template(None, problem)
+            return CceTemplate(None, problem)
         if flavor is None and self._stopped:
-            return Template(None, self._stopped)
+            return CceTemplate(None, self._stopped)
         return make_template(pool, group, flavor, self._settings.region, self._settings.reserve)
 
     def _flavors(self, az: str) -> Mapping[str, Flavor]:

@@ -29,7 +29,7 @@ _PASSING = "node.cloudprovider.kubernetes.io/uninitialized"
 _MIB = 2**20
 
 
-class Template(msgspec.Struct, frozen=True):
+class CceTemplate(msgspec.Struct, frozen=True):
     """node None: the group cannot be grown from zero, and problem says why."""
 
     node: Node | None
@@ -42,16 +42,16 @@ def make_template(
     flavor: Flavor | None,
     region: str,
     reserve: Mapping[str, int],
-) -> Template:
+) -> CceTemplate:
     """The template of a group. flavor: its flavour as ECS describes it, None where it knows none of that name. reserve:
     what the policy says that a node keeps back, in place of the vendor's rule."""
     if flavor is None:
-        return Template(
+        return CceTemplate(
             None,
             f"ECS knows no flavour {group.flavor} in {group.az or region}" if group.flavor else "it says no flavour",
         )
     if flavor.vcpus <= 0 or flavor.memory_mib <= 0:
-        return Template(None, f"flavour {flavor.name} is described without its cores or memory")
+        return CceTemplate(None, f"flavour {flavor.name} is described without its cores or memory")
     own = pool.template
     devices = _devices(flavor)
     capacity = {
@@ -70,7 +70,7 @@ def make_template(
     )
     labels = {key: value for key, value in own.k8s_tags.items() if key not in UNPROMISED}
     labels |= _labels(pool, group, flavor, region) | {HOSTNAME_LABEL: host}
-    return Template(Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=left))
+    return CceTemplate(Node(name=host, labels=labels, capacity=capacity, taints=taints, allocatable=left))
 
 
 def _devices(flavor: Flavor) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Pending
+from chalicelib.model.outcome import InProgress
 
 POLLS, LOOKS, SENT = "polls", "looks", "sent"
 STEP = "follow"
@@ -25,10 +25,10 @@ def counted(data: Mapping[str, str], key: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0
 
 
-def later(operation: Operation, note: str, step: str = STEP) -> Pending:
+def later(operation: Operation, note: str, step: str = STEP) -> InProgress:
     """Come back, later each time, up to a minute."""
     polls = counted(operation.status.data, POLLS)
-    return Pending(round(_pause(polls), 1), step, {**operation.status.data, POLLS: str(polls + 1)}, note)
+    return InProgress(round(_pause(polls), 1), step, {**operation.status.data, POLLS: str(polls + 1)}, note)
 
 
 def is_tired(operation: Operation, patience: float = PATIENCE) -> bool:
@@ -36,12 +36,12 @@ def is_tired(operation: Operation, patience: float = PATIENCE) -> bool:
     return sum(_pause(number) for number in range(min(counted(operation.status.data, POLLS), 100))) >= patience
 
 
-def doubted(operation: Operation, note: str, step: str = STEP, enough: int = ENOUGH_LOOKS) -> Pending | None:
+def doubted(operation: Operation, note: str, step: str = STEP, enough: int = ENOUGH_LOOKS) -> InProgress | None:
     """Look once more at numbers that contradict; None after enough of it."""
     looks = counted(operation.status.data, LOOKS) + 1
     if looks >= enough:
         return None
-    return Pending(FIRST, step, {**operation.status.data, LOOKS: str(looks)}, note)
+    return InProgress(FIRST, step, {**operation.status.data, LOOKS: str(looks)}, note)
 
 
 def _pause(number: int) -> float:

@@ -8,37 +8,39 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.base_provider import Steps, Stepwise
-from chalicelib.providers.cached import Kept
+from chalicelib.providers.base_provider import BaseProvider, ProviderActions
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
 from chalicelib.providers.huaweicloud import node_groups
-from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.autoscaler_addon import Switches
 from chalicelib.providers.huaweicloud.client_factory import open_api
-from chalicelib.providers.huaweicloud.context import Context
+from chalicelib.providers.huaweicloud.context import CceContext
 from chalicelib.providers.huaweicloud.decrease_target import shrink
 from chalicelib.providers.huaweicloud.delete_nodes import release, remove
-from chalicelib.providers.huaweicloud.joined import Joined
+from chalicelib.providers.huaweicloud.joined import CceInstanceJoinedError
 from chalicelib.providers.huaweicloud.scale_up import grow, poll_growth
-from chalicelib.providers.huaweicloud.settings import PROVIDER, Settings, read_settings
+from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings, read_settings
 from chalicelib.providers.kube_protocol import KubeLists
 
-_STEPS = Steps(grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=Joined)
+_STEPS = ProviderActions(
+    grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=CceInstanceJoinedError
+)
 
 
-class HuaweiCloud(Stepwise[Context]):
+class HuaweiCloud(BaseProvider[CceContext]):
     """The scale groups of one CCE cluster's node pools, for one pass."""
 
     def __init__(
         self,
-        api: Api,
-        settings: Settings,
+        api: CceApi,
+        settings: CceSettings,
         kube: KubeLists | None = None,
-        kept: Kept[Switches] | None = None,
+        kept: TtlCache[Switches] | None = None,
     ) -> None:
         self._kept = kept
         joined = None if kube is None else lambda: cluster_nodes(kube)
-        super().__init__(PROVIDER, Context(api, settings, joined), _STEPS)
+        super().__init__(PROVIDER, CceContext(api, settings, joined), _STEPS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """All groups: one list of pools, one of nodes, and what the shelf does not have."""
@@ -50,5 +52,5 @@ def build(connection: Connection) -> HuaweiCloud:
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
     row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster}"
-    kept = Kept(connection.means.shelf, lambda: row, Switches, connection.now)
+    kept = TtlCache(connection.means.shelf, lambda: row, Switches, connection.now)
     return HuaweiCloud(open_api(connection, settings), settings, kube, kept)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Generic
 
 from chalicelib.model.node import HOSTNAME_LABEL
-from chalicelib.model.operation import Target
+from chalicelib.model.operation import RemovalTarget
 from chalicelib.providers.huaweicloud.ids import is_id
 from chalicelib.providers.huaweicloud.instance_states import is_leaving
 from chalicelib.providers.huaweicloud.models import CceNode, NodePool, ScaleGroup
@@ -20,7 +20,7 @@ from chalicelib.providers.node_identity import Identity, Known, N
 _PLACEHOLDER = "placeholder-"
 
 
-class Names(Generic[N]):
+class CceGroupNames(Generic[N]):
     """The cluster's nodes by CCE node. An id decides; where it is none of CCE's, addresses and names do. A node whose
     words mean two CCE nodes is believed of neither, and a CCE node that two nodes claim has no node that is known
     (providers/identity.py): a kubelet can write any providerID, and cannot choose its node's name.
@@ -119,7 +119,7 @@ def placeholder_group(handle: str) -> str:
     return handle.rpartition("/")[0]
 
 
-def handle_of(target: Target) -> str:
+def handle_of(target: RemovalTarget) -> str:
     """The CCE node's uid, or the placeholder; "" where neither the handle nor the provider id says it."""
     for word in (target.handle, target.instance):
         if is_placeholder(word):

@@ -29,9 +29,9 @@ begins, the less often is a group that never gets its nodes ready asked for one 
 from __future__ import annotations
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import InvalidRequest, OutOfStock, ProviderError, Unknown
-from chalicelib.providers.huaweicloud.context import Context, Site, other_size
+from chalicelib.providers.huaweicloud.context import CceContext, Site, other_size
 from chalicelib.providers.huaweicloud.decrease_target import members
 from chalicelib.providers.huaweicloud.instance_states import ERROR, alone, failure, refusal
 from chalicelib.providers.huaweicloud.operation_polling import (
@@ -52,7 +52,7 @@ BASE, TOTAL, WAS = "base", "total", "was"
 UNSEEN = 180.0  # seconds of looks at nothing; passes see what comes of it after that (members.py)
 
 
-def grow(context: Context, operation: Operation) -> Outcome:
+def grow(context: CceContext, operation: Operation) -> Outcome:
     """from_size -> to_size, once however often it is called; raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
@@ -70,7 +70,7 @@ def grow(context: Context, operation: Operation) -> Outcome:
     return _ask(context, operation, site) if announced else _announce(operation, site)
 
 
-def poll_growth(context: Context, operation: Operation) -> Outcome:
+def poll_growth(context: CceContext, operation: Operation) -> Outcome:
     """How far the group has come. Nothing is ever sent from here; without a request that was accepted it is a call of
     grow. Raises ProviderError."""
     if SENT not in operation.status.data:
@@ -78,7 +78,7 @@ def poll_growth(context: Context, operation: Operation) -> Outcome:
     return _look(context, operation, context.site(operation.spec.group))
 
 
-def check(context: Context, operation: Operation, site: Site) -> None:
+def check(context: CceContext, operation: Operation, site: Site) -> None:
     """Raises the reason why the group may not, or cannot, become that large."""
     pool, delta = site.pool, operation.spec.to_size - operation.spec.from_size
     rows = (
@@ -104,7 +104,7 @@ def check(context: Context, operation: Operation, site: Site) -> None:
     context.check_cluster()
 
 
-def _sold_out(context: Context, site: Site) -> bool:
+def _sold_out(context: CceContext, site: Site) -> bool:
     """A hint (B9): where it cannot be had, CCE is asked all the same."""
     if not is_zone(site.group.az):
         return False
@@ -115,12 +115,12 @@ def _sold_out(context: Context, site: Site) -> bool:
     return flavor is not None and flavor.sold_out(site.group.az)
 
 
-def _announce(operation: Operation, site: Site) -> Pending:
+def _announce(operation: Operation, site: Site) -> InProgress:
     """Write down what the next call will ask for."""
     before = failure(site.pool, site.group)
     total = site.pool.desired + operation.spec.to_size - operation.spec.from_size
     data = {BASE: str(site.pool.desired), TOTAL: str(total), WAS: before.code if before is not None else ""}
-    return Pending(0.0, ANNOUNCE, data, f"{site.title}: its pool is to go from {site.pool.desired} to {total}")
+    return InProgress(0.0, ANNOUNCE, data, f"{site.title}: its pool is to go from {site.pool.desired} to {total}")
 
 
 def _moved(operation: Operation, site: Site) -> Outcome:
@@ -128,7 +128,7 @@ def _moved(operation: Operation, site: Site) -> Outcome:
     if is_settled(site.pool):
         return _announce(operation, site)
     if site.pool.desired == counted(operation.status.data, TOTAL):
-        return Pending(FIRST, STEP, {**operation.status.data, SENT: "yes"}, f"{site.title}: the pool is growing")
+        return InProgress(FIRST, STEP, {**operation.status.data, SENT: "yes"}, f"{site.title}: the pool is growing")
     return _contradiction(operation, site)
 
 
@@ -157,9 +157,9 @@ def _contradiction(operation: Operation, site: Site) -> Outcome:
     return doubted(operation, told, ANNOUNCE) or Failed("Conflict", told)
 
 
-def _ask(context: Context, operation: Operation, site: Site) -> Outcome:
+def _ask(context: CceContext, operation: Operation, site: Site) -> Outcome:
     if context.moved(operation.spec.group, site):
-        return Pending(0.0, ANNOUNCE, dict(operation.status.data), f"{site.title} was changed meanwhile")
+        return InProgress(0.0, ANNOUNCE, dict(operation.status.data), f"{site.title} was changed meanwhile")
     total = site.pool.desired + operation.spec.to_size - operation.spec.from_size
     try:
         context.api.scale(site.pool.id, total, site.group.name)
@@ -168,10 +168,10 @@ def _ask(context: Context, operation: Operation, site: Site) -> Outcome:
         now = context.site(operation.spec.group)
         reason = refusal(now.pool, now.group) or failure(now.pool, now.group)
         raise (_titled(site, reason) if reason is not None else error) from None
-    return Pending(FIRST, STEP, {**operation.status.data, SENT: "yes"})
+    return InProgress(FIRST, STEP, {**operation.status.data, SENT: "yes"})
 
 
-def _look(context: Context, operation: Operation, site: Site) -> Outcome:
+def _look(context: CceContext, operation: Operation, site: Site) -> Outcome:
     size, there = site.size, site.group.existing
     facts = _facts(operation, there)
     told = f"{site.title} has {there} of {size} nodes"
@@ -184,14 +184,14 @@ def _look(context: Context, operation: Operation, site: Site) -> Outcome:
         )
         return again or (gone if size == operation.spec.from_size else other_size(operation, site))
     if there >= size:
-        return Done(facts)
+        return Succeeded(facts)
     listed = sum(each.phase != ERROR for each in members(context, site))
     if listed >= size:
-        return Done(_facts(operation, listed))
+        return Succeeded(_facts(operation, listed))
     if (why := failure(site.pool, site.group)) is not None:
         again = doubted(operation, told) if why.code == operation.status.data.get(WAS, "") else None
         return again or Failed(why.cls, f"{told}: {why.message}", why.code, facts=facts)
-    return Done({**facts, "note": told}) if is_tired(operation, UNSEEN) else later(operation, told)
+    return Succeeded({**facts, "note": told}) if is_tired(operation, UNSEEN) else later(operation, told)
 
 
 def _facts(operation: Operation, there: int) -> dict[str, str | int]:

@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
-from chalicelib.providers.huaweicloud.signing import Credential
+from chalicelib.providers.huaweicloud.signing import CceCredential
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
 # A field's letters, without dashes, underscores and case -> ours; None: known, and of no use here.
@@ -38,7 +38,7 @@ _WRITTEN = {"key": "accessKey", "secret": "secretKey", "token": "securityToken"}
 _FORM = 'write {"accessKey": "…", "secretKey": "…"}'
 
 
-def parse_secret(text: str, place: str) -> Credential:
+def parse_secret(text: str, place: str) -> CceCredential:
     """JSON, or lines of name=value perhaps under [Global]; raises BadInput naming the field, never its value."""
     found: dict[str, Secret] = {}
     for name, written in _json(text, place) if text.lstrip("\ufeff \t\r\n").startswith("{") else _lines(text, place):
@@ -59,7 +59,7 @@ def parse_secret(text: str, place: str) -> Credential:
     for field in ("key", "secret"):
         if field not in found:
             raise BadInput(place, f"{_WRITTEN[field]} is missing", _FORM)
-    return Credential(found["key"], found["secret"], found.get("token", Secret("")))
+    return CceCredential(found["key"], found["secret"], found.get("token", Secret("")))
 
 
 def _json(text: str, place: str) -> Iterable[tuple[str, str]]:

@@ -38,7 +38,7 @@ _DOMAIN = re.compile(r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]{0,62}[^\s\x00-\x1f\x7
 _SECONDS = re.compile(r"[0-9]{1,6}\Z", re.ASCII)
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class CceBounds(msgspec.Struct, frozen=True):
     """What one pool or scale group may be. name: a pool's uid or name, or either with `/<scale group>`. min, max None:
     as the pool itself says (A6.1)."""
 
@@ -57,7 +57,7 @@ class Agency(msgspec.Struct, frozen=True):
     seconds: int = USUAL
 
 
-class Settings(msgspec.Struct, frozen=True):
+class CceSettings(msgspec.Struct, frozen=True):
     """project "": asked from IAM. endpoints: service -> its root. discover: pools that nobody names are groups, too, if
     their autoscaling is on. warn_about_addon: look for the vendor's own scaler. reserve: what a template keeps back."""
 
@@ -67,7 +67,7 @@ class Settings(msgspec.Struct, frozen=True):
     project: str = ""
     agency: Agency | None = None
     endpoints: dict[Service, str] = {}
-    groups: tuple[Bounds, ...] = ()
+    groups: tuple[CceBounds, ...] = ()
     discover: bool = True
     warn_about_addon: bool = True
     reserve: dict[str, int] = {}
@@ -83,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True):
         return self.region in REGIONS
 
 
-def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> Settings:
+def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> CceSettings:
     """The policy's text values and its group entries as Settings; raises BadInput, or BadInputs for several mistakes.
 
     Keys: region, clusterId, credentialsSecret; projectId; agencyName, agencyDomain, agencyDuration; cceEndpoint,
@@ -100,19 +100,19 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
             "is false, and no pool is named",
             f"name pools in nodes as {_EXAMPLE}, or under nodeGroups",
         )
-    return msgspec.convert(fields, Settings)
+    return msgspec.convert(fields, CceSettings)
 
 
-def parse_spec(text: str, place: str) -> Bounds:
+def parse_spec(text: str, place: str) -> CceBounds:
     """`min:max:pool` (B2): split at the first two colons, whole numbers without blanks, 0 <= min <= max.
 
     Raises BadInput.
     """
     least, most, name = node_spec(text, place, _EXAMPLE)
-    return Bounds(_name(name, place), least, most)
+    return CceBounds(_name(name, place), least, most)
 
 
-def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
+def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[CceBounds, ...]:
     entries = [each for each in groups if each.provider == PROVIDER]
     return named_groups(
         nodes,
@@ -125,7 +125,7 @@ def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
     )
 
 
-def _of_entry(entry: GroupPolicy) -> Bounds:
+def _of_entry(entry: GroupPolicy) -> CceBounds:
     """An entry of nodeGroups; what it does not say is as the pool says."""
     place = f"nodeGroups: {entry.id}"
     name = _name(entry.id, place)
@@ -133,7 +133,7 @@ def _of_entry(entry: GroupPolicy) -> Bounds:
         raise BadInput(place, "has a negative size", "write 0 or more")
     if entry.min is not None and entry.max is not None and entry.max < entry.min:
         raise BadInput(place, f"max {entry.max} is below min {entry.min}", f"write {entry.min} or more, or lower min")
-    return Bounds(name, entry.min, entry.max, entry.priority)
+    return CceBounds(name, entry.min, entry.max, entry.priority)
 
 
 def _name(text: str, place: str) -> str:

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.http import Call
+from chalicelib.providers.http import VendorRequest
 
 ALGORITHM = "SDK-HMAC-SHA256"
 SKEW = 900  # seconds that the vendor lets our clock differ from its own
@@ -24,7 +24,7 @@ _UNRESERVED = "-_.~"
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
 
 
-class Credential(msgspec.Struct, frozen=True):
+class CceCredential(msgspec.Struct, frozen=True):
     """An access key with its secret, and the token of a temporary one. obtained, expires: epoch seconds."""
 
     key: Secret
@@ -71,7 +71,7 @@ def canonical_request(method: str, path: str, query: str, headers: Mapping[str, 
     )
 
 
-def authorization(credential: Credential, request: str, date: str, names: str) -> str:
+def authorization(credential: CceCredential, request: str, date: str, names: str) -> str:
     """The header's value for a canonical request. date: timestamp; names: of the signed headers, joined by `;`."""
     digest = hashlib.sha256(request.encode()).hexdigest()
     text = f"{ALGORITHM}\n{date}\n{digest}"
@@ -79,7 +79,7 @@ def authorization(credential: Credential, request: str, date: str, names: str) -
     return f"{ALGORITHM} Access={credential.key.reveal()}, SignedHeaders={names}, Signature={wanted}"
 
 
-def signed(call: Call, credential: Credential, now: float) -> Call:
+def signed(call: VendorRequest, credential: CceCredential, now: float) -> VendorRequest:
     """The call as it is sent at `now` (epoch seconds). Its address has no query; that is in the parameters. All headers
     of the call that describe it (content-type, x-project-id) are signed, with host, date and token."""
     parts, query = urlsplit(call.url), canonical_query(call.params)
@@ -92,7 +92,7 @@ def signed(call: Call, credential: Credential, now: float) -> Call:
     request = canonical_request(call.method, parts.path or "/", query, headers, call.body or b"")
     header = authorization(credential, request, date, ";".join(sorted(headers)))
     url = f"{call.url}?{query}" if query else call.url
-    return Call(call.method, url, headers | {"authorization": header}, {}, call.body, call.safe)
+    return VendorRequest(call.method, url, headers | {"authorization": header}, {}, call.body, call.safe)
 
 
 def _encoded(text: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.providers.errors import InvalidRequest, NotFound
-from chalicelib.providers.huaweicloud.context import Context, Site
+from chalicelib.providers.huaweicloud.context import CceContext, Site
 from chalicelib.providers.huaweicloud.instance_states import is_leaving
 from chalicelib.providers.huaweicloud.models import CceNode
 from chalicelib.providers.huaweicloud.provider_ids import group_of, handle_of, is_placeholder, placeholder_group
@@ -16,14 +16,14 @@ from chalicelib.providers.huaweicloud.provider_ids import group_of, handle_of, i
 _FEW = 3  # nodes asked for one by one rather than by the whole list
 
 
-class Targets(msgspec.Struct, frozen=True):
+class CceTargets(msgspec.Struct, frozen=True):
     """What an operation removes: CCE nodes by uid, and placeholders."""
 
     nodes: tuple[str, ...]
     placeholders: tuple[str, ...]
 
 
-def read_targets(operation: Operation) -> Targets:
+def read_targets(operation: Operation) -> CceTargets:
     """The targets, each once; raises InvalidRequest for one without a uid, or for another group's placeholder."""
     handles: dict[str, None] = {}
     for target in operation.spec.targets:
@@ -33,13 +33,13 @@ def read_targets(operation: Operation) -> Targets:
         if is_placeholder(handle) and placeholder_group(handle) != operation.spec.group:
             raise InvalidRequest(f"{handle} does not belong to {operation.spec.group}")
         handles[handle] = None
-    return Targets(
+    return CceTargets(
         tuple(each for each in handles if not is_placeholder(each)),
         tuple(each for each in handles if is_placeholder(each)),
     )
 
 
-def living(context: Context, names: Sequence[str]) -> dict[str, CceNode]:
+def living(context: CceContext, names: Sequence[str]) -> dict[str, CceNode]:
     """Those that CCE knows and is not deleting, by uid; raises ProviderError."""
     listed = context.api.nodes() if len(names) > _FEW else ()
     found = {each.id: each for each in listed if each.id in names}

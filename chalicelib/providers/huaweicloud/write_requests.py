@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.providers.errors import InvalidRequest
-from chalicelib.providers.http import Call
+from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.huaweicloud.ids import checked
 
 MOST = 100_000  # nodes; a total beyond it is a mistake
@@ -29,7 +29,7 @@ class _Request(msgspec.Struct, frozen=True, rename="camel"):
     spec: _Scale
 
 
-def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group: str, *, zero: bool) -> Call:
+def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group: str, *, zero: bool) -> VendorRequest:
     """Make the whole pool's total this, by that scale group. total: 1 to MOST, or 0 where zero says that this is meant.
 
     Sent once: who hears nothing reads the pool again. Raises InvalidRequest.
@@ -39,10 +39,10 @@ def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group:
     if not group or len(group) > _LONGEST_NAME or not group.isprintable():
         raise InvalidRequest(f"{group[:80]!r} is not the name of a scale group", code="Group")
     body = msgspec.json.encode(_Request("NodePool", "v3", _Scale(total, (group,))))
-    return Call("POST", f"{root}/nodepools/{checked(pool, 'node pool')}/operation/scale", headers, {}, body)
+    return VendorRequest("POST", f"{root}/nodepools/{checked(pool, 'node pool')}/operation/scale", headers, {}, body)
 
 
-def delete_call(root: str, headers: dict[str, str], node: str) -> Call:
+def delete_call(root: str, headers: dict[str, str], node: str) -> VendorRequest:
     """Delete this node and lower its pool's total by one. Without a query: with `nodepoolScaleDown=NoScaleDown` the
     total would stay, and CCE would buy another. Sent once. Raises InvalidRequest."""
-    return Call("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)
+    return VendorRequest("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)

@@ -27,7 +27,7 @@ class Role(msgspec.Struct, frozen=True):
     policy_file: str
 
 
-class Function(msgspec.Struct, frozen=True):
+class ChaliceFunction(msgspec.Struct, frozen=True):
     """One function with the settings that Chalice would give it; role: the name of its role."""
 
     resource_name: str
@@ -45,7 +45,7 @@ class Function(msgspec.Struct, frozen=True):
     role: str
 
 
-class Source(msgspec.Struct, frozen=True):
+class ChaliceEventSource(msgspec.Struct, frozen=True):
     """A queue that starts a function; queue: its SQS name. function: the resource name of the function."""
 
     resource_name: str
@@ -55,7 +55,7 @@ class Source(msgspec.Struct, frozen=True):
     function: str
 
 
-class Rule(msgspec.Struct, frozen=True):
+class ChaliceRule(msgspec.Struct, frozen=True):
     """A schedule that starts a function."""
 
     resource_name: str
@@ -63,7 +63,7 @@ class Rule(msgspec.Struct, frozen=True):
     function: str
 
 
-class Api(msgspec.Struct, frozen=True):
+class ChaliceApi(msgspec.Struct, frozen=True):
     """The REST API; stage: of API Gateway, the first part of every path."""
 
     resource_name: str
@@ -82,14 +82,14 @@ class Graph(msgspec.Struct, frozen=True):
     """Everything that Chalice deploys of one stage. package: the file in which it looks for a zip made before."""
 
     roles: tuple[Role, ...]
-    functions: tuple[Function, ...]
-    sources: tuple[Source, ...]
-    rules: tuple[Rule, ...]
-    apis: tuple[Api, ...]
+    functions: tuple[ChaliceFunction, ...]
+    sources: tuple[ChaliceEventSource, ...]
+    rules: tuple[ChaliceRule, ...]
+    apis: tuple[ChaliceApi, ...]
     log_groups: tuple[LogGroup, ...]
     package: str
 
-    def function(self, resource_name: str) -> Function:
+    def function(self, resource_name: str) -> ChaliceFunction:
         """The function of that resource name."""
         return next(one for one in self.functions if one.resource_name == resource_name)
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infra.aws.deploy.chalice_resources import Function, Graph, Role, Source
+from infra.aws.deploy.chalice_resources import ChaliceEventSource, ChaliceFunction, Graph, Role
 from infra.aws.deploy.retries import Sleep, patiently
 from infra.aws.deploy.stage import Stage
 from infra.aws.deploy.state import mappings_of
@@ -60,7 +60,7 @@ def _role(role: Role, client: Any) -> str:
     return str(found["Arn"])
 
 
-def _create(client: Any, function: Function, role: str, package: Path, sleep: Sleep) -> None:
+def _create(client: Any, function: ChaliceFunction, role: str, package: Path, sleep: Sleep) -> None:
     given: dict[str, Any] = {
         "FunctionName": function.function_name,
         "Runtime": function.runtime,
@@ -78,7 +78,7 @@ def _create(client: Any, function: Function, role: str, package: Path, sleep: Sl
     patiently(lambda: client.create_function(**given), function.function_name, sleep)
 
 
-def _map(client: Any, stage: Stage, function: Function, source: Source, sleep: Sleep) -> None:
+def _map(client: Any, stage: Stage, function: ChaliceFunction, source: ChaliceEventSource, sleep: Sleep) -> None:
     queue = f"arn:{stage.partition}:sqs:{stage.region}:{stage.account}:{source.queue}"
     given = {
         "EventSourceArn": queue,

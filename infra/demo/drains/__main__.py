@@ -47,14 +47,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-class _Parser(argparse.ArgumentParser):
+class _DrainsParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """One line, without the usage that argparse puts before it."""
         self.exit(2, f"{self.prog}: {message}\n")
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _Parser(prog="python -m infra.demo.drains", description="Drains while functions die.")
+    parser = _DrainsParser(prog="python -m infra.demo.drains", description="Drains while functions die.")
     parser.add_argument(
         "--nodes",
         type=_nodes,

@@ -13,7 +13,7 @@ import msgspec
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView
 from infra.emulators.controllers.scheduler.scheduling_round import least_used
 from infra.emulators.kube.objects import KubeObject
@@ -40,7 +40,7 @@ def apps(nodes: int) -> tuple[App, ...]:
     return App("web", nodes + 4, "300m", 45, 8), App("cart", nodes, "250m", 90, 6)
 
 
-def soft_taints_last(nodes: Sequence[NodeView], world: World) -> NodeView:
+def soft_taints_last(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
     """The emptiest of the nodes that no soft taint speaks against, as the real scheduler's score for taints prefers."""
 
     def against(node: NodeView) -> int:

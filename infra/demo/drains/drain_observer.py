@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
-from chalicelib.model.operation import OPERATION_ANNOTATION, Kind
+from chalicelib.model.operation import OPERATION_ANNOTATION, OperationKind
 from infra.demo.drains.chaos_world import RoughWorld
 from infra.demo.drains.drain_fixture import OLD, App
 from infra.emulators.controllers.capi import fields
@@ -89,7 +89,7 @@ class Watcher:
 
     def _see_operations(self) -> None:
         for operation in self._world.operations():
-            if operation.spec.id in self._planned or operation.spec.kind is not Kind.REMOVE:
+            if operation.spec.id in self._planned or operation.spec.kind is not OperationKind.REMOVE:
                 continue
             (target,) = operation.spec.targets
             self._planned[operation.spec.id] = target.node

@@ -12,17 +12,17 @@ import threading
 from collections.abc import Callable, Mapping
 
 from infra.emulators.alicloud import simulation
-from infra.emulators.alicloud.errors import Refused
+from infra.emulators.alicloud.errors import AlicloudRefusedError
 from infra.emulators.alicloud.models import (
     RUNNING,
+    AlicloudDurations,
+    AlicloudGroup,
+    AlicloudMachine,
+    AlicloudProvisioningFate,
+    AlicloudTemplate,
     Configuration,
-    Fate,
-    Group,
-    Machine,
     MachineType,
     Released,
-    Template,
-    Times,
 )
 
 REGION, ACCOUNT = "cn-hangzhou", "1000000000000001"
@@ -39,7 +39,7 @@ TYPES = (
 )
 
 
-class Cloud:
+class AlicloudCloud:
     """The account, in one region. lock: hold it to change anything while a server is running.
 
     stock: (instance type, zone) -> how many are left; what is not named is plentiful. quota: machines in the account,
@@ -50,19 +50,24 @@ class Cloud:
     """
 
     def __init__(
-        self, clock: Callable[[], float], *, region: str = REGION, account: str = ACCOUNT, times: Times | None = None
+        self,
+        clock: Callable[[], float],
+        *,
+        region: str = REGION,
+        account: str = ACCOUNT,
+        times: AlicloudDurations | None = None,
     ) -> None:
-        self.clock, self.region, self.account, self.times = clock, region, account, times or Times()
+        self.clock, self.region, self.account, self.times = clock, region, account, times or AlicloudDurations()
         self.lock = threading.RLock()
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, AlicloudGroup] = {}
         self.configurations: dict[str, Configuration] = {}
-        self.templates: dict[tuple[str, int], Template] = {}
+        self.templates: dict[tuple[str, int], AlicloudTemplate] = {}
         self.types = {each.id: each for each in TYPES}
         self.stock: dict[tuple[str, str], int] = {}
         self.quota: int | None = None
         self.hides_inactive = self.takes_empty_removals = False
         self.lag = 0.0
-        self._past: list[tuple[float, dict[str, Group]]] = []
+        self._past: list[tuple[float, dict[str, AlicloudGroup]]] = []
         self.released: list[Released] = []
         self._numbers = {kind: itertools.count(1) for kind in ("asg", "asc", "asa", "i", "lt")}
 
@@ -83,11 +88,11 @@ class Cloud:
         template: bool = False,
         disk: int = 40,
         spot: str = "NoSpot",
-    ) -> Group:
+    ) -> AlicloudGroup:
         """A group with `size` machines in service. template: made from a launch template instead of a configuration.
         tags: of the group; machine_tags: of what it is made from."""
         with self.lock:
-            made = Group(
+            made = AlicloudGroup(
                 self.number("asg"),
                 name,
                 self.region,
@@ -98,7 +103,7 @@ class Cloud:
                 tags=dict(tags or {}),
             )
             if template:
-                first = Template(self.number("lt"), 1, types[0], disk, spot, dict(machine_tags or {}))
+                first = AlicloudTemplate(self.number("lt"), 1, types[0], disk, spot, dict(machine_tags or {}))
                 self.templates[first.id, 1] = first
                 made.template, made.template_version = first.id, "Default"
                 made.overrides = types if len(types) > 1 else ()
@@ -119,7 +124,7 @@ class Cloud:
             kind, made = self.candidates(held)[0], []
             served = float("inf") if state.startswith("Pending") else float("-inf")
             for _ in range(count):
-                machine = Machine(
+                machine = AlicloudMachine(
                     self.number("i"),
                     group,
                     zone or held.zones[0],
@@ -139,7 +144,7 @@ class Cloud:
         with self.lock:
             self.machine(machine).state = state
 
-    def spoil(self, group: str, fate: Fate, times: int = 1) -> None:
+    def spoil(self, group: str, fate: AlicloudProvisioningFate, times: int = 1) -> None:
         """The next `times` machines that the group asks for meet this fate."""
         with self.lock:
             self.groups[group].fates += [fate] * times
@@ -173,32 +178,34 @@ class Cloud:
         """A fresh id of that kind."""
         return f"{kind}-bp1local{next(self._numbers[kind]):08d}"
 
-    def machine(self, id_: str) -> Machine:
+    def machine(self, id_: str) -> AlicloudMachine:
         """A machine that is in some group. KeyError if it is in none."""
         for group in self.groups.values():
             if id_ in group.machines:
                 return group.machines[id_]
         raise KeyError(id_)
 
-    def machines(self) -> list[Machine]:
+    def machines(self) -> list[AlicloudMachine]:
         """All machines of all groups."""
         with self.lock:
             return [machine for group in self.groups.values() for machine in group.machines.values()]
 
-    def in_service(self) -> list[Machine]:
+    def in_service(self) -> list[AlicloudMachine]:
         """Those that run."""
         return [machine for machine in self.machines() if machine.state in RUNNING]
 
-    def template(self, id_: str, version: str) -> Template:
+    def template(self, id_: str, version: str) -> AlicloudTemplate:
         """A launch template's version by number, `Default` or `Latest` ("" is Default). Refused if there is none."""
         held = [each for (name, _), each in self.templates.items() if name == id_]
         by_name = {"Latest": held[-1:], "Default": [each for each in held if each.default]}
         found = by_name.get(version or "Default", [each for each in held if str(each.version) == version])
         if not found:
-            raise Refused("InvalidLaunchTemplateId.NotFound", f"launch template {id_} version {version} does not exist")
+            raise AlicloudRefusedError(
+                "InvalidLaunchTemplateId.NotFound", f"launch template {id_} version {version} does not exist"
+            )
         return found[0]
 
-    def candidates(self, group: Group) -> tuple[str, ...]:
+    def candidates(self, group: AlicloudGroup) -> tuple[str, ...]:
         """The instance types that the group may make, first choice first."""
         if group.template:
             return group.overrides or (self.template(group.template, group.template_version).type,)
@@ -221,7 +228,7 @@ class Cloud:
         self._past = [each for each in self._past if each[0] > at - 4.0 * self.lag]
         self._past.append((at, copy.deepcopy(self.groups)))
 
-    def shown(self) -> dict[str, Group]:
+    def shown(self) -> dict[str, AlicloudGroup]:
         """The groups as queries see them."""
         if not self.lag:
             return self.groups

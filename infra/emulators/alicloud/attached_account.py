@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from infra.emulators.alicloud.account import REGION, Cloud
+from infra.emulators.alicloud.account import REGION, AlicloudCloud
 from infra.emulators.alicloud.iam import Policy
-from infra.emulators.alicloud.models import Times
-from infra.emulators.alicloud.node_registration import Joining, Ways
+from infra.emulators.alicloud.models import AlicloudDurations
+from infra.emulators.alicloud.node_registration import AlicloudNodeRegistration, AlicloudRegistrationOptions
 from infra.emulators.alicloud.server import AlicloudServer
 from infra.emulators.certificates import Pair
 from infra.emulators.controllers.manager import Controller
@@ -33,24 +33,24 @@ class AlicloudAccount:
     def __init__(
         self,
         *,
-        times: Times | None = None,
-        ways: Ways | None = None,
+        times: AlicloudDurations | None = None,
+        ways: AlicloudRegistrationOptions | None = None,
         tls: Pair | None = None,
         policy: Policy | None = None,
     ) -> None:
         self._times, self._ways, self._tls, self._policy = times, ways, tls, policy
-        self._cloud: Cloud | None = None
+        self._cloud: AlicloudCloud | None = None
         self._server: AlicloudServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """The account on that clock; what makes its instances Nodes of that cluster."""
-        self._cloud = Cloud(clock, times=self._times)
+        self._cloud = AlicloudCloud(clock, times=self._times)
         self._server = AlicloudServer(self._cloud, tls=self._tls)
         self._server.ring.add(KEY_ID, KEY_SECRET, self._policy)
-        return Joining(self._cloud, cluster, clock, self._ways)
+        return AlicloudNodeRegistration(self._cloud, cluster, clock, self._ways)
 
     @property
-    def cloud(self) -> Cloud:
+    def cloud(self) -> AlicloudCloud:
         """The account. AssertionError before it is attached."""
         assert self._cloud is not None, "attach the account first"
         return self._cloud

@@ -12,24 +12,24 @@ from typing import Any
 
 import msgspec
 
-from infra.emulators.alicloud.account import Cloud
-from infra.emulators.alicloud.authentication import Gate
-from infra.emulators.alicloud.errors import Refused
-from infra.emulators.alicloud.fault_injection import WRITES, Throttle, refusal
-from infra.emulators.alicloud.handlers import OLD, STS, Actions, Sent
-from infra.emulators.alicloud.iam import Key, Ring
+from infra.emulators.alicloud.account import AlicloudCloud
+from infra.emulators.alicloud.authentication import AlicloudAuthenticator
+from infra.emulators.alicloud.errors import AlicloudRefusedError
+from infra.emulators.alicloud.fault_injection import WRITES, AlicloudThrottle, refusal
+from infra.emulators.alicloud.handlers import OLD, STS, AlicloudHandlers, Sent
+from infra.emulators.alicloud.iam import AlicloudKey, AlicloudKeyRing
 from infra.emulators.alicloud.metadata import Metadata
 from infra.emulators.alicloud.serializers import as_text, older
 from infra.emulators.alicloud.signing import claim
 from infra.emulators.alicloud.sts import Sts
-from infra.emulators.vendor_common.fault_injection import Fault, Faults
+from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
 
 Json = dict[str, Any]
 _PRODUCTS = {"2014-08-28": "ess", "2022-02-22": "ess", "2014-05-26": "ecs", STS: "sts"}
 
 
-class Logged(msgspec.Struct, frozen=True):
+class AlicloudLoggedRequest(msgspec.Struct, frozen=True):
     """One call. code: of the refusal, "" for one that was granted."""
 
     method: str
@@ -73,19 +73,19 @@ _SIGNING = frozenset(
 )
 
 
-class Front:
+class AlicloudDispatcher:
     """An account's API. log: every call so far; seen: texts of the wire that must not be shown anywhere (signatures,
     tokens); text_values: numbers and booleans of answers come as text."""
 
-    def __init__(self, cloud: Cloud) -> None:
-        self.cloud, self.ring = cloud, Ring()
-        self.faults, self.throttle = Faults(WRITES), Throttle(cloud.clock)
+    def __init__(self, cloud: AlicloudCloud) -> None:
+        self.cloud, self.ring = cloud, AlicloudKeyRing()
+        self.faults, self.throttle = VendorFaults(WRITES), AlicloudThrottle(cloud.clock)
         self.metadata = Metadata(self.ring, cloud.clock, cloud.region)
-        self.log: list[Logged] = []
+        self.log: list[AlicloudLoggedRequest] = []
         self.seen: set[str] = set()
         self.text_values = False
-        self._gate, self._sts = Gate(self.ring, cloud.clock), Sts(self.ring, cloud.clock)
-        self._actions = Actions(cloud)
+        self._gate, self._sts = AlicloudAuthenticator(self.ring, cloud.clock), Sts(self.ring, cloud.clock)
+        self._actions = AlicloudHandlers(cloud)
         self._served = 0
         self.crashes: list[str] = []
 
@@ -95,7 +95,7 @@ class Front:
             return self.handle(incoming)
         except Exception:
             self.crashes.append(traceback.format_exc())
-            return self._refusal(Refused("InternalError", "the emulation has crashed"), "LOCAL", "")
+            return self._refusal(AlicloudRefusedError("InternalError", "the emulation has crashed"), "LOCAL", "")
 
     def handle(self, incoming: Incoming) -> Answer:
         """One request."""
@@ -119,10 +119,10 @@ class Front:
             refused = refusal(fault) if fault is not None else None
             if refused is not None:
                 raise refused
-            lost = fault in (Fault.HANGS_UP, Fault.WEB_PAGE)
+            lost = fault in (VendorFault.HANGS_UP, VendorFault.WEB_PAGE)
             made = {} if lost else self._do(incoming, action, version, sent)
             answer = Answer(200, _bytes({"RequestId": request_id, **self._shaped(made, version)}))
-        except Refused as problem:
+        except AlicloudRefusedError as problem:
             code, answer = problem.code, self._refusal(problem, request_id, incoming.headers.get("host", ""))
         self._note(incoming, action, version, sent, code)
         return spoilt(answer, fault)
@@ -138,7 +138,7 @@ class Front:
         made = self._actions.find(version, action)(Sent(version, sent))
         return older(made) if version == OLD else made
 
-    def _allow(self, key: Key, action: str, version: str, sent: Mapping[str, str]) -> None:
+    def _allow(self, key: AlicloudKey, action: str, version: str, sent: Mapping[str, str]) -> None:
         name, resource = f"{_PRODUCTS.get(version, '')}:{action}", "*"
         if action in WRITES:
             group = sent.get("ScalingGroupId", "")
@@ -146,12 +146,14 @@ class Front:
         elif version == STS:
             resource = sent.get("RoleArn", "")
         if key.policy is not None and not key.policy.allows(name, resource):
-            raise Refused("Forbidden.RAM", f"User not authorized to operate on the specified resource: {name}")
+            raise AlicloudRefusedError(
+                "Forbidden.RAM", f"User not authorized to operate on the specified resource: {name}"
+            )
 
     def _shaped(self, made: Json, version: str) -> Json:
         return as_text(made) if self.text_values and version != STS else made
 
-    def _refusal(self, problem: Refused, request_id: str, host: str) -> Answer:
+    def _refusal(self, problem: AlicloudRefusedError, request_id: str, host: str) -> Answer:
         body: Json = {
             "RequestId": request_id,
             "HostId": host,
@@ -169,7 +171,7 @@ class Front:
         if claimed is not None:
             self.seen |= {text for text in (claimed.signature, claimed.token) if text}
         self.log.append(
-            Logged(
+            AlicloudLoggedRequest(
                 incoming.method,
                 action,
                 version,

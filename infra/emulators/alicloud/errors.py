@@ -22,7 +22,7 @@ _STATUSES: Mapping[str, int] = MappingProxyType(
 )
 
 
-class Refused(Exception):
+class AlicloudRefusedError(Exception):
     """An error reply. status: of the table unless given. retry_after: milliseconds, None for no such header."""
 
     def __init__(self, code: str, message: str, status: int = 0, *, retry_after: int | None = None) -> None:

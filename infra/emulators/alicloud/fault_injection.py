@@ -7,33 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from infra.emulators.alicloud.errors import Refused
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.alicloud.errors import AlicloudRefusedError
+from infra.emulators.vendor_common.fault_injection import VendorFault
 
 WRITES = frozenset({"ScaleWithAdjustment", "RemoveInstances"})
 RETRY_MILLISECONDS = 7000
 
 
 _REFUSALS = {
-    Fault.UNAUTHORIZED: ("InvalidAccessKeyId.NotFound", 404, None),
-    Fault.FORBIDDEN: ("Forbidden.RAM", 403, None),
-    Fault.NOT_FOUND: ("InvalidScalingGroupId.NotFound", 404, None),
-    Fault.CONFLICT: ("ScalingActivityInProgress", 400, None),
-    Fault.THROTTLED: ("Throttling.User", 400, None),
-    Fault.THROTTLED_FOR: ("Throttling.User", 400, RETRY_MILLISECONDS),
-    Fault.SERVER_ERROR: ("InternalError", 500, None),
-    Fault.EXPIRED_TOKEN: ("InvalidSecurityToken.Expired", 400, None),
-    Fault.OLD_TIME: ("InvalidTimeStamp.Expired", 400, None),
+    VendorFault.UNAUTHORIZED: ("InvalidAccessKeyId.NotFound", 404, None),
+    VendorFault.FORBIDDEN: ("Forbidden.RAM", 403, None),
+    VendorFault.NOT_FOUND: ("InvalidScalingGroupId.NotFound", 404, None),
+    VendorFault.CONFLICT: ("ScalingActivityInProgress", 400, None),
+    VendorFault.THROTTLED: ("Throttling.User", 400, None),
+    VendorFault.THROTTLED_FOR: ("Throttling.User", 400, RETRY_MILLISECONDS),
+    VendorFault.SERVER_ERROR: ("InternalError", 500, None),
+    VendorFault.EXPIRED_TOKEN: ("InvalidSecurityToken.Expired", 400, None),
+    VendorFault.OLD_TIME: ("InvalidTimeStamp.Expired", 400, None),
 }
 
 
-def refusal(fault: Fault) -> Refused | None:
+def refusal(fault: VendorFault) -> AlicloudRefusedError | None:
     """The error reply that a fault is, None for one of the wire."""
     found = _REFUSALS.get(fault)
-    return Refused(found[0], f"{fault.value} (by order of the test)", found[1], retry_after=found[2]) if found else None
+    return (
+        AlicloudRefusedError(found[0], f"{fault.value} (by order of the test)", found[1], retry_after=found[2])
+        if found
+        else None
+    )
 
 
-class Throttle:
+class AlicloudThrottle:
     """Calls per window and action, for the account. limits: action -> (calls, seconds), "" for all others; tells:
     whether the answer says when to come back."""
 
@@ -51,7 +55,7 @@ class Throttle:
         recent = [at for at in self._calls.get(action, []) if now - at < window]
         if len(recent) >= most:
             wait = max(1, int((recent[-most] + window - now) * 1000))
-            raise Refused(
+            raise AlicloudRefusedError(
                 "Throttling.User",
                 "Request was denied due to user flow control.",
                 retry_after=wait if self.tells else None,

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from infra.emulators.alicloud.account import Cloud
-from infra.emulators.alicloud.errors import Refused
-from infra.emulators.alicloud.models import Group
-from infra.emulators.alicloud.mutations import Adjustment, Orders, Removal
+from infra.emulators.alicloud.account import AlicloudCloud
+from infra.emulators.alicloud.errors import AlicloudRefusedError
+from infra.emulators.alicloud.models import AlicloudGroup
+from infra.emulators.alicloud.mutations import Adjustment, AlicloudMutations, Removal
 from infra.emulators.alicloud.serializers import (
     activity_json,
     configuration_json,
@@ -43,7 +43,7 @@ class Sent(msgspec.Struct, frozen=True):
     def must(self, name: str) -> str:
         """A mandatory one. Refused if absent."""
         if not self.values.get(name):
-            raise Refused(f"Missing{name}", f"{name} is mandatory for this action.")
+            raise AlicloudRefusedError(f"Missing{name}", f"{name} is mandatory for this action.")
         return self.values[name]
 
     def number(self, name: str, default: int) -> int:
@@ -52,13 +52,13 @@ class Sent(msgspec.Struct, frozen=True):
         try:
             return int(text)
         except ValueError:
-            raise Refused("InvalidParameter", f"{name}={text!r} is no integer") from None
+            raise AlicloudRefusedError("InvalidParameter", f"{name}={text!r} is no integer") from None
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """A boolean in any case of letters."""
         text = self.values.get(name, str(default)).lower()
         if text not in {"true", "false"}:
-            raise Refused("InvalidParameter", f"{name}={text!r} is neither true nor false")
+            raise AlicloudRefusedError("InvalidParameter", f"{name}={text!r} is neither true nor false")
         return text == "true"
 
     def many(self, name: str, most: int) -> tuple[str, ...]:
@@ -70,23 +70,25 @@ class Sent(msgspec.Struct, frozen=True):
             if key.startswith(f"{singular}.") and key.removeprefix(f"{singular}.").isdigit()
         )
         if len(found) > most:
-            raise Refused("InvalidParameter", f"{singular}: at most {most} at once")
+            raise AlicloudRefusedError("InvalidParameter", f"{singular}: at most {most} at once")
         return tuple(value for _, value in found)
 
 
 def _page(sent: Sent, name: str, found: Sequence[T], shape: Callable[[T], Json], most: int = 50) -> Json:
     number, size = sent.number("PageNumber", 1), sent.number("PageSize", 10)
     if number < 1 or not 1 <= size <= most:
-        raise Refused("InvalidParameter", f"PageNumber={number} PageSize={size}: at least 1, at most {most} on a page")
+        raise AlicloudRefusedError(
+            "InvalidParameter", f"PageNumber={number} PageSize={size}: at least 1, at most {most} on a page"
+        )
     part = found[(number - 1) * size : number * size]
     return {"TotalCount": len(found), "PageNumber": number, "PageSize": size, name: [shape(each) for each in part]}
 
 
-class Actions:
+class AlicloudHandlers:
     """What one account answers."""
 
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud, self._orders = cloud, Orders(cloud)
+    def __init__(self, cloud: AlicloudCloud) -> None:
+        self._cloud, self._orders = cloud, AlicloudMutations(cloud)
         ess: dict[str, Callable[[Sent], Json]] = {
             "DescribeScalingGroups": self._groups,
             "DescribeScalingInstances": self._instances,
@@ -107,10 +109,10 @@ class Actions:
         """Refused for what the product does not have in that version."""
         found = self._table.get(version, {}).get(action)
         if found is None:
-            raise Refused("InvalidAction.NotFound", f"Specified api is not found: {action} of {version}")
+            raise AlicloudRefusedError("InvalidAction.NotFound", f"Specified api is not found: {action} of {version}")
         return found
 
-    def _here(self, sent: Sent) -> list[Group]:
+    def _here(self, sent: Sent) -> list[AlicloudGroup]:
         """Groups of the region that is asked for: another region has none, and says nothing of it."""
         return list(self._cloud.shown().values()) if sent.must("RegionId") == self._cloud.region else []
 
@@ -120,7 +122,7 @@ class Actions:
             found = [each for each in found if each.id in ids and not self._hidden(each)]
         return _page(sent, "ScalingGroups", found, group_json)
 
-    def _hidden(self, group: Group) -> bool:
+    def _hidden(self, group: AlicloudGroup) -> bool:
         return self._cloud.hides_inactive and group.state == "Inactive"
 
     def _instances(self, sent: Sent) -> Json:
@@ -150,7 +152,7 @@ class Actions:
     def _activities(self, sent: Sent) -> Json:
         group, ids, status = sent.text("ScalingGroupId"), sent.many("ScalingActivityIds", 20), sent.text("StatusCode")
         if bool(group) == bool(ids):
-            raise Refused("InvalidParameter", "either ScalingGroupId or ScalingActivityIds must be given")
+            raise AlicloudRefusedError("InvalidParameter", "either ScalingGroupId or ScalingActivityIds must be given")
         here = self._cloud.groups.values() if sent.must("RegionId") == self._cloud.region else ()
         found = [
             each
@@ -188,7 +190,7 @@ class Actions:
         known = [kind for kind in self._cloud.types.values() if not names or kind.id in names]
         most, start = sent.number("MaxResults", 1600), sent.number("NextToken", 0) if sent.text("NextToken") else 0
         if not 1 <= most <= 1600:
-            raise Refused("InvalidParameter", f"MaxResults={most}: 1 to 1600")
+            raise AlicloudRefusedError("InvalidParameter", f"MaxResults={most}: 1 to 1600")
         more = str(start + most) if start + most < len(known) else ""
         return {
             "InstanceTypes": {"InstanceType": [type_json(each) for each in known[start : start + most]]},
@@ -200,9 +202,11 @@ class Actions:
         id_, versions = sent.must("LaunchTemplateId"), sent.many("LaunchTemplateVersion", 30)
         held = [each for (name, _), each in sorted(self._cloud.templates.items(), reverse=True) if name == id_]
         if not held:
-            raise Refused("InvalidLaunchTemplateId.NotFound", f"the launch template {id_} does not exist")
+            raise AlicloudRefusedError("InvalidLaunchTemplateId.NotFound", f"the launch template {id_} does not exist")
         if not all(each.isdigit() for each in versions):
-            raise Refused("InvalidParameter", "LaunchTemplateVersion: integers; DefaultVersion=true for the default")
+            raise AlicloudRefusedError(
+                "InvalidParameter", "LaunchTemplateVersion: integers; DefaultVersion=true for the default"
+            )
         default = sent.flag("DefaultVersion")
         found = [
             each for each in held if (not versions or str(each.version) in versions) and (not default or each.default)

@@ -56,7 +56,7 @@ def _many(value: str | list[str]) -> tuple[str, ...]:
 
 
 @dataclass(slots=True)
-class Key:
+class AlicloudKey:
     """An access key, or a session's if it has a token. policy: None for all rights. expires: of a session."""
 
     id: str
@@ -77,25 +77,25 @@ class Role:
     longest: float = 3600.0
 
 
-class Ring:
+class AlicloudKeyRing:
     """All keys, roles and identity tokens of the account. identities: OIDC provider ARN -> tokens that are good."""
 
     def __init__(self) -> None:
-        self.keys: dict[str, Key] = {}
+        self.keys: dict[str, AlicloudKey] = {}
         self.roles: dict[str, Role] = {}
         self.identities: dict[str, set[str]] = {}
         self._sessions = 0
 
-    def add(self, id_: str, secret: str, policy: Policy | None = None) -> Key:
+    def add(self, id_: str, secret: str, policy: Policy | None = None) -> AlicloudKey:
         """A key that is good."""
-        self.keys[id_] = Key(id_, secret, policy)
+        self.keys[id_] = AlicloudKey(id_, secret, policy)
         return self.keys[id_]
 
-    def session(self, role: Role, expires: float) -> Key:
+    def session(self, role: Role, expires: float) -> AlicloudKey:
         """A fresh session of a role."""
         self._sessions += 1
         number = f"{self._sessions:06d}"
-        made = Key(
+        made = AlicloudKey(
             f"STS.local{number}",
             f"local-session-secret-{number}",
             role.policy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from infra.emulators.alicloud.iam import Key, Ring
+from infra.emulators.alicloud.iam import AlicloudKey, AlicloudKeyRing
 from infra.emulators.alicloud.serializers import stamp
 from infra.emulators.alicloud.sts import credentials_json
 from infra.emulators.vendor_common.http_messages import Incoming
@@ -19,11 +19,11 @@ _SESSION_SECONDS = 6 * 3600.0
 class Metadata:
     """role: the ARN of the instance's role, "" for none; hardened: every read needs a token."""
 
-    def __init__(self, ring: Ring, clock: Callable[[], float], region: str) -> None:
+    def __init__(self, ring: AlicloudKeyRing, clock: Callable[[], float], region: str) -> None:
         self._ring, self._clock, self._region = ring, clock, region
         self.role, self.hardened = "", False
         self._tokens: dict[str, float] = {}
-        self._session: Key | None = None
+        self._session: AlicloudKey | None = None
 
     def knows(self, path: str) -> bool:
         """Whether a path is the metadata service's."""

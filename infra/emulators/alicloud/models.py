@@ -15,7 +15,7 @@ STATES = ("InService", "Pending", "Pending:Wait", "Protected", "Standby", "Stopp
 RUNNING = frozenset({"InService", "Protected", "Standby"})
 
 
-class Times(msgspec.Struct, frozen=True):
+class AlicloudDurations(msgspec.Struct, frozen=True):
     """How long things take, seconds: a machine's creation and removal, until a creation fails, until ESS looks again
     whether a group has as many machines as desired, until a group that is being deleted is gone."""
 
@@ -26,7 +26,7 @@ class Times(msgspec.Struct, frozen=True):
     delete_group: float = 60.0
 
 
-class Fate(msgspec.Struct, frozen=True):
+class AlicloudProvisioningFate(msgspec.Struct, frozen=True):
     """What becomes of a machine that is asked for instead of running: the activity's error code and message. late: it
     is there for a while and vanishes, as one that does not start."""
 
@@ -35,13 +35,17 @@ class Fate(msgspec.Struct, frozen=True):
     late: bool = False
 
 
-NO_STOCK = Fate("OperationDenied.NoStock", "The requested resource is sold out in the specified zone.")
-QUOTA = Fate("QuotaExceed.ElasticQuota", "The number of vCPUs exceeds the quota of the account.")
-NOT_STARTING = Fate("InvalidImageId.NotFound", "The image of the scaling configuration does not exist.", late=True)
+NO_STOCK = AlicloudProvisioningFate(
+    "OperationDenied.NoStock", "The requested resource is sold out in the specified zone."
+)
+QUOTA = AlicloudProvisioningFate("QuotaExceed.ElasticQuota", "The number of vCPUs exceeds the quota of the account.")
+NOT_STARTING = AlicloudProvisioningFate(
+    "InvalidImageId.NotFound", "The image of the scaling configuration does not exist.", late=True
+)
 
 
 @dataclass(slots=True)
-class Machine:
+class AlicloudMachine:
     """An ECS instance in a scaling group. creation: AutoCreated, Attached or Managed. served: since when it runs; never
     yet is infinity."""
 
@@ -56,7 +60,7 @@ class Machine:
     configuration: str = ""
     spot: str = "NoSpot"
     health: str = "Healthy"
-    fate: Fate | None = None
+    fate: AlicloudProvisioningFate | None = None
     served: float = float("inf")
 
 
@@ -76,7 +80,7 @@ class Activity:
     metadata: str = ""
     status: str = "InProgress"
     machines: list[str] = field(default_factory=list)
-    problems: list[Fate] = field(default_factory=list)
+    problems: list[AlicloudProvisioningFate] = field(default_factory=list)
     ignored: int = 0
     ended: float | None = None
     total_after: int = 0
@@ -102,7 +106,7 @@ class Configuration:
 
 
 @dataclass(slots=True)
-class Template:
+class AlicloudTemplate:
     """A launch template's version."""
 
     id: str
@@ -132,7 +136,7 @@ class MachineType:
 
 
 @dataclass(slots=True)
-class Group:
+class AlicloudGroup:
     """A scaling group. desired: None for one without that mode. hook_in, hook_out: seconds for which lifecycle hooks
     hold machines that come and go. fates: of the next machines asked for. check_at: when ESS looks at it next."""
 
@@ -155,9 +159,9 @@ class Group:
     multi_zone: str = "PRIORITY"
     hook_in: float = 0.0
     hook_out: float = 0.0
-    machines: dict[str, Machine] = field(default_factory=dict)
+    machines: dict[str, AlicloudMachine] = field(default_factory=dict)
     activities: list[Activity] = field(default_factory=list)
-    fates: list[Fate] = field(default_factory=list)
+    fates: list[AlicloudProvisioningFate] = field(default_factory=list)
     check_at: float | None = None
     gone_at: float | None = None
 
@@ -180,6 +184,6 @@ class Group:
 class Released:
     """A machine that is no more in its group. kept: it was detached and goes on running, and billing."""
 
-    machine: Machine
+    machine: AlicloudMachine
     at: float
     kept: bool

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from infra.emulators.alicloud import simulation
-from infra.emulators.alicloud.account import Cloud
-from infra.emulators.alicloud.errors import Refused
-from infra.emulators.alicloud.models import GONE_SOON, Group
+from infra.emulators.alicloud.account import AlicloudCloud
+from infra.emulators.alicloud.errors import AlicloudRefusedError
+from infra.emulators.alicloud.models import GONE_SOON, AlicloudGroup
 
 Json = dict[str, Any]
 MOST_REMOVED = 20
@@ -48,10 +48,10 @@ class Removal(msgspec.Struct, frozen=True):
     recycle: bool = False
 
 
-class Orders:
+class AlicloudMutations:
     """Takes orders for one account and remembers their tokens."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: AlicloudCloud) -> None:
         self._cloud = cloud
         self._given: dict[str, tuple[float, object, Json]] = {}
 
@@ -60,12 +60,12 @@ class Orders:
         if not token:
             return carry_out()
         if len(token) > 64 or not token.isascii():
-            raise Refused("InvalidParameter", "ClientToken: at most 64 ASCII characters")
+            raise AlicloudRefusedError("InvalidParameter", "ClientToken: at most 64 ASCII characters")
         now = self._cloud.clock()
         at, before, answer = self._given.get(token, (0.0, None, {}))
         if before is not None and now - at < _TOKEN_SECONDS:
             if before != order:
-                raise Refused("IdempotentParameterMismatch", "the token was used with other parameters")
+                raise AlicloudRefusedError("IdempotentParameterMismatch", "the token was used with other parameters")
             return answer
         answer = carry_out()
         self._given[token] = (now, order, answer)
@@ -75,7 +75,9 @@ class Orders:
         """ScaleWithAdjustment."""
         least, most = _RANGES.get(order.kind, (1, 0))
         if not least <= order.value <= most:
-            raise Refused("InvalidParameter", f"AdjustmentType {order.kind} with AdjustmentValue {order.value}")
+            raise AlicloudRefusedError(
+                "InvalidParameter", f"AdjustmentType {order.kind} with AdjustmentValue {order.value}"
+            )
         group = self._ready(order.group)
         base = group.total if group.desired is None else group.desired
         asked = {
@@ -85,7 +87,7 @@ class Orders:
         }[order.kind]
         wanted = min(max(asked, group.min), group.max)
         if abs(wanted - base) > _MOST_AT_ONCE:
-            raise Refused("InvalidParameter", f"more than {_MOST_AT_ONCE} instances in one step")
+            raise AlicloudRefusedError("InvalidParameter", f"more than {_MOST_AT_ONCE} instances in one step")
         if order.plan_only:
             return {"PlanResult": {"ResourceAllocations": []}}
         if group.desired is not None and not order.at_once:
@@ -94,7 +96,7 @@ class Orders:
             raise _no_change(asked, wanted, base)
         return self._carry_out(group, wanted, order.metadata)
 
-    def _wish(self, group: Group, wanted: int) -> Json:
+    def _wish(self, group: AlicloudGroup, wanted: int) -> Json:
         """Only the desired number changes; ESS sees to it when it looks next."""
         if wanted == group.desired:
             raise _no_change(wanted, wanted, wanted)
@@ -102,7 +104,7 @@ class Orders:
         group.check_at = self._cloud.clock() + self._cloud.times.check
         return {"ActivityType": "CapacityChange"}
 
-    def _carry_out(self, group: Group, wanted: int, metadata: str) -> Json:
+    def _carry_out(self, group: AlicloudGroup, wanted: int, metadata: str) -> Json:
         now, total = self._cloud.clock(), group.total
         if group.desired is not None:
             group.desired = wanted
@@ -119,15 +121,17 @@ class Orders:
     def remove(self, order: Removal) -> Json:
         """RemoveInstances."""
         if not 1 <= len(order.instances) <= MOST_REMOVED:
-            raise Refused("InvalidParameter", f"InstanceIds: 1 to {MOST_REMOVED} of them")
+            raise AlicloudRefusedError("InvalidParameter", f"InstanceIds: 1 to {MOST_REMOVED} of them")
         group = self._ready(order.group)
         invalid = [_problem(group, each) for each in order.instances]
         bad = [each for each in invalid if each is not None]
         good = list(dict.fromkeys(each for each, why in zip(order.instances, invalid, strict=True) if why is None))
         if bad and not (order.ignore_invalid and (good or self._cloud.takes_empty_removals)):
-            raise Refused(bad[0]["Code"], bad[0]["Message"])
+            raise AlicloudRefusedError(bad[0]["Code"], bad[0]["Message"])
         if group.total - len(good) < group.min:
-            raise Refused("IncorrectCapacity.MinSize", f"the group would have fewer than {group.min} instances")
+            raise AlicloudRefusedError(
+                "IncorrectCapacity.MinSize", f"the group would have fewer than {group.min} instances"
+            )
         if group.desired is not None and order.decrease:
             group.desired = max(group.min, group.desired - len(good))
         made = simulation.shrink(
@@ -141,26 +145,26 @@ class Orders:
         )
         return {"ScalingActivityId": made.id, **({"IgnoredInstances": bad} if bad else {})}
 
-    def _ready(self, id_: str) -> Group:
+    def _ready(self, id_: str) -> AlicloudGroup:
         group = self._cloud.groups.get(id_)
         if group is None:
-            raise Refused("InvalidScalingGroupId.NotFound", f"the scaling group {id_} does not exist")
+            raise AlicloudRefusedError("InvalidScalingGroupId.NotFound", f"the scaling group {id_} does not exist")
         if group.state != "Active" or group.system_suspended:
-            raise Refused("IncorrectScalingGroupStatus", f"the scaling group {id_} is not active")
+            raise AlicloudRefusedError("IncorrectScalingGroupStatus", f"the scaling group {id_} is not active")
         if group.running is not None:
-            raise Refused("ScalingActivityInProgress", f"a scaling activity of {id_} is in progress")
+            raise AlicloudRefusedError("ScalingActivityInProgress", f"a scaling activity of {id_} is in progress")
         return group
 
 
-def _no_change(asked: int, wanted: int, base: int) -> Refused:
+def _no_change(asked: int, wanted: int, base: int) -> AlicloudRefusedError:
     if asked > wanted:
-        return Refused("IncorrectCapacity.MaxSize", "the group has its maximum of instances")
+        return AlicloudRefusedError("IncorrectCapacity.MaxSize", "the group has its maximum of instances")
     if asked < wanted:
-        return Refused("IncorrectCapacity.MinSize", "the group has its minimum of instances")
-    return Refused("IncorrectCapacity.NoChange", f"the capacity is {base} already")
+        return AlicloudRefusedError("IncorrectCapacity.MinSize", "the group has its minimum of instances")
+    return AlicloudRefusedError("IncorrectCapacity.NoChange", f"the capacity is {base} already")
 
 
-def _problem(group: Group, id_: str) -> Json | None:
+def _problem(group: AlicloudGroup, id_: str) -> Json | None:
     """Why an instance cannot be removed, as IgnoredInstances tells it."""
     machine = group.machines.get(id_)
     if machine is None:

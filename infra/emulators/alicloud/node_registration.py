@@ -10,19 +10,19 @@ from functools import partial
 
 import msgspec
 
-from infra.emulators.alicloud.account import Cloud
-from infra.emulators.alicloud.models import RUNNING, Group, Machine
+from infra.emulators.alicloud.account import AlicloudCloud
+from infra.emulators.alicloud.models import RUNNING, AlicloudGroup, AlicloudMachine
 from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.vendor_common.node_registration import Due, left
-from infra.emulators.vendor_common.node_registration import Joining as VendorJoining
+from infra.emulators.vendor_common.node_registration import VendorNodeRegistration as VendorJoining
 
 TAG = "k8s.io/cluster-autoscaler/node-template/"
 _ARCHITECTURES = {"X86": "amd64", "ARM": "arm64"}
 
 
-class Ways(msgspec.Struct, frozen=True):
+class AlicloudRegistrationOptions(msgspec.Struct, frozen=True):
     """How instances join. prefix: of a providerID, "" or `alicloud://`; boot: seconds from in service until the Node is
     there; reserve: what the kubelet keeps of the capacity; never: groups whose machines do not join this cluster."""
 
@@ -32,11 +32,17 @@ class Ways(msgspec.Struct, frozen=True):
     never: frozenset[str] = frozenset()
 
 
-class Joining(VendorJoining):
+class AlicloudNodeRegistration(VendorJoining):
     """Makes and removes the Nodes of one account in one cluster; step() does what is due now."""
 
-    def __init__(self, cloud: Cloud, store: ObjectStore, clock: Callable[[], float], ways: Ways | None = None) -> None:
-        self._cloud, self._clock, self._ways = cloud, clock, ways or Ways()
+    def __init__(
+        self,
+        cloud: AlicloudCloud,
+        store: ObjectStore,
+        clock: Callable[[], float],
+        ways: AlicloudRegistrationOptions | None = None,
+    ) -> None:
+        self._cloud, self._clock, self._ways = cloud, clock, ways or AlicloudRegistrationOptions()
         super().__init__(self._due_now, store)
 
     def _due_now(self) -> Due:
@@ -52,10 +58,12 @@ class Joining(VendorJoining):
         )
 
 
-def joined(cloud: Cloud, now: float, ways: Ways) -> dict[str, tuple[Group, Machine]]:
+def joined(
+    cloud: AlicloudCloud, now: float, ways: AlicloudRegistrationOptions
+) -> dict[str, tuple[AlicloudGroup, AlicloudMachine]]:
     """The machines of groups that are Nodes at this time, by id: those that run for long enough, also on their way
     out."""
-    found: dict[str, tuple[Group, Machine]] = {}
+    found: dict[str, tuple[AlicloudGroup, AlicloudMachine]] = {}
     for group in cloud.groups.values():
         for machine in group.machines.values():
             running = machine.state in RUNNING or machine.state.startswith("Removing")
@@ -64,12 +72,14 @@ def joined(cloud: Cloud, now: float, ways: Ways) -> dict[str, tuple[Group, Machi
     return found
 
 
-def detached(cloud: Cloud) -> set[str]:
+def detached(cloud: AlicloudCloud) -> set[str]:
     """Machines that left their group and go on running: their Nodes stay."""
     return {each.machine.id for each in cloud.released if each.kept}
 
 
-def node_object(cloud: Cloud, group: Group, machine: Machine, ways: Ways) -> KubeObject:
+def node_object(
+    cloud: AlicloudCloud, group: AlicloudGroup, machine: AlicloudMachine, ways: AlicloudRegistrationOptions
+) -> KubeObject:
     """The Node as its kubelet registers it. Tags of the group and of what it makes machines from become labels and
     taints, as a node pool's do."""
     kind, disk, tags = cloud.types[machine.type], *_made_from(cloud, group)
@@ -110,7 +120,7 @@ def node_object(cloud: Cloud, group: Group, machine: Machine, ways: Ways) -> Kub
     }
 
 
-def _made_from(cloud: Cloud, group: Group) -> tuple[int, dict[str, str]]:
+def _made_from(cloud: AlicloudCloud, group: AlicloudGroup) -> tuple[int, dict[str, str]]:
     """Disk and tags of its machines."""
     made = (
         cloud.template(group.template, group.template_version)

@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from infra.emulators.alicloud.models import Activity, Configuration, Group, Machine, MachineType, Template
+from infra.emulators.alicloud.models import (
+    Activity,
+    AlicloudGroup,
+    AlicloudMachine,
+    AlicloudTemplate,
+    Configuration,
+    MachineType,
+)
 
 Json = dict[str, Any]
 _WRAPPED: Mapping[str, str] = MappingProxyType(
@@ -34,7 +41,7 @@ def stamp(at: float, *, seconds: bool = True) -> str:
     return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ" if seconds else "%Y-%m-%dT%H:%MZ")
 
 
-def group_json(group: Group) -> Json:
+def group_json(group: AlicloudGroup) -> Json:
     """One of DescribeScalingGroups."""
     made: Json = {
         "ScalingGroupId": group.id,
@@ -77,7 +84,7 @@ def group_json(group: Group) -> Json:
     return made
 
 
-def machine_json(machine: Machine) -> Json:
+def machine_json(machine: AlicloudMachine) -> Json:
     """One of DescribeScalingInstances."""
     made = {
         "InstanceId": machine.id,
@@ -168,7 +175,7 @@ def type_json(kind: MachineType) -> Json:
     }
 
 
-def template_json(template: Template) -> Json:
+def template_json(template: AlicloudTemplate) -> Json:
     """One of DescribeLaunchTemplateVersions."""
     tags = [{"Key": key, "Value": value} for key, value in template.tags.items()]
     data: Json = {

@@ -9,38 +9,38 @@ with AlicloudServer(Cloud(clock)) as server:
 
 from __future__ import annotations
 
-from infra.emulators.alicloud.account import Cloud
-from infra.emulators.alicloud.dispatcher import Front, Logged
-from infra.emulators.alicloud.fault_injection import Throttle
-from infra.emulators.alicloud.iam import Ring
+from infra.emulators.alicloud.account import AlicloudCloud
+from infra.emulators.alicloud.dispatcher import AlicloudDispatcher, AlicloudLoggedRequest
+from infra.emulators.alicloud.fault_injection import AlicloudThrottle
+from infra.emulators.alicloud.iam import AlicloudKeyRing
 from infra.emulators.certificates import Pair
-from infra.emulators.vendor_common.fault_injection import Faults
+from infra.emulators.vendor_common.fault_injection import VendorFaults
 from infra.emulators.vendor_common.server import VendorServer
 
 
 class AlicloudServer(VendorServer):
     """Serves an account. A context manager: started on entry, stopped on exit; the account stays."""
 
-    def __init__(self, cloud: Cloud, *, tls: Pair | None = None) -> None:
-        self.cloud, self.front = cloud, Front(cloud)
+    def __init__(self, cloud: AlicloudCloud, *, tls: Pair | None = None) -> None:
+        self.cloud, self.front = cloud, AlicloudDispatcher(cloud)
         super().__init__(self.front, tls=tls)
 
     @property
-    def ring(self) -> Ring:
+    def ring(self) -> AlicloudKeyRing:
         """The account's keys, roles and identity tokens."""
         return self.front.ring
 
     @property
-    def faults(self) -> Faults:
+    def faults(self) -> VendorFaults:
         """Faults for the calls to come."""
         return self.front.faults
 
     @property
-    def throttle(self) -> Throttle:
+    def throttle(self) -> AlicloudThrottle:
         """The account's rate limits."""
         return self.front.throttle
 
     @property
-    def log(self) -> list[Logged]:
+    def log(self) -> list[AlicloudLoggedRequest]:
         """The calls so far, oldest first."""
         return list(self.front.log)

@@ -63,7 +63,7 @@ def rpc_signature(incoming: Incoming, secret: str) -> str:
     return base64.b64encode(digest).decode()
 
 
-class Claim(msgspec.Struct, frozen=True):
+class AlicloudSignedClaim(msgspec.Struct, frozen=True):
     """What a request says of itself. signed: names of signed headers, of an ACS3 one."""
 
     key: str
@@ -74,7 +74,7 @@ class Claim(msgspec.Struct, frozen=True):
     signed: tuple[str, ...] | None = None
 
 
-def claim(incoming: Incoming) -> Claim | None:
+def claim(incoming: Incoming) -> AlicloudSignedClaim | None:
     """Who it says it is from; None for a request without a signature."""
     headers, authorization = incoming.headers, incoming.headers.get("authorization", "")
     if authorization:
@@ -82,7 +82,7 @@ def claim(incoming: Incoming) -> Claim | None:
         parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
         if scheme != ALGORITHM or not {"Credential", "SignedHeaders", "Signature"} <= parts.keys():
             return None
-        return Claim(
+        return AlicloudSignedClaim(
             parts["Credential"],
             parts["Signature"],
             headers.get("x-acs-signature-nonce", ""),
@@ -93,7 +93,7 @@ def claim(incoming: Incoming) -> Claim | None:
     sent = incoming.parameters()
     if not sent.get("Signature") or sent.get("SignatureMethod") != "HMAC-SHA1":
         return None
-    return Claim(
+    return AlicloudSignedClaim(
         sent.get("AccessKeyId", ""),
         sent["Signature"],
         sent.get("SignatureNonce", ""),

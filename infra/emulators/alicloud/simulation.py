@@ -9,16 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, QUOTA, Activity, Fate, Group, Machine, Released
+from infra.emulators.alicloud.models import (
+    GONE_SOON,
+    NO_STOCK,
+    QUOTA,
+    Activity,
+    AlicloudGroup,
+    AlicloudMachine,
+    AlicloudProvisioningFate,
+    Released,
+)
 
 if TYPE_CHECKING:
-    from infra.emulators.alicloud.account import Cloud
+    from infra.emulators.alicloud.account import AlicloudCloud
 
 _MOST_EVENTS = 100_000
-_REJECTED = Fate("ProcessSuspended", "the process is suspended for the scaling group")
+_REJECTED = AlicloudProvisioningFate("ProcessSuspended", "the process is suspended for the scaling group")
 
 
-def advance(cloud: Cloud, now: float) -> None:
+def advance(cloud: AlicloudCloud, now: float) -> None:
     """Play what is due in every group, each thing at its own time."""
     for group in list(cloud.groups.values()):
         for _ in range(_MOST_EVENTS):
@@ -28,14 +37,14 @@ def advance(cloud: Cloud, now: float) -> None:
             _play(cloud, group, at)
 
 
-def _next(group: Group) -> float | None:
+def _next(group: AlicloudGroup) -> float | None:
     if group.gone_at is not None:
         return group.gone_at
     activity = group.running
     return activity.due if activity is not None else group.check_at
 
 
-def _play(cloud: Cloud, group: Group, at: float) -> None:
+def _play(cloud: AlicloudCloud, group: AlicloudGroup, at: float) -> None:
     if group.gone_at is not None:
         _drop(cloud, group, at)
     elif group.running is not None:
@@ -45,14 +54,14 @@ def _play(cloud: Cloud, group: Group, at: float) -> None:
         balance(cloud, group, at)
 
 
-def _drop(cloud: Cloud, group: Group, at: float) -> None:
+def _drop(cloud: AlicloudCloud, group: AlicloudGroup, at: float) -> None:
     group.gone_at = None
     cloud.groups.pop(group.id, None)
     for machine in group.machines.values():
         _release(cloud, machine, at)
 
 
-def balance(cloud: Cloud, group: Group, at: float) -> None:
+def balance(cloud: AlicloudCloud, group: AlicloudGroup, at: float) -> None:
     """ESS's own look: as many machines as desired, if that mode is on and the group is active."""
     if group.desired is None or group.state != "Active" or group.system_suspended:
         return
@@ -67,7 +76,15 @@ def balance(cloud: Cloud, group: Group, at: float) -> None:
 
 
 def _new(
-    cloud: Cloud, group: Group, at: float, *, grows: bool, wanted: int, cause: str, trigger: str, metadata: str
+    cloud: AlicloudCloud,
+    group: AlicloudGroup,
+    at: float,
+    *,
+    grows: bool,
+    wanted: int,
+    cause: str,
+    trigger: str,
+    metadata: str,
 ) -> Activity:
     activity = Activity(cloud.number("asa"), group.id, grows, wanted, at, at, trigger, cause, metadata)
     group.activities.append(activity)
@@ -78,7 +95,14 @@ def _new(
 
 
 def grow(
-    cloud: Cloud, group: Group, count: int, at: float, cause: str, *, trigger: str = "APIs", metadata: str = ""
+    cloud: AlicloudCloud,
+    group: AlicloudGroup,
+    count: int,
+    at: float,
+    cause: str,
+    *,
+    trigger: str = "APIs",
+    metadata: str = "",
 ) -> Activity:
     """Begin to add machines. Those that can be had are Pending at once; why others cannot comes out in the end."""
     activity = _new(cloud, group, at, grows=True, wanted=count, cause=cause, trigger=trigger, metadata=metadata)
@@ -87,10 +111,10 @@ def grow(
     for _ in range(count):
         fate = group.fates.pop(0) if group.fates else None
         place = None if fate is not None and not fate.late else _place(cloud, group)
-        if place is None or isinstance(place, Fate):
+        if place is None or isinstance(place, AlicloudProvisioningFate):
             activity.problems.append(fate or place or NO_STOCK)
             continue
-        machine = Machine(
+        machine = AlicloudMachine(
             cloud.number("i"),
             group.id,
             place[1],
@@ -107,7 +131,7 @@ def grow(
     return activity
 
 
-def _place(cloud: Cloud, group: Group) -> tuple[str, str] | Fate:
+def _place(cloud: AlicloudCloud, group: AlicloudGroup) -> tuple[str, str] | AlicloudProvisioningFate:
     """The first instance type and zone that is in stock, and it is taken; or why there is none."""
     if cloud.quota is not None and sum(len(each.machines) for each in cloud.groups.values()) >= cloud.quota:
         return QUOTA
@@ -121,7 +145,7 @@ def _place(cloud: Cloud, group: Group) -> tuple[str, str] | Fate:
     return NO_STOCK
 
 
-def victims(group: Group, count: int) -> list[str]:
+def victims(group: AlicloudGroup, count: int) -> list[str]:
     """Whom ESS itself takes away: the oldest that are neither protected nor on standby."""
     return [each.id for each in group.machines.values() if each.state in {"InService", "Pending", "Pending:Wait"}][
         :count
@@ -129,8 +153,8 @@ def victims(group: Group, count: int) -> list[str]:
 
 
 def shrink(
-    cloud: Cloud,
-    group: Group,
+    cloud: AlicloudCloud,
+    group: AlicloudGroup,
     ids: Sequence[str],
     at: float,
     cause: str,
@@ -152,7 +176,7 @@ def shrink(
     return activity
 
 
-def _proceed(cloud: Cloud, group: Group, activity: Activity, at: float) -> None:
+def _proceed(cloud: AlicloudCloud, group: AlicloudGroup, activity: Activity, at: float) -> None:
     """An activity's time is up: the next part of it, or its end."""
     present = [group.machines[each] for each in activity.machines if each in group.machines]
     if activity.grows and group.hook_in > 0.0 and present and not activity.waiting:
@@ -167,12 +191,14 @@ def _proceed(cloud: Cloud, group: Group, activity: Activity, at: float) -> None:
         _shrunk(cloud, group, activity, present, at)
 
 
-def _into(machines: Sequence[Machine], state: str) -> None:
+def _into(machines: Sequence[AlicloudMachine], state: str) -> None:
     for machine in machines:
         machine.state = state
 
 
-def _grown(cloud: Cloud, group: Group, activity: Activity, present: Sequence[Machine], at: float) -> None:
+def _grown(
+    cloud: AlicloudCloud, group: AlicloudGroup, activity: Activity, present: Sequence[AlicloudMachine], at: float
+) -> None:
     for machine in present:
         if machine.fate is not None:
             activity.problems.append(machine.fate)
@@ -185,7 +211,9 @@ def _grown(cloud: Cloud, group: Group, activity: Activity, present: Sequence[Mac
     _close(cloud, group, activity, at, whole)
 
 
-def _shrunk(cloud: Cloud, group: Group, activity: Activity, present: Sequence[Machine], at: float) -> None:
+def _shrunk(
+    cloud: AlicloudCloud, group: AlicloudGroup, activity: Activity, present: Sequence[AlicloudMachine], at: float
+) -> None:
     for machine in present:
         if activity.keeps:
             machine.state = "Stopped"
@@ -195,13 +223,13 @@ def _shrunk(cloud: Cloud, group: Group, activity: Activity, present: Sequence[Ma
     _close(cloud, group, activity, at, "Warning" if activity.ignored else "Successful")
 
 
-def _close(cloud: Cloud, group: Group, activity: Activity, at: float, status: str) -> None:
+def _close(cloud: AlicloudCloud, group: AlicloudGroup, activity: Activity, at: float, status: str) -> None:
     activity.status, activity.ended, activity.total_after = status, at, group.total
     if group.desired is not None and group.total != group.desired:
         group.check_at = at + cloud.times.check
 
 
-def _release(cloud: Cloud, machine: Machine, at: float) -> None:
+def _release(cloud: AlicloudCloud, machine: AlicloudMachine, at: float) -> None:
     cloud.released.append(Released(machine, at, kept=machine.creation == "Attached"))
     left = cloud.stock.get((machine.type, machine.zone))
     if left is not None and machine.fate is None and machine.state in GONE_SOON:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from infra.emulators.alicloud.errors import Refused
-from infra.emulators.alicloud.iam import Key, Ring, Role
+from infra.emulators.alicloud.errors import AlicloudRefusedError
+from infra.emulators.alicloud.iam import AlicloudKey, AlicloudKeyRing, Role
 from infra.emulators.alicloud.serializers import stamp
 
 Json = dict[str, Any]
@@ -15,45 +15,51 @@ Json = dict[str, Any]
 class Sts:
     """Gives sessions for the roles of a ring."""
 
-    def __init__(self, ring: Ring, clock: Callable[[], float]) -> None:
+    def __init__(self, ring: AlicloudKeyRing, clock: Callable[[], float]) -> None:
         self._ring, self._clock = ring, clock
 
-    def assume_role(self, sent: Mapping[str, str], caller: Key) -> Json:
+    def assume_role(self, sent: Mapping[str, str], caller: AlicloudKey) -> Json:
         """AssumeRole: the caller's key must be trusted by the role."""
         role = self._role(sent)
         if caller.id not in role.trusts:
-            raise Refused("NoPermission", "You are not authorized to do this action. You should be authorized by RAM.")
+            raise AlicloudRefusedError(
+                "NoPermission", "You are not authorized to do this action. You should be authorized by RAM."
+            )
         return self._session(role, sent)
 
     def assume_role_with_oidc(self, sent: Mapping[str, str]) -> Json:
         """AssumeRoleWithOIDC: unsigned; the token speaks for itself."""
         role, provider, token = self._role(sent), sent.get("OIDCProviderArn", ""), sent.get("OIDCToken", "")
         if not 4 <= len(token) <= 20000:
-            raise Refused("InvalidParameter.OIDCToken", "The length of OIDCToken must be 4 to 20000 characters.")
+            raise AlicloudRefusedError(
+                "InvalidParameter.OIDCToken", "The length of OIDCToken must be 4 to 20000 characters."
+            )
         if token not in self._ring.identities.get(provider, set()):
-            raise Refused("AuthenticationFail.OIDCToken.Invalid", "The OIDC token is invalid.")
+            raise AlicloudRefusedError("AuthenticationFail.OIDCToken.Invalid", "The OIDC token is invalid.")
         if provider not in role.trusts:
-            raise Refused("AuthenticationFail.NoPermission", "The role does not trust the OIDC provider.")
+            raise AlicloudRefusedError("AuthenticationFail.NoPermission", "The role does not trust the OIDC provider.")
         return self._session(role, sent)
 
     def _role(self, sent: Mapping[str, str]) -> Role:
         if not sent.get("RoleSessionName"):
-            raise Refused("MissingRoleSessionName", "RoleSessionName is mandatory for this action.")
+            raise AlicloudRefusedError("MissingRoleSessionName", "RoleSessionName is mandatory for this action.")
         role = self._ring.roles.get(sent.get("RoleArn", ""))
         if role is None:
-            raise Refused("EntityNotExist.Role", "The role does not exist.")
+            raise AlicloudRefusedError("EntityNotExist.Role", "The role does not exist.")
         return role
 
     def _session(self, role: Role, sent: Mapping[str, str]) -> Json:
         text = sent.get("DurationSeconds", "3600")
         if not text.isdigit() or not 900 <= int(text) <= role.longest:
-            raise Refused("InvalidParameter.DurationSeconds", f"DurationSeconds must be 900 to {role.longest:.0f}.")
+            raise AlicloudRefusedError(
+                "InvalidParameter.DurationSeconds", f"DurationSeconds must be 900 to {role.longest:.0f}."
+            )
         made = self._ring.session(role, self._clock() + int(text))
         user = {"Arn": f"{role.arn}/{sent['RoleSessionName']}", "AssumedRoleId": f"local:{sent['RoleSessionName']}"}
         return {"Credentials": credentials_json(made), "AssumedRoleUser": user}
 
 
-def credentials_json(session: Key) -> Json:
+def credentials_json(session: AlicloudKey) -> Json:
     """A session as STS and the metadata service tell it."""
     return {
         "AccessKeyId": session.id,

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from infra.emulators.cherryservers.catalogue import IMAGES, KEYS, PLANS, REGIONS, STOCK
-from infra.emulators.cherryservers.errors import Refused, bad, missing
+from infra.emulators.cherryservers.errors import CherryRefusedError, bad, missing
 from infra.emulators.cherryservers.models import (
     ACTIVE,
     DEPLOYED,
@@ -19,19 +19,19 @@ from infra.emulators.cherryservers.models import (
     NEVER,
     PROVISIONING,
     TERMINATING,
-    Fate,
+    CherryDurations,
+    CherryPlan,
+    CherryProvisioningFate,
+    CherryServer,
     Order,
-    Plan,
     Region,
-    Server,
-    Times,
 )
 
 TEAM, PROJECT, FOREIGN = 501, 10001, 20002
 CLUSTER, POOL = "k8s-cluster", "k8s-nodepool"
 
 
-class Cloud:
+class CherryCloud:
     """The account. lock: hold it to change anything while a server is running.
 
     stock: (plan, region) -> how many are left, spot_stock likewise of spot machines. credit: servers that can still be
@@ -40,22 +40,22 @@ class Cloud:
     was before. dropped: servers that are no more, oldest first. Reads of one server are never late.
     """
 
-    def __init__(self, clock: Callable[[], float], *, times: Times | None = None) -> None:
-        self.clock, self.times = clock, times or Times()
+    def __init__(self, clock: Callable[[], float], *, times: CherryDurations | None = None) -> None:
+        self.clock, self.times = clock, times or CherryDurations()
         self.lock = threading.RLock()
         self.plans = {plan.slug: plan for plan in PLANS}
         self.regions = {region.slug: region for region in REGIONS}
         self.keys = {key.id: key for key in KEYS}
         self.stock = {(plan.slug, region): STOCK for plan in PLANS for region in plan.regions}
         self.spot_stock = {(plan.slug, region): STOCK if plan.spot else 0 for plan in PLANS for region in plan.regions}
-        self.servers: dict[int, Server] = {}
-        self.dropped: list[Server] = []
+        self.servers: dict[int, CherryServer] = {}
+        self.dropped: list[CherryServer] = []
         self.projects = {PROJECT: "example", FOREIGN: "somebody else's"}
         self.credit: int | None = None
         self.quota: int | None = None
         self.unique_hostnames = False
         self.lag = self.delete_lag = 0.0
-        self._fates: dict[str, list[Fate]] = {}
+        self._fates: dict[str, list[CherryProvisioningFate]] = {}
         self._numbers = itertools.count(1000)
 
     # -- the scene
@@ -71,14 +71,14 @@ class Cloud:
         tags: Mapping[str, str] | None = None,
         project: int = PROJECT,
         user_data: str = "",
-    ) -> Server:
+    ) -> CherryServer:
         """A server that has been running for long. pool, cluster: its two tags, unless `tags` says otherwise; a server
         without a pool has none."""
         with self.lock:
             number = next(self._numbers)
             held = {CLUSTER: cluster, POOL: pool} if pool else {}
             order = Order(plan, region, hostname, "ubuntu_18_04", user_data=user_data)
-            made = Server(
+            made = CherryServer(
                 number,
                 project,
                 order,
@@ -93,7 +93,7 @@ class Cloud:
             self.servers[number] = made
             return made
 
-    def spoil(self, pool: str, fate: Fate, times: int = 1) -> None:
+    def spoil(self, pool: str, fate: CherryProvisioningFate, times: int = 1) -> None:
         """The next `times` servers ordered with that pool's tag ("" for any) meet this fate."""
         with self.lock:
             self._fates.setdefault(pool, []).extend([fate] * times)
@@ -108,7 +108,7 @@ class Cloud:
         with self.lock:
             self._drop(self.servers[server])
 
-    def members(self, pool: str, cluster: str = "ours") -> list[Server]:
+    def members(self, pool: str, cluster: str = "ours") -> list[CherryServer]:
         """Those with both tags, oldest first, whatever lists show."""
         with self.lock:
             return [
@@ -119,7 +119,7 @@ class Cloud:
 
     # -- what clients ask for
 
-    def plan(self, name: str) -> Plan | None:
+    def plan(self, name: str) -> CherryPlan | None:
         """By slug or number."""
         return self.plans.get(name) or next((plan for plan in self.plans.values() if str(plan.id) == name), None)
 
@@ -127,7 +127,7 @@ class Cloud:
         """By slug or number."""
         return self.regions.get(name) or next((each for each in self.regions.values() if str(each.id) == name), None)
 
-    def listed(self, project: int) -> list[tuple[Server, str, str]]:
+    def listed(self, project: int) -> list[tuple[CherryServer, str, str]]:
         """A project's servers as a list shows them, with state and status."""
         now = self.clock()
         return [
@@ -136,18 +136,18 @@ class Cloud:
             if each.project == project and each.listed <= now and (now < each.hidden or each.id in self.servers)
         ]
 
-    def order(self, project: int, order: Order) -> Server:
+    def order(self, project: int, order: Order) -> CherryServer:
         """A new server. Refused where it cannot be had."""
         plan, region = self._sold(order)
         fate = self._fate(order.tags.get(POOL, ""))
         if fate.refusal is not None:
-            raise Refused(*fate.refusal)
+            raise CherryRefusedError(*fate.refusal)
         stock, key = self.spot_stock if order.spot else self.stock, (plan.slug, region.slug)
         held = [each for each in self.servers.values() if each.project == project]
         if stock.get(key, 0) < 1:
             raise bad(f"Not enough stock: plan {plan.slug} is sold out in region {region.slug}.")
         if self.credit is not None and self.credit < 1:
-            raise Refused(402, "Your team has not enough credit to order this server.")
+            raise CherryRefusedError(402, "Your team has not enough credit to order this server.")
         if self.quota is not None and len(held) >= self.quota:
             raise bad(f"The limit of {self.quota} servers for this project is reached.")
         if self.unique_hostnames and order.hostname in {each.hostname for each in held}:
@@ -156,7 +156,7 @@ class Cloud:
         self.credit = None if self.credit is None else self.credit - 1
         number, now = next(self._numbers), self.clock()
         takes = self.times.fail if fate.fails else self.times.virtual if plan.virtual else self.times.deploy
-        made = Server(
+        made = CherryServer(
             number,
             project,
             order,
@@ -171,7 +171,7 @@ class Cloud:
         self.servers[number] = made
         return made
 
-    def terminate(self, server: Server) -> None:
+    def terminate(self, server: CherryServer) -> None:
         """Its deletion begins; one that is leaving already goes on leaving."""
         if server.leaving:
             return
@@ -179,7 +179,7 @@ class Cloud:
         server.before, server.hidden = (server.state, server.status), now + self.delete_lag
         server.state, server.gone = TERMINATING, now + self.times.terminate
 
-    def _sold(self, order: Order) -> tuple[Plan, Region]:
+    def _sold(self, order: Order) -> tuple[CherryPlan, Region]:
         plan, region = self.plan(order.plan), self.region(order.region)
         if plan is None:
             raise bad(f"Plan {order.plan} does not exist.")
@@ -194,11 +194,11 @@ class Cloud:
             raise missing(f"SSH key {unknown[0]}")
         return plan, region
 
-    def _fate(self, pool: str) -> Fate:
+    def _fate(self, pool: str) -> CherryProvisioningFate:
         for name in (pool, ""):
             if self._fates.get(name):
                 return self._fates[name].pop(0)
-        return Fate()
+        return CherryProvisioningFate()
 
     # -- time
 
@@ -220,7 +220,7 @@ class Cloud:
                 ):
                     server.state = PROVISIONING
 
-    def _drop(self, server: Server) -> None:
+    def _drop(self, server: CherryServer) -> None:
         del self.servers[server.id]
         self.dropped.append(server)
         plan, region = self.plan(server.order.plan), self.region(server.order.region)

@@ -13,9 +13,9 @@ import json
 from collections.abc import Callable, Mapping
 
 from infra.emulators.certificates import Pair
-from infra.emulators.cherryservers.account import PROJECT, Cloud
-from infra.emulators.cherryservers.models import Times
-from infra.emulators.cherryservers.node_registration import Joining, Ways
+from infra.emulators.cherryservers.account import PROJECT, CherryCloud
+from infra.emulators.cherryservers.models import CherryDurations
+from infra.emulators.cherryservers.node_registration import CherryNodeRegistration, CherryRegistrationOptions
 from infra.emulators.cherryservers.server import CherryServer
 from infra.emulators.controllers.manager import Controller
 from infra.emulators.kube.store import ObjectStore
@@ -46,26 +46,26 @@ class CherryAccount:
     def __init__(
         self,
         *,
-        times: Times | None = None,
-        ways: Ways | None = None,
+        times: CherryDurations | None = None,
+        ways: CherryRegistrationOptions | None = None,
         tls: Pair | None = None,
         cloud_init: str = CLOUD_INIT,
         create_tokens: bool = False,
     ) -> None:
-        self._times, self._ways, self._tls = times, ways or Ways(), tls
+        self._times, self._ways, self._tls = times, ways or CherryRegistrationOptions(), tls
         self._cloud_init, self._create = cloud_init, create_tokens
-        self._cloud: Cloud | None = None
+        self._cloud: CherryCloud | None = None
         self._server: CherryServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """The account on that clock; what makes its servers Nodes of that cluster."""
-        self._cloud = Cloud(clock, times=self._times)
+        self._cloud = CherryCloud(clock, times=self._times)
         self._server = CherryServer(self._cloud, tls=self._tls)
         self._server.add_token(TOKEN)
-        return Joining(self._cloud, cluster, clock, self._ways)
+        return CherryNodeRegistration(self._cloud, cluster, clock, self._ways)
 
     @property
-    def cloud(self) -> Cloud:
+    def cloud(self) -> CherryCloud:
         """The account. AssertionError before it is attached."""
         assert self._cloud is not None, "attach the account first"
         return self._cloud

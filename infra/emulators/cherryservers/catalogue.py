@@ -5,7 +5,7 @@ Prices and stock are of the emulation; the contract's own examples are among the
 
 from __future__ import annotations
 
-from infra.emulators.cherryservers.models import Disk, Plan, Region, SshKey
+from infra.emulators.cherryservers.models import CherryPlan, Disk, Region, SshKey
 
 REGIONS = (
     Region(1, "LT-Siauliai", "Lithuania", "LT", "Lithuania, Siauliai"),
@@ -14,7 +14,7 @@ REGIONS = (
     Region(4, "US-Chicago", "United States", "US", "United States, Chicago"),
 )
 PLANS = (
-    Plan(
+    CherryPlan(
         86,
         "e3_1240v3",
         "E3-1240v3",
@@ -27,7 +27,7 @@ PLANS = (
         frequency=3.4,
         cpu_name="CPU E3-1240v3",
     ),
-    Plan(
+    CherryPlan(
         113,
         "e5_1620v4",
         "E5-1620v4",
@@ -39,7 +39,7 @@ PLANS = (
         ("eu_nord_1", "eu_west_1"),
         cpu_name="CPU E5-1620v4",
     ),
-    Plan(
+    CherryPlan(
         165,
         "2x_gold_6230r",
         "2x Gold 6230R",
@@ -53,7 +53,7 @@ PLANS = (
         frequency=2.1,
         cpu_name="CPU Gold 6230R",
     ),
-    Plan(
+    CherryPlan(
         1095,
         "amd-ryzen-9950x",
         "AMD Ryzen 9950X",
@@ -66,7 +66,7 @@ PLANS = (
         frequency=4.3,
         cpu_name="CPU Ryzen 9950X",
     ),
-    Plan(
+    CherryPlan(
         625,
         "cloud_vps_2",
         "Cloud VPS 2",
@@ -81,7 +81,7 @@ PLANS = (
         frequency=2.5,
         cpu_name="vCPU",
     ),
-    Plan(
+    CherryPlan(
         627,
         "cloud_vps_4",
         "Cloud VPS 4",

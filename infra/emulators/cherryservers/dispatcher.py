@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from infra.emulators.cherryservers.account import Cloud
-from infra.emulators.cherryservers.errors import Refused, missing
-from infra.emulators.cherryservers.fault_injection import RETRY_AFTER, WRITES, Throttle, refusal
-from infra.emulators.cherryservers.handlers import Actions, Asked, Told
-from infra.emulators.vendor_common.fault_injection import Fault, Faults
+from infra.emulators.cherryservers.account import CherryCloud
+from infra.emulators.cherryservers.errors import CherryRefusedError, missing
+from infra.emulators.cherryservers.fault_injection import RETRY_AFTER, WRITES, CherryThrottle, refusal
+from infra.emulators.cherryservers.handlers import CherryHandlers, CherryRequest, Told
+from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
 
 VERSION = "/v1"
@@ -26,7 +26,7 @@ class Token(msgspec.Struct):
     active: bool = True
 
 
-class Logged(msgspec.Struct, frozen=True):
+class CherryLoggedRequest(msgspec.Struct, frozen=True):
     """One call. path: without version and query; about: what a change was about; at: epoch seconds. Nothing of the
     credential."""
 
@@ -52,7 +52,7 @@ class Logged(msgspec.Struct, frozen=True):
         )
 
 
-class Front:
+class CherryDispatcher:
     """An account's API.
 
     tokens: text -> what it may. log: every call so far; arrived: notified of each; bodies: of the creations, as they
@@ -62,11 +62,11 @@ class Front:
     shaped: what becomes of an answer that is granted.
     """
 
-    def __init__(self, cloud: Cloud) -> None:
-        self.cloud, self.actions = cloud, Actions(cloud)
-        self.faults, self.throttle = Faults(WRITES), Throttle(cloud.clock)
+    def __init__(self, cloud: CherryCloud) -> None:
+        self.cloud, self.actions = cloud, CherryHandlers(cloud)
+        self.faults, self.throttle = VendorFaults(WRITES), CherryThrottle(cloud.clock)
         self.tokens: dict[str, Token] = {}
-        self.log: list[Logged] = []
+        self.log: list[CherryLoggedRequest] = []
         self.arrived = threading.Condition()
         self.bodies: list[bytes] = []
         self.redirect, self.retry_after = "", RETRY_AFTER
@@ -82,22 +82,22 @@ class Front:
                 return self._call(incoming)
         except Exception:
             self.crashes.append(traceback.format_exc())
-            return self._refusal(Refused(500, "the emulation has crashed"))
+            return self._refusal(CherryRefusedError(500, "the emulation has crashed"))
 
     def _call(self, incoming: Incoming) -> Answer:
         path = incoming.path.removeprefix(VERSION)
         found = self.actions.find(incoming.method, path) if incoming.path.startswith(f"{VERSION}/") else None
         action, names, does = found or ("", (), _nothing)
-        asked, fault = Asked(names, incoming.query(), incoming.body), self.faults.take(action)
+        asked, fault = CherryRequest(names, incoming.query(), incoming.body), self.faults.take(action)
         about = self.actions.about(action, asked) if action in WRITES else ""
         if action == "create_server":
             self.bodies.append(incoming.body)
         try:
             answer = self._answer(incoming, action, fault, lambda: does(asked))
-        except Refused as problem:
+        except CherryRefusedError as problem:
             answer = self._refusal(problem)
         self.log.append(
-            Logged(
+            CherryLoggedRequest(
                 incoming.method,
                 path,
                 incoming.target.partition("?")[2],
@@ -111,13 +111,13 @@ class Front:
         with self.arrived:
             self.arrived.notify_all()
         # There is nothing to cut off from an answer without a body: it does not come at all.
-        return spoilt(answer, Fault.LOST_ANSWER if fault is Fault.CUT_OFF and not answer.body else fault)
+        return spoilt(answer, VendorFault.LOST_ANSWER if fault is VendorFault.CUT_OFF and not answer.body else fault)
 
-    def _answer(self, incoming: Incoming, action: str, fault: Fault | None, does: Callable[[], Told]) -> Answer:
+    def _answer(self, incoming: Incoming, action: str, fault: VendorFault | None, does: Callable[[], Told]) -> Answer:
         refused = refusal(fault, self.retry_after) if fault is not None else None
         if refused is not None:
             raise refused
-        if fault in (Fault.HANGS_UP, Fault.WEB_PAGE):
+        if fault in (VendorFault.HANGS_UP, VendorFault.WEB_PAGE):
             return Answer(200, b"")
         if self.redirect and incoming.method == "GET":
             return Answer(301, b"", {"Location": self.redirect, "Content-Type": ""})
@@ -129,10 +129,10 @@ class Front:
         kind, _, text = authorization.partition(" ")
         token = self.tokens.get(text) if kind == "Bearer" else None
         if token is None or not token.active:
-            raise Refused(401, "Invalid credentials")
+            raise CherryRefusedError(401, "Invalid credentials")
         self.throttle.count(text)
         if action in WRITES and not token.writes:
-            raise Refused(403, "You are not allowed to perform this action.")
+            raise CherryRefusedError(403, "You are not allowed to perform this action.")
 
     def _told(self, told: Told) -> Answer:
         total = None if told.total is None or not self.counts else told.total + self.hidden
@@ -141,7 +141,7 @@ class Front:
             return Answer(told.status, b"", headers if self.typed else {**headers, "Content-Type": ""})
         return Answer(told.status, json.dumps(self.shaped(told.body)).encode(), headers)
 
-    def _refusal(self, problem: Refused) -> Answer:
+    def _refusal(self, problem: CherryRefusedError) -> Answer:
         body: dict[str, object] = {"code": problem.status, "message": problem.message}
         if self.wordy:
             body = {"errors": [problem.message], "error": problem.message}
@@ -149,7 +149,7 @@ class Front:
         return Answer(problem.status, json.dumps(body).encode(), after)
 
 
-def _nothing(asked: Asked) -> Told:
+def _nothing(asked: CherryRequest) -> Told:
     """What is not there."""
     del asked
     raise missing("Page")

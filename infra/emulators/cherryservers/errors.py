@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Refused(Exception):
+class CherryRefusedError(Exception):
     """An error reply. retry_after: seconds for the header of that name, None for no such header."""
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
@@ -11,11 +11,11 @@ class Refused(Exception):
         self.status, self.message, self.retry_after = status, message, retry_after
 
 
-def bad(message: str) -> Refused:
+def bad(message: str) -> CherryRefusedError:
     """The request makes no sense, or cannot be done."""
-    return Refused(400, message)
+    return CherryRefusedError(400, message)
 
 
-def missing(what: str) -> Refused:
+def missing(what: str) -> CherryRefusedError:
     """There is no such thing."""
-    return Refused(404, f"{what} not found.")
+    return CherryRefusedError(404, f"{what} not found.")

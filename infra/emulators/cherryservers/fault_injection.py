@@ -8,32 +8,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from infra.emulators.cherryservers.errors import Refused
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.cherryservers.errors import CherryRefusedError
+from infra.emulators.vendor_common.fault_injection import VendorFault
 
 WRITES = frozenset({"create_server", "update_server", "delete_server"})
 RETRY_AFTER = 7
 _REFUSALS = {
-    Fault.UNAUTHORIZED: (401, "Invalid credentials"),
-    Fault.EXPIRED_TOKEN: (401, "Invalid credentials"),
-    Fault.FORBIDDEN: (403, "You are not allowed to perform this action."),
-    Fault.NOT_FOUND: (404, "Project not found."),
-    Fault.CONFLICT: (409, "Another change is running."),
-    Fault.THROTTLED: (429, "Too many requests."),
-    Fault.THROTTLED_FOR: (429, "Too many requests."),
-    Fault.SERVER_ERROR: (500, "Internal server error."),
-    Fault.OLD_TIME: (400, "Bad request."),
+    VendorFault.UNAUTHORIZED: (401, "Invalid credentials"),
+    VendorFault.EXPIRED_TOKEN: (401, "Invalid credentials"),
+    VendorFault.FORBIDDEN: (403, "You are not allowed to perform this action."),
+    VendorFault.NOT_FOUND: (404, "Project not found."),
+    VendorFault.CONFLICT: (409, "Another change is running."),
+    VendorFault.THROTTLED: (429, "Too many requests."),
+    VendorFault.THROTTLED_FOR: (429, "Too many requests."),
+    VendorFault.SERVER_ERROR: (500, "Internal server error."),
+    VendorFault.OLD_TIME: (400, "Bad request."),
 }
 
 
-def refusal(fault: Fault, retry_after: int) -> Refused | None:
+def refusal(fault: VendorFault, retry_after: int) -> CherryRefusedError | None:
     """The error reply that a fault is, None for one of the wire. retry_after: seconds, of one that says so."""
     found = _REFUSALS.get(fault)
-    told = retry_after if fault is Fault.THROTTLED_FOR else None
-    return Refused(*found, retry_after=told) if found else None
+    told = retry_after if fault is VendorFault.THROTTLED_FOR else None
+    return CherryRefusedError(*found, retry_after=told) if found else None
 
 
-class Throttle:
+class CherryThrottle:
     """Requests per window from one source. limit: (requests, seconds), None for no limit; tells: whether the answer
     says when to come back."""
 
@@ -51,5 +51,5 @@ class Throttle:
         recent = [at for at in self._calls.get(source, []) if now - at < window]
         if len(recent) >= most:
             wait = max(1, math.ceil(recent[-most] + window - now))
-            raise Refused(429, "Too many requests.", retry_after=wait if self.tells else None)
+            raise CherryRefusedError(429, "Too many requests.", retry_after=wait if self.tells else None)
         self._calls[source] = [*recent, now]

@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 import msgspec
 
 from infra.emulators.cherryservers import serializers
-from infra.emulators.cherryservers.account import FOREIGN, PROJECT, TEAM, Cloud
+from infra.emulators.cherryservers.account import FOREIGN, PROJECT, TEAM, CherryCloud
 from infra.emulators.cherryservers.catalogue import IMAGES
-from infra.emulators.cherryservers.errors import Refused, bad, missing
-from infra.emulators.cherryservers.models import Plan, Server
+from infra.emulators.cherryservers.errors import CherryRefusedError, bad, missing
+from infra.emulators.cherryservers.models import CherryPlan, CherryServer
 from infra.emulators.cherryservers.mutations import hostname, order, project_of, string_map
 from infra.emulators.cherryservers.serializers import Json
 
 T = TypeVar("T")
 
-_FORBIDDEN = Refused(403, "You are not allowed to perform this action.")
+_FORBIDDEN = CherryRefusedError(403, "You are not allowed to perform this action.")
 _UPDATES = frozenset({"name", "hostname", "tags", "bgp"})
 
 
-class Asked(msgspec.Struct, frozen=True):
+class CherryRequest(msgspec.Struct, frozen=True):
     """A call that has been let in. names: what the path names, in order; query: as it came, `type[]` and all."""
 
     names: tuple[str, ...]
@@ -53,14 +53,14 @@ class Told(msgspec.Struct, frozen=True):
     total: int | None = None
 
 
-class Actions:
+class CherryHandlers:
     """The calls on one account. cap: the most rows of one answer, whatever `limit` says; None for no such cap."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: CherryCloud) -> None:
         self._cloud = cloud
         self.cap: int | None = None
         servers, any_name = r"/projects/(\d+)/servers", r"([^/]+)"
-        routes: list[tuple[str, str, str, Callable[[Asked], Told]]] = [
+        routes: list[tuple[str, str, str, Callable[[CherryRequest], Told]]] = [
             ("GET", servers, "list_servers", self._list_servers),
             ("POST", servers, "create_server", self._create_server),
             ("GET", r"/servers/(\d+)", "get_server", self._get_server),
@@ -80,7 +80,7 @@ class Actions:
         ]
         self._routes = [(method, re.compile(pattern), name, does) for method, pattern, name, does in routes]
 
-    def find(self, method: str, path: str) -> tuple[str, tuple[str, ...], Callable[[Asked], Told]] | None:
+    def find(self, method: str, path: str) -> tuple[str, tuple[str, ...], Callable[[CherryRequest], Told]] | None:
         """The call's name, what its path names, and what it does; path without the version. None: there is none."""
         for each, pattern, name, does in self._routes:
             found = pattern.fullmatch(path.rstrip("/") or "/")
@@ -88,7 +88,7 @@ class Actions:
                 return name, tuple(found.groups()), does
         return None
 
-    def about(self, action: str, asked: Asked) -> str:
+    def about(self, action: str, asked: CherryRequest) -> str:
         """What a change is about, for the log, whether or not it is granted: hostname and tags."""
         try:
             if action == "create_server":
@@ -97,28 +97,28 @@ class Actions:
                 return f"hostname={wanted.hostname} {tags}".strip()
             found = self._cloud.servers.get(int(asked.names[0]))
             return f"hostname={found.hostname}" if found is not None else ""
-        except Refused:
+        except CherryRefusedError:
             return "not understood"
 
     # -- servers
 
-    def _list_servers(self, asked: Asked) -> Told:
+    def _list_servers(self, asked: CherryRequest) -> Told:
         shown, number = serializers.Servers(self._cloud), self._project(asked.names[0])
         wanted = asked.many("status")
         rows = [each for each in self._cloud.listed(number) if not wanted or each[2] in wanted]
         return self._page(asked, rows, lambda page: [shown.row(*each) for each in page])
 
-    def _get_server(self, asked: Asked) -> Told:
+    def _get_server(self, asked: CherryRequest) -> Told:
         whole = serializers.Servers(self._cloud).whole(self._server(asked))
         return Told(200, serializers.trimmed([whole], asked.one("fields"))[0])
 
-    def _create_server(self, asked: Asked) -> Told:
+    def _create_server(self, asked: CherryRequest) -> Told:
         number, body = self._project(asked.names[0]), asked.json()
         if project_of(body, number) != number:
             raise bad("Bad request: project_id is of another project.")
         return Told(201, serializers.Servers(self._cloud).whole(self._cloud.order(number, order(body))))
 
-    def _update_server(self, asked: Asked) -> Told:
+    def _update_server(self, asked: CherryRequest) -> Told:
         server, body = self._server(asked), asked.json()
         strange = sorted(set(body) - _UPDATES)
         if strange:
@@ -132,12 +132,12 @@ class Actions:
         server.bgp = bool(body.get("bgp", server.bgp))
         return Told(201, serializers.Servers(self._cloud).whole(server))
 
-    def _delete_server(self, asked: Asked) -> Told:
+    def _delete_server(self, asked: CherryRequest) -> Told:
         server = self._server(asked)
         self._cloud.terminate(server)
         return Told(204)
 
-    def _server(self, asked: Asked) -> Server:
+    def _server(self, asked: CherryRequest) -> CherryServer:
         found = self._cloud.servers.get(int(asked.names[0]))
         if found is None:
             raise missing("Server")
@@ -155,7 +155,7 @@ class Actions:
 
     # -- what is sold
 
-    def _plans(self, asked: Asked) -> list[Plan]:
+    def _plans(self, asked: CherryRequest) -> list[CherryPlan]:
         types, place = asked.many("type"), asked.one("region_id")
         where = self._cloud.region(place) if place else None
         if place and where is None:
@@ -166,22 +166,22 @@ class Actions:
             if (not types or plan.type in types) and (where is None or where.slug in plan.regions)
         ]
 
-    def _list_plans(self, asked: Asked) -> Told:
+    def _list_plans(self, asked: CherryRequest) -> Told:
         return self._page(
             asked, self._plans(asked), lambda page: [serializers.plan_whole(self._cloud, each) for each in page]
         )
 
-    def _list_team_plans(self, asked: Asked) -> Told:
+    def _list_team_plans(self, asked: CherryRequest) -> Told:
         self._team(asked)
         return self._list_plans(asked)
 
-    def _get_plan(self, asked: Asked) -> Told:
+    def _get_plan(self, asked: CherryRequest) -> Told:
         found = self._cloud.plan(asked.names[0])
         if found is None:
             raise missing("Plan")
         return Told(200, serializers.trimmed([serializers.plan_whole(self._cloud, found)], asked.one("fields"))[0])
 
-    def _list_images(self, asked: Asked) -> Told:
+    def _list_images(self, asked: CherryRequest) -> Told:
         if self._cloud.plan(asked.names[0]) is None:
             raise missing("Plan")
         rows = list(enumerate(IMAGES.items(), start=1))
@@ -193,39 +193,39 @@ class Actions:
 
     # -- the account
 
-    def _team(self, asked: Asked) -> None:
+    def _team(self, asked: CherryRequest) -> None:
         if int(asked.names[0]) != TEAM:
             raise _FORBIDDEN
 
-    def _list_teams(self, asked: Asked) -> Told:
+    def _list_teams(self, asked: CherryRequest) -> Told:
         return self._page(
             asked, [TEAM], lambda page: [{"id": each, "name": "example", "href": f"/teams/{each}"} for each in page]
         )
 
-    def _list_projects(self, asked: Asked) -> Told:
+    def _list_projects(self, asked: CherryRequest) -> Told:
         self._team(asked)
         ours = [each for each in self._cloud.projects if each != FOREIGN]
         return self._page(asked, ours, lambda page: [serializers.project(self._cloud, each) for each in page])
 
-    def _get_project(self, asked: Asked) -> Told:
+    def _get_project(self, asked: CherryRequest) -> Told:
         return Told(200, serializers.project(self._cloud, self._project(asked.names[0])))
 
-    def _list_regions(self, asked: Asked) -> Told:
+    def _list_regions(self, asked: CherryRequest) -> Told:
         rows = list(self._cloud.regions.values())
         return self._page(asked, rows, lambda page: [serializers.region(each) for each in page])
 
-    def _get_region(self, asked: Asked) -> Told:
+    def _get_region(self, asked: CherryRequest) -> Told:
         found = self._cloud.region(asked.names[0])
         if found is None:
             raise missing("Region")
         return Told(200, serializers.region(found))
 
-    def _list_ssh_keys(self, asked: Asked) -> Told:
+    def _list_ssh_keys(self, asked: CherryRequest) -> Told:
         return self._page(
             asked, list(self._cloud.keys.values()), lambda page: [serializers.ssh_key(each) for each in page]
         )
 
-    def _get_ssh_key(self, asked: Asked) -> Told:
+    def _get_ssh_key(self, asked: CherryRequest) -> Told:
         found = self._cloud.keys.get(int(asked.names[0]))
         if found is None:
             raise missing("SSH key")
@@ -233,7 +233,7 @@ class Actions:
 
     # -- lists
 
-    def _page(self, asked: Asked, rows: Sequence[T], shown: Callable[[Sequence[T]], Iterable[Json]]) -> Told:
+    def _page(self, asked: CherryRequest, rows: Sequence[T], shown: Callable[[Sequence[T]], Iterable[Json]]) -> Told:
         """The rows that limit and offset ask for; 0 or none: all there are, or as many as one answer holds."""
         limit, offset = (_number(asked.one(name), name) for name in ("limit", "offset"))
         most = min(each for each in (limit or len(rows), self.cap or len(rows), len(rows)))

@@ -15,7 +15,7 @@ DEPLOYING, DEPLOYED, FAILED, RESCUE = "deploying", "deployed", "failed deploymen
 NEVER = float("inf")
 
 
-class Times(msgspec.Struct, frozen=True):
+class CherryDurations(msgspec.Struct, frozen=True):
     """How long things take, seconds: until an order is taken up, until a server of bare metal or a virtual one is
     deployed, until a deployment has failed, and until a terminated server is gone."""
 
@@ -26,7 +26,7 @@ class Times(msgspec.Struct, frozen=True):
     terminate: float = 45.0
 
 
-class Fate(msgspec.Struct, frozen=True):
+class CherryProvisioningFate(msgspec.Struct, frozen=True):
     """What becomes of a server that is asked for. refusal: of the order, as (HTTP status, text). fails: it is ordered
     and its deployment fails; state: what it says of itself then. joins: whether it becomes a node of its cluster."""
 
@@ -36,11 +36,11 @@ class Fate(msgspec.Struct, frozen=True):
     joins: bool = True
 
 
-NO_STOCK = Fate((400, "Not enough stock for the requested plan in this region."))
-NO_CREDIT = Fate((402, "Your team has not enough credit to order this server."))
-QUOTA = Fate((400, "The limit of servers for this project is reached."))
-NOT_DEPLOYED = Fate(fails=True)
-NEVER_JOINS = Fate(joins=False)
+NO_STOCK = CherryProvisioningFate((400, "Not enough stock for the requested plan in this region."))
+NO_CREDIT = CherryProvisioningFate((402, "Your team has not enough credit to order this server."))
+QUOTA = CherryProvisioningFate((400, "The limit of servers for this project is reached."))
+NOT_DEPLOYED = CherryProvisioningFate(fails=True)
+NEVER_JOINS = CherryProvisioningFate(joins=False)
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Disk(msgspec.Struct, frozen=True):
     type: str = "SSD"
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CherryPlan(msgspec.Struct, frozen=True):
     """A plan of the catalogue. memory in `unit`; prices in EUR per hour, spot 0.0 for none; regions by slug."""
 
     id: int
@@ -110,7 +110,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Server:
+class CherryServer:
     """A server. deployed: since when it is, or will be; listed: from when on lists show it; gone: when it is no more;
     hidden: until when lists show it as it was before its deletion, which is `before`."""
 
@@ -128,7 +128,7 @@ class Server:
     gone: float = NEVER
     hidden: float = float("-inf")
     before: tuple[str, str] = ("", "")
-    fate: Fate = field(default_factory=Fate)
+    fate: CherryProvisioningFate = field(default_factory=CherryProvisioningFate)
     bgp: bool = False
     volume: bool = False
 

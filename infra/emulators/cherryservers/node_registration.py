@@ -11,22 +11,22 @@ from functools import partial
 
 import msgspec
 
-from infra.emulators.cherryservers.account import CLUSTER, POOL, Cloud
-from infra.emulators.cherryservers.models import ACTIVE, DEPLOYED, TERMINATING, Disk, Server
+from infra.emulators.cherryservers.account import CLUSTER, POOL, CherryCloud
+from infra.emulators.cherryservers.models import ACTIVE, DEPLOYED, TERMINATING, CherryServer, Disk
 from infra.emulators.cherryservers.userdata import admitted, node_labels
 from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.controllers.object_writes import write
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.vendor_common.node_registration import Due, left
-from infra.emulators.vendor_common.node_registration import Joining as VendorJoining
+from infra.emulators.vendor_common.node_registration import VendorNodeRegistration as VendorJoining
 
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 PREFIX = "cherryservers://"
 _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 
 
-class Ways(msgspec.Struct, frozen=True):
+class CherryRegistrationOptions(msgspec.Struct, frozen=True):
     """How servers join. cluster: whose, by its tag; prefix: of a providerID, or "" for a bare number; boot: seconds
     from deployed until the Node is there; adopt: seconds after that until the cloud controller has given it providerID
     and labels; reserve: what the kubelet keeps of the capacity; check_token: only who holds a bootstrap token that the
@@ -41,11 +41,17 @@ class Ways(msgspec.Struct, frozen=True):
     pool_label: bool = False
 
 
-class Joining(VendorJoining):
+class CherryNodeRegistration(VendorJoining):
     """Makes and removes the Nodes of one account in one cluster; step() does what is due now."""
 
-    def __init__(self, cloud: Cloud, store: ObjectStore, clock: Callable[[], float], ways: Ways | None = None) -> None:
-        self._cloud, self._nodes, self._clock, self._ways = cloud, store, clock, ways or Ways()
+    def __init__(
+        self,
+        cloud: CherryCloud,
+        store: ObjectStore,
+        clock: Callable[[], float],
+        ways: CherryRegistrationOptions | None = None,
+    ) -> None:
+        self._cloud, self._nodes, self._clock, self._ways = cloud, store, clock, ways or CherryRegistrationOptions()
         self._let_in: dict[int, bool] = {}
         super().__init__(self._due_now, store)
 
@@ -66,7 +72,7 @@ class Joining(VendorJoining):
             found = joined(self._cloud, self._clock(), self._ways)
             return Due({name: partial(self._made, server) for name, server in found.items() if self._admits(server)})
 
-    def _admits(self, server: Server) -> bool:
+    def _admits(self, server: CherryServer) -> bool:
         """Asked once, when it tries: a token may have expired since."""
         if not self._ways.check_token or server.listed == float("-inf"):
             return True
@@ -74,15 +80,15 @@ class Joining(VendorJoining):
             self._let_in[server.id] = admitted(server.order.user_data, self._nodes, self._clock())
         return self._let_in[server.id]
 
-    def _made(self, server: Server) -> KubeObject:
+    def _made(self, server: CherryServer) -> KubeObject:
         made = node_object(self._cloud, server, self._ways)
         return registered(made) if self._ways.adopt else made
 
 
-def joined(cloud: Cloud, now: float, ways: Ways) -> dict[str, Server]:
+def joined(cloud: CherryCloud, now: float, ways: CherryRegistrationOptions) -> dict[str, CherryServer]:
     """The servers that are Nodes at this time, by hostname: those of the cluster that run for long enough, also on
     their way out. Of two with one hostname the older is the Node."""
-    found: dict[str, Server] = {}
+    found: dict[str, CherryServer] = {}
     for server in cloud.servers.values():
         up = server.status == DEPLOYED and server.state in (ACTIVE, TERMINATING)
         if up and server.fate.joins and server.tags.get(CLUSTER) == ways.cluster and now - _since(server) >= ways.boot:
@@ -90,12 +96,12 @@ def joined(cloud: Cloud, now: float, ways: Ways) -> dict[str, Server]:
     return found
 
 
-def _since(server: Server) -> float:
+def _since(server: CherryServer) -> float:
     """Those that a test has put there run for ever."""
     return float("-inf") if server.listed == float("-inf") else server.deployed
 
 
-def node_object(cloud: Cloud, server: Server, ways: Ways) -> KubeObject:
+def node_object(cloud: CherryCloud, server: CherryServer, ways: CherryRegistrationOptions) -> KubeObject:
     """The Node when its kubelet has registered it and the cloud controller has been there."""
     plan, region = cloud.plan(server.order.plan), cloud.region(server.order.region)
     assert plan is not None

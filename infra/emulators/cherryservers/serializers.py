@@ -9,9 +9,9 @@ import datetime as dt
 from collections.abc import Iterable
 from typing import Any
 
-from infra.emulators.cherryservers.account import Cloud
+from infra.emulators.cherryservers.account import CherryCloud
 from infra.emulators.cherryservers.catalogue import IMAGES
-from infra.emulators.cherryservers.models import Plan, Region, Server, SshKey
+from infra.emulators.cherryservers.models import CherryPlan, CherryServer, Region, SshKey
 
 Json = dict[str, Any]
 PASSWORD = "example-root-password-0000"
@@ -37,7 +37,7 @@ def region(each: Region) -> Json:
     }
 
 
-def available(cloud: Cloud, plan: Plan, name: str) -> Json:
+def available(cloud: CherryCloud, plan: CherryPlan, name: str) -> Json:
     """An AvailableRegions: a region and what is left there of a plan."""
     each = cloud.regions[name]
     return {
@@ -53,7 +53,7 @@ def available(cloud: Cloud, plan: Plan, name: str) -> Json:
     }
 
 
-def specs(plan: Plan) -> Json:
+def specs(plan: CherryPlan) -> Json:
     """A Specs."""
     return {
         "cpus": {
@@ -74,7 +74,7 @@ def specs(plan: Plan) -> Json:
     }
 
 
-def pricing(plan: Plan) -> list[Json]:
+def pricing(plan: CherryPlan) -> list[Json]:
     """Its prices, before tax: by the hour, by the hour as a spot machine where there is that, and longer."""
     prices = [
         ("Hourly", plan.hourly),
@@ -94,12 +94,12 @@ def pricing(plan: Plan) -> list[Json]:
     ]
 
 
-def plan_row(plan: Plan) -> Json:
+def plan_row(plan: CherryPlan) -> Json:
     """What a server says of its plan."""
     return {"id": plan.id, "slug": plan.slug, "name": plan.name, "type": plan.type, "specs": specs(plan)}
 
 
-def plan_whole(cloud: Cloud, plan: Plan) -> Json:
+def plan_whole(cloud: CherryCloud, plan: CherryPlan) -> Json:
     """A Plan with prices and stock."""
     return {
         **plan_row(plan),
@@ -113,7 +113,7 @@ def plan_whole(cloud: Cloud, plan: Plan) -> Json:
     }
 
 
-def project(cloud: Cloud, number: int) -> Json:
+def project(cloud: CherryCloud, number: int) -> Json:
     """A Project."""
     return {
         "id": number,
@@ -139,13 +139,13 @@ def ssh_key(each: SshKey) -> Json:
 class Servers:
     """Servers of one answer: what many of them share is made once."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: CherryCloud) -> None:
         self._cloud = cloud
         self._plans = {plan.slug: plan_row(plan) for plan in cloud.plans.values()}
         self._regions = {each.slug: region(each) for each in cloud.regions.values()}
         self._prices = {plan.slug: pricing(plan)[0] for plan in cloud.plans.values()}
 
-    def row(self, server: Server, state: str, status: str) -> Json:
+    def row(self, server: CherryServer, state: str, status: str) -> Json:
         """As a list shows it."""
         plan, place = self._cloud.plan(server.order.plan), self._cloud.region(server.order.region)
         assert plan is not None
@@ -173,7 +173,7 @@ class Servers:
             ],
         }
 
-    def whole(self, server: Server) -> Json:
+    def whole(self, server: CherryServer) -> Json:
         """As the answer about this one shows it."""
         plan, place = self._cloud.plan(server.order.plan), self._cloud.region(server.order.region)
         assert plan is not None
@@ -199,7 +199,7 @@ def _address(number: int) -> str:
     return f"10.168.{number // 250 % 250}.{number % 250 + 1}"
 
 
-def _assigned(server: Server) -> Json:
+def _assigned(server: CherryServer) -> Json:
     """An AssignedTo."""
     return {
         "id": server.id,
@@ -213,7 +213,7 @@ def _assigned(server: Server) -> Json:
     }
 
 
-def _address_whole(cloud: Cloud, server: Server, where: Json) -> Json:
+def _address_whole(cloud: CherryCloud, server: CherryServer, where: Json) -> Json:
     """An IPAddresses with all that may be in it."""
     address = _address(server.id)
     same = {
@@ -240,7 +240,7 @@ def _address_whole(cloud: Cloud, server: Server, where: Json) -> Json:
     }
 
 
-def _bgp(server: Server) -> Json:
+def _bgp(server: CherryServer) -> Json:
     """A ServerBGP."""
     routes = [{"subnet": "203.0.113.64/28", "active": True, "router": "br1", "age": "1d", "updated": stamp(0.0)}]
     return {
@@ -256,7 +256,7 @@ def _bgp(server: Server) -> Json:
     }
 
 
-def _volume(server: Server, where: Json) -> Json:
+def _volume(server: CherryServer, where: Json) -> Json:
     """A BlockStorage that is attached to the server."""
     attached = {"href": f"/servers/{server.id}", "id": server.id, "hostname": server.hostname}
     return {

@@ -10,18 +10,18 @@ with CherryServer(Cloud(clock)) as server:
 from __future__ import annotations
 
 from infra.emulators.certificates import Pair
-from infra.emulators.cherryservers.account import Cloud
-from infra.emulators.cherryservers.dispatcher import VERSION, Front, Logged, Token
-from infra.emulators.cherryservers.fault_injection import Throttle
-from infra.emulators.vendor_common.fault_injection import Faults
+from infra.emulators.cherryservers.account import CherryCloud
+from infra.emulators.cherryservers.dispatcher import VERSION, CherryDispatcher, CherryLoggedRequest, Token
+from infra.emulators.cherryservers.fault_injection import CherryThrottle
+from infra.emulators.vendor_common.fault_injection import VendorFaults
 from infra.emulators.vendor_common.server import VendorServer
 
 
 class CherryServer(VendorServer):
     """Serves an account. A context manager: started on entry, stopped on exit; the account stays."""
 
-    def __init__(self, cloud: Cloud, *, tls: Pair | None = None) -> None:
-        self.cloud, self.front = cloud, Front(cloud)
+    def __init__(self, cloud: CherryCloud, *, tls: Pair | None = None) -> None:
+        self.cloud, self.front = cloud, CherryDispatcher(cloud)
         super().__init__(self.front, tls=tls)
 
     @property
@@ -34,16 +34,16 @@ class CherryServer(VendorServer):
         self.front.tokens[text] = Token(writes)
 
     @property
-    def faults(self) -> Faults:
+    def faults(self) -> VendorFaults:
         """Faults for the calls to come."""
         return self.front.faults
 
     @property
-    def throttle(self) -> Throttle:
+    def throttle(self) -> CherryThrottle:
         """The account's rate limit."""
         return self.front.throttle
 
     @property
-    def log(self) -> list[Logged]:
+    def log(self) -> list[CherryLoggedRequest]:
         """The calls so far, oldest first."""
         return list(self.front.log)

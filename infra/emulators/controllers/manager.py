@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from infra.emulators.controllers.capi.controller import ClusterApi, Settings
+from infra.emulators.controllers.capi.controller import CapiControllerSettings, ClusterApi
 from infra.emulators.controllers.change_detector import Changes, Moved
 from infra.emulators.controllers.kubelet import Kubelets, KubeletTimes
 from infra.emulators.controllers.scheduler.scheduler import SchedulerLoop
@@ -45,7 +45,7 @@ class Pace(msgspec.Struct, frozen=True):
     """How the simulated cluster behaves: times of kubelets, machines and their classes, how the scheduler picks."""
 
     kubelets: KubeletTimes = KubeletTimes()
-    machines: Settings = Settings()
+    machines: CapiControllerSettings = CapiControllerSettings()
     pick: Pick = least_used
     retry_seconds: float = 300.0
 

@@ -16,13 +16,13 @@ from infra.emulators.exoscale.models import (
     LEAVING,
     RUNNING,
     STARTING,
-    Cluster,
     Ending,
-    Fate,
+    ExoscaleCluster,
+    ExoscaleDurations,
+    ExoscalePool,
+    ExoscaleProvisioningFate,
     Kind,
     Nodepool,
-    Pool,
-    Times,
     Vm,
     Work,
 )
@@ -67,12 +67,12 @@ class Zone:
     empties_pools: a standalone pool may be scaled to nothing (the document says that its size is positive).
     """
 
-    def __init__(self, clock: Callable[[], float], *, name: str = ZONE, times: Times | None = None) -> None:
-        self.clock, self.name, self.times = clock, name, times or Times()
+    def __init__(self, clock: Callable[[], float], *, name: str = ZONE, times: ExoscaleDurations | None = None) -> None:
+        self.clock, self.name, self.times = clock, name, times or ExoscaleDurations()
         self.lock = threading.RLock()
         self.kinds = {kind.id: kind for kind in KINDS}
-        self.pools: dict[str, Pool] = {}
-        self.clusters: dict[str, Cluster] = {}
+        self.pools: dict[str, ExoscalePool] = {}
+        self.clusters: dict[str, ExoscaleCluster] = {}
         self.vms: dict[str, Vm] = {}
         self.works: dict[str, Work] = {}
         self.limit, self.other_usage = 500, 0
@@ -93,10 +93,10 @@ class Zone:
         type: str = "standard.medium",  # noqa: A002  # the vendor's word
         disk: int = 50,
         labels: Mapping[str, str] | None = None,
-    ) -> Pool:
+    ) -> ExoscalePool:
         """A standalone Instance Pool with `size` running instances."""
         with self.lock:
-            pool = Pool(
+            pool = ExoscalePool(
                 self.number("pool"),
                 name,
                 self.kind(type),
@@ -109,10 +109,10 @@ class Zone:
             self.add_members(pool.id, size)
             return pool
 
-    def add_cluster(self, name: str) -> Cluster:
+    def add_cluster(self, name: str) -> ExoscaleCluster:
         """An SKS cluster without Nodepools."""
         with self.lock:
-            cluster = Cluster(self.number("cluster"), name, self.clock())
+            cluster = ExoscaleCluster(self.number("cluster"), name, self.clock())
             self.clusters[cluster.id] = cluster
             return cluster
 
@@ -168,7 +168,7 @@ class Zone:
         with self.lock:
             (self.vms.get(id_) or self.pools[id_]).state = state
 
-    def spoil(self, pool: str, fate: Fate, times: int = 1) -> None:
+    def spoil(self, pool: str, fate: ExoscaleProvisioningFate, times: int = 1) -> None:
         """The next `times` instances that the pool asks for meet this fate."""
         with self.lock:
             self.pools[pool].fates += [fate] * times
@@ -201,11 +201,11 @@ class Zone:
         """An instance type by `family.size`. KeyError if there is none."""
         return {each.name: each for each in self.kinds.values()}[name]
 
-    def nodepool(self, pool: Pool) -> Nodepool | None:
+    def nodepool(self, pool: ExoscalePool) -> Nodepool | None:
         """Whose hidden pool it is."""
         return self.clusters[pool.cluster].nodepools[pool.nodepool] if pool.nodepool else None
 
-    def make(self, pool: Pool, state: str, at: float, fate: Fate | None) -> Vm:
+    def make(self, pool: ExoscalePool, state: str, at: float, fate: ExoscaleProvisioningFate | None) -> Vm:
         """One more member."""
         number = next(self._counts["vm"])
         vm = Vm(

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from infra.emulators.certificates import Pair
 from infra.emulators.controllers.manager import Controller
 from infra.emulators.exoscale.account import ZONE, Zone
-from infra.emulators.exoscale.models import Times
-from infra.emulators.exoscale.node_registration import Joining, Ways
+from infra.emulators.exoscale.models import ExoscaleDurations
+from infra.emulators.exoscale.node_registration import ExoscaleNodeRegistration, ExoscaleRegistrationOptions
 from infra.emulators.exoscale.server import ExoscaleServer
 from infra.emulators.kube.store import ObjectStore
 
@@ -33,8 +33,8 @@ class ExoscaleAccount:
     def __init__(
         self,
         *,
-        times: Times | None = None,
-        ways: Ways | None = None,
+        times: ExoscaleDurations | None = None,
+        ways: ExoscaleRegistrationOptions | None = None,
         tls: Pair | None = None,
         operations: frozenset[str] | None = None,
     ) -> None:
@@ -47,7 +47,7 @@ class ExoscaleAccount:
         self._zone = Zone(clock, times=self._times)
         self._server = ExoscaleServer(self._zone, tls=self._tls)
         self._server.ring.add(KEY, KEY_SECRET, self._operations)
-        return Joining(self._zone, cluster, clock, self._ways)
+        return ExoscaleNodeRegistration(self._zone, cluster, clock, self._ways)
 
     @property
     def zone(self) -> Zone:

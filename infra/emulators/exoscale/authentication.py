@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from infra.emulators.exoscale.errors import Refused
+from infra.emulators.exoscale.errors import ExoscaleRefusedError
 from infra.emulators.exoscale.signing import claim, signature
 from infra.emulators.vendor_common.http_messages import Incoming
 
@@ -15,7 +15,7 @@ LONGEST = 3600.0
 
 
 @dataclass(slots=True)
-class Key:
+class ExoscaleKey:
     """An API key. operations: what its role allows, None for everything. active: not revoked."""
 
     id: str
@@ -24,15 +24,15 @@ class Key:
     active: bool = True
 
 
-class Ring:
+class ExoscaleKeyRing:
     """The organisation's keys."""
 
     def __init__(self) -> None:
-        self.keys: dict[str, Key] = {}
+        self.keys: dict[str, ExoscaleKey] = {}
 
-    def add(self, id_: str, secret: str, operations: frozenset[str] | None = None) -> Key:
+    def add(self, id_: str, secret: str, operations: frozenset[str] | None = None) -> ExoscaleKey:
         """A key that is good."""
-        self.keys[id_] = Key(id_, secret, operations)
+        self.keys[id_] = ExoscaleKey(id_, secret, operations)
         return self.keys[id_]
 
     def secrets(self) -> list[str]:
@@ -40,34 +40,36 @@ class Ring:
         return [key.secret for key in self.keys.values()]
 
 
-class Gate:
+class ExoscaleAuthenticator:
     """Checks requests against a ring of keys on a clock."""
 
-    def __init__(self, ring: Ring, clock: Callable[[], float]) -> None:
+    def __init__(self, ring: ExoscaleKeyRing, clock: Callable[[], float]) -> None:
         self._ring, self._clock = ring, clock
 
-    def admit(self, incoming: Incoming, operation: str) -> Key:
+    def admit(self, incoming: Incoming, operation: str) -> ExoscaleKey:
         """The key that signed it. Refused with 401, or 403 where the key's role does not allow the operation."""
         claimed = claim(incoming)
         if claimed is None:
-            raise Refused(401, "Authorization header is missing or malformed")
+            raise ExoscaleRefusedError(401, "Authorization header is missing or malformed")
         key = self._ring.keys.get(claimed.key)
         if key is None or not key.active:
-            raise Refused(401, "Invalid credentials: the API key is unknown")
+            raise ExoscaleRefusedError(401, "Invalid credentials: the API key is unknown")
         unsigned = {name for name, _ in incoming.query()} - set(claimed.signed)
         if unsigned:
-            raise Refused(401, f"Query parameters are not signed: {', '.join(sorted(unsigned))}")
+            raise ExoscaleRefusedError(401, f"Query parameters are not signed: {', '.join(sorted(unsigned))}")
         expected = signature(incoming, claimed.expires, key.secret)
         if not hmac.compare_digest(expected.encode(), claimed.signature.encode()):
-            raise Refused(401, "Invalid request signature")
+            raise ExoscaleRefusedError(401, "Invalid request signature")
         self._check_time(claimed.expires)
         if key.operations is not None and operation not in key.operations:
-            raise Refused(403, f"Forbidden by role policy for compute: {operation}")
+            raise ExoscaleRefusedError(403, f"Forbidden by role policy for compute: {operation}")
         return key
 
     def _check_time(self, expires: str) -> None:
         if not (expires.isascii() and expires.isdigit()):
-            raise Refused(401, "expires: no Unix time")
+            raise ExoscaleRefusedError(401, "expires: no Unix time")
         left = int(expires) - self._clock()
         if not 0.0 < left <= LONGEST:
-            raise Refused(401, "The request signature has expired" if left <= 0.0 else "expires: too far in the future")
+            raise ExoscaleRefusedError(
+                401, "The request signature has expired" if left <= 0.0 else "expires: too far in the future"
+            )

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import msgspec
 
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.authentication import Gate, Ring
-from infra.emulators.exoscale.errors import Refused
-from infra.emulators.exoscale.fault_injection import Throttle, refusal
-from infra.emulators.exoscale.handlers import Actions, Asked
-from infra.emulators.exoscale.routes import WRITES, Route, find
+from infra.emulators.exoscale.authentication import ExoscaleAuthenticator, ExoscaleKeyRing
+from infra.emulators.exoscale.errors import ExoscaleRefusedError
+from infra.emulators.exoscale.fault_injection import ExoscaleThrottle, refusal
+from infra.emulators.exoscale.handlers import ExoscaleHandlers, ExoscaleRequest
+from infra.emulators.exoscale.routes import WRITES, ExoscaleRoute, find
 from infra.emulators.exoscale.signing import claim
-from infra.emulators.vendor_common.fault_injection import Fault, Faults
+from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
 
 Watch = Callable[[Incoming, Answer], None]
@@ -23,7 +23,7 @@ _JSON = {"Content-Type": "application/json"}
 _OPEN = frozenset({"list-zones"})
 
 
-class Logged(msgspec.Struct, frozen=True):
+class ExoscaleLoggedRequest(msgspec.Struct, frozen=True):
     """One call. operation: by its name in the vendor's document, "" for what is none; message: of a refusal."""
 
     method: str
@@ -46,19 +46,19 @@ class Logged(msgspec.Struct, frozen=True):
         return " ".join(part for part in (self.method, self.operation, self.path, self.body) if part)
 
 
-class Front:
+class ExoscaleDispatcher:
     """A zone's API. log: every call so far; seen: signatures, which must not be shown anywhere; form: of the bodies of
     errors (refusals.py); watches: get each request with the answer that it has before the wire spoils it."""
 
     def __init__(self, zone: Zone) -> None:
-        self.zone, self.ring = zone, Ring()
-        self.faults, self.throttle = Faults(WRITES), Throttle(zone.clock)
-        self.log: list[Logged] = []
+        self.zone, self.ring = zone, ExoscaleKeyRing()
+        self.faults, self.throttle = VendorFaults(WRITES), ExoscaleThrottle(zone.clock)
+        self.log: list[ExoscaleLoggedRequest] = []
         self.seen: set[str] = set()
         self.watches: list[Watch] = []
         self.form = "message"
         self.crashes: list[str] = []
-        self._gate, self._actions = Gate(self.ring, zone.clock), Actions(zone)
+        self._gate, self._actions = ExoscaleAuthenticator(self.ring, zone.clock), ExoscaleHandlers(zone)
 
     def served(self, incoming: Incoming) -> Answer:
         """One request off the wire. A mistake in here is kept in `crashes`, and the client gets a 500."""
@@ -66,7 +66,7 @@ class Front:
             return self.handle(incoming)
         except Exception:
             self.crashes.append(traceback.format_exc())
-            return self._refusal(Refused(500, "the emulation has crashed"))
+            return self._refusal(ExoscaleRefusedError(500, "the emulation has crashed"))
 
     def handle(self, incoming: Incoming) -> Answer:
         """One request."""
@@ -78,38 +78,40 @@ class Front:
                 refused = refusal(fault) if fault is not None else None
                 if refused is not None:
                     raise refused
-                answer = self._do(incoming, route, lost=fault in (Fault.HANGS_UP, Fault.WEB_PAGE))
-            except Refused as problem:
+                answer = self._do(incoming, route, lost=fault in (VendorFault.HANGS_UP, VendorFault.WEB_PAGE))
+            except ExoscaleRefusedError as problem:
                 message, answer = problem.message, self._refusal(problem)
             self._note(incoming, route, answer.status, message)
             for watch in self.watches:
                 watch(incoming, answer)
             return spoilt(answer, fault)
 
-    def _do(self, incoming: Incoming, route: Route, *, lost: bool) -> Answer:
+    def _do(self, incoming: Incoming, route: ExoscaleRoute, *, lost: bool) -> Answer:
         if not route.operation:
-            raise Refused(404, f"{incoming.method} {incoming.path}: no such operation")
+            raise ExoscaleRefusedError(404, f"{incoming.method} {incoming.path}: no such operation")
         if route.operation not in _OPEN:
             self._gate.admit(incoming, route.operation)
         self.throttle.count(route.operation)
         if lost and route.operation in WRITES:
             return Answer(500, b"", _JSON)  # never seen by anybody: the wire loses it
-        asked = Asked(route.ids, dict(incoming.query()), incoming.body, incoming.headers.get("content-type", ""))
+        asked = ExoscaleRequest(
+            route.ids, dict(incoming.query()), incoming.body, incoming.headers.get("content-type", "")
+        )
         return Answer(200, json.dumps(self._actions.do(route.operation, asked)).encode(), _JSON)
 
-    def _refusal(self, problem: Refused) -> Answer:
+    def _refusal(self, problem: ExoscaleRefusedError) -> Answer:
         kinds = {"text": "text/plain", "problem": "application/problem+json"}
         headers = {"Content-Type": kinds.get(self.form, "application/json")}
         if problem.retry_after is not None:
             headers["Retry-After"] = str(problem.retry_after)
         return Answer(problem.status, problem.body(self.form), headers)
 
-    def _note(self, incoming: Incoming, route: Route, status: int, message: str) -> None:
+    def _note(self, incoming: Incoming, route: ExoscaleRoute, status: int, message: str) -> None:
         claimed = claim(incoming)
         if claimed is not None:
             self.seen.add(claimed.signature)
         self.log.append(
-            Logged(
+            ExoscaleLoggedRequest(
                 incoming.method,
                 route.operation,
                 incoming.target,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 
-class Refused(Exception):
+class ExoscaleRefusedError(Exception):
     """An error reply. retry_after: seconds, None for no such header."""
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:

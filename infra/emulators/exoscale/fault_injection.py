@@ -5,28 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from infra.emulators.exoscale.errors import Refused
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.exoscale.errors import ExoscaleRefusedError
+from infra.emulators.vendor_common.fault_injection import VendorFault
 
 RETRY_SECONDS = 7
 _REFUSALS = {
-    Fault.UNAUTHORIZED: (401, None),
-    Fault.FORBIDDEN: (403, None),
-    Fault.NOT_FOUND: (404, None),
-    Fault.CONFLICT: (409, None),
-    Fault.THROTTLED: (429, None),
-    Fault.THROTTLED_FOR: (429, RETRY_SECONDS),
-    Fault.SERVER_ERROR: (500, None),
+    VendorFault.UNAUTHORIZED: (401, None),
+    VendorFault.FORBIDDEN: (403, None),
+    VendorFault.NOT_FOUND: (404, None),
+    VendorFault.CONFLICT: (409, None),
+    VendorFault.THROTTLED: (429, None),
+    VendorFault.THROTTLED_FOR: (429, RETRY_SECONDS),
+    VendorFault.SERVER_ERROR: (500, None),
 }
 
 
-def refusal(fault: Fault) -> Refused | None:
+def refusal(fault: VendorFault) -> ExoscaleRefusedError | None:
     """The error reply that a fault is, None for one of the wire."""
     found = _REFUSALS.get(fault)
-    return Refused(found[0], f"{fault.value} (by order of the test)", retry_after=found[1]) if found else None
+    return (
+        ExoscaleRefusedError(found[0], f"{fault.value} (by order of the test)", retry_after=found[1]) if found else None
+    )
 
 
-class Throttle:
+class ExoscaleThrottle:
     """Calls per window and operation. limits: operation -> (calls, seconds), "" for all others; tells: whether the
     answer says when to come back."""
 
@@ -44,5 +46,5 @@ class Throttle:
         recent = [at for at in self._calls.get(operation, []) if now - at < window]
         if len(recent) >= most:
             wait = max(1, math.ceil(recent[-most] + window - now))
-            raise Refused(429, "Too many requests", retry_after=wait if self.tells else None)
+            raise ExoscaleRefusedError(429, "Too many requests", retry_after=wait if self.tells else None)
         self._calls[operation] = [*recent, now]

@@ -9,15 +9,15 @@ import msgspec
 
 from infra.emulators.exoscale import serializers
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.errors import Refused
-from infra.emulators.exoscale.models import Nodepool, Pool
-from infra.emulators.exoscale.mutations import Orders
+from infra.emulators.exoscale.errors import ExoscaleRefusedError
+from infra.emulators.exoscale.models import ExoscalePool, Nodepool
+from infra.emulators.exoscale.mutations import ExoscaleMutations
 from infra.emulators.exoscale.routes import UUID
 
 Json = dict[str, Any]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ExoscaleRequest(msgspec.Struct, frozen=True):
     """A request, read. ids: of the path."""
 
     ids: Mapping[str, str]
@@ -28,19 +28,19 @@ class Asked(msgspec.Struct, frozen=True):
     def json(self) -> Json:
         """The body's object. Refused for anything else."""
         if not self.content_type.startswith("application/json"):
-            raise Refused(415, "Content-Type: application/json is needed")
+            raise ExoscaleRefusedError(415, "Content-Type: application/json is needed")
         try:
             return msgspec.json.decode(self.body, type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeError):
-            raise Refused(400, "The body is no JSON object") from None
+            raise ExoscaleRefusedError(400, "The body is no JSON object") from None
 
 
-class Actions:
+class ExoscaleHandlers:
     """The operations by their names. do: called with the zone's lock held."""
 
     def __init__(self, zone: Zone) -> None:
-        self._zone, self._orders = zone, Orders(zone)
-        self._table: Mapping[str, Callable[[Asked], Json]] = {
+        self._zone, self._orders = zone, ExoscaleMutations(zone)
+        self._table: Mapping[str, Callable[[ExoscaleRequest], Json]] = {
             "list-zones": self._zones,
             "list-instances": self._instances,
             "get-instance": self._instance,
@@ -59,92 +59,92 @@ class Actions:
             "get-operation": self._work,
         }
 
-    def do(self, operation: str, asked: Asked) -> Json:
+    def do(self, operation: str, asked: ExoscaleRequest) -> Json:
         """Its answer. Refused for what cannot be."""
         for name, value in asked.ids.items():
             if name != "entity" and not UUID.fullmatch(value):
-                raise Refused(400, f"{name}: {value!r} is no UUID")
+                raise ExoscaleRefusedError(400, f"{name}: {value!r} is no UUID")
         return self._table[operation](asked)
 
-    def _zones(self, _: Asked) -> Json:
+    def _zones(self, _: ExoscaleRequest) -> Json:
         return {"zones": [{"name": self._zone.name, "api-endpoint": f"https://api-{self._zone.name}.exoscale.com/v2"}]}
 
-    def _instances(self, asked: Asked) -> Json:
+    def _instances(self, asked: ExoscaleRequest) -> Json:
         kind, manager = asked.query.get("manager-type"), asked.query.get("manager-id")
         if kind not in (None, "instance-pool") or (manager is not None and not UUID.fullmatch(manager)):
-            raise Refused(400, "manager-type, manager-id: not as they must be")
+            raise ExoscaleRefusedError(400, "manager-type, manager-id: not as they must be")
         found = [vm for vm in self._zone.vms.values() if (vm.pool or kind is None) and manager in (None, vm.pool)]
         return serializers.without_empty({"instances": [serializers.listed(vm) for vm in found]})
 
-    def _instance(self, asked: Asked) -> Json:
+    def _instance(self, asked: ExoscaleRequest) -> Json:
         vm = self._zone.vms.get(asked.ids["id"])
         if vm is None:
-            raise Refused(404, f"Instance {asked.ids['id']} not found")
+            raise ExoscaleRefusedError(404, f"Instance {asked.ids['id']} not found")
         return serializers.instance(vm)
 
-    def _pools(self, _: Asked) -> Json:
+    def _pools(self, _: ExoscaleRequest) -> Json:
         return serializers.without_empty(
             {"instance-pools": [serializers.pool(each, self._zone) for each in self._zone.pools.values()]}
         )
 
-    def _pool(self, asked: Asked) -> Pool:
+    def _pool(self, asked: ExoscaleRequest) -> ExoscalePool:
         pool = self._zone.pools.get(asked.ids["id"])
         if pool is None:
-            raise Refused(404, f"Instance Pool {asked.ids['id']} not found")
+            raise ExoscaleRefusedError(404, f"Instance Pool {asked.ids['id']} not found")
         return pool
 
-    def _own(self, asked: Asked) -> Pool:
+    def _own(self, asked: ExoscaleRequest) -> ExoscalePool:
         pool = self._pool(asked)
         if pool.nodepool:
-            raise Refused(400, f"Instance Pool {pool.id} is managed by the SKS Nodepool {pool.nodepool}")
+            raise ExoscaleRefusedError(400, f"Instance Pool {pool.id} is managed by the SKS Nodepool {pool.nodepool}")
         return pool
 
-    def _clusters(self, _: Asked) -> Json:
+    def _clusters(self, _: ExoscaleRequest) -> Json:
         return serializers.without_empty(
             {"sks-clusters": [serializers.cluster(each) for each in self._zone.clusters.values()]}
         )
 
-    def _cluster(self, asked: Asked) -> Json:
+    def _cluster(self, asked: ExoscaleRequest) -> Json:
         cluster = self._zone.clusters.get(asked.ids["id"])
         if cluster is None:
-            raise Refused(404, f"SKS cluster {asked.ids['id']} not found")
+            raise ExoscaleRefusedError(404, f"SKS cluster {asked.ids['id']} not found")
         return serializers.cluster(cluster)
 
-    def _nodepool(self, asked: Asked) -> Nodepool:
+    def _nodepool(self, asked: ExoscaleRequest) -> Nodepool:
         cluster = self._zone.clusters.get(asked.ids["id"])
         found = cluster.nodepools.get(asked.ids["sks-nodepool-id"]) if cluster is not None else None
         if found is None:
-            raise Refused(404, f"SKS Nodepool {asked.ids['sks-nodepool-id']} not found")
+            raise ExoscaleRefusedError(404, f"SKS Nodepool {asked.ids['sks-nodepool-id']} not found")
         return found
 
-    def _scale(self, pool: Pool, asked: Asked) -> Json:
+    def _scale(self, pool: ExoscalePool, asked: ExoscaleRequest) -> Json:
         size = asked.json().get("size")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise Refused(400, "size: a whole number, not below 0")
+            raise ExoscaleRefusedError(400, "size: a whole number, not below 0")
         return serializers.work(self._orders.scale(pool, size))
 
-    def _evict(self, pool: Pool, asked: Asked) -> Json:
+    def _evict(self, pool: ExoscalePool, asked: ExoscaleRequest) -> Json:
         ids = asked.json().get("instances")
         if not isinstance(ids, list) or not all(isinstance(each, str) and UUID.fullmatch(each) for each in ids):
-            raise Refused(400, "instances: a list of UUIDs")
+            raise ExoscaleRefusedError(400, "instances: a list of UUIDs")
         return serializers.work(self._orders.evict(pool, ids))
 
-    def _quota(self, asked: Asked) -> Json:
+    def _quota(self, asked: ExoscaleRequest) -> Json:
         if asked.ids["entity"] != "instance":
-            raise Refused(404, f"Quota for {asked.ids['entity']} not found")
+            raise ExoscaleRefusedError(404, f"Quota for {asked.ids['entity']} not found")
         return serializers.quota(self._zone)
 
-    def _types(self, _: Asked) -> Json:
+    def _types(self, _: ExoscaleRequest) -> Json:
         return {"instance-types": [serializers.kind(each, self._zone) for each in self._zone.kinds.values()]}
 
-    def _type(self, asked: Asked) -> Json:
+    def _type(self, asked: ExoscaleRequest) -> Json:
         kind = self._zone.kinds.get(asked.ids["id"])
         if kind is None:
-            raise Refused(404, f"Instance type {asked.ids['id']} not found")
+            raise ExoscaleRefusedError(404, f"Instance type {asked.ids['id']} not found")
         return serializers.kind(kind, self._zone)
 
-    def _work(self, asked: Asked) -> Json:
+    def _work(self, asked: ExoscaleRequest) -> Json:
         work = self._zone.works.get(asked.ids["id"])
         if work is None:
-            raise Refused(404, f"Operation {asked.ids['id']} not found")
+            raise ExoscaleRefusedError(404, f"Operation {asked.ids['id']} not found")
         return serializers.work(work)

@@ -17,7 +17,7 @@ BUSY = frozenset({"creating", "scaling-up", "scaling-down", "updating", "suspend
 RUNNING, STARTING, DESTROYING = "running", "starting", "destroying"
 
 
-class Times(msgspec.Struct, frozen=True):
+class ExoscaleDurations(msgspec.Struct, frozen=True):
     """How long things take, seconds: an operation (0: it is final in the answer that names it), an instance's way to
     `running`, its way out, a pool's way out."""
 
@@ -27,7 +27,7 @@ class Times(msgspec.Struct, frozen=True):
     delete_pool: float = 60.0
 
 
-class Fate(msgspec.Struct, frozen=True):
+class ExoscaleProvisioningFate(msgspec.Struct, frozen=True):
     """What becomes of an instance that is asked for instead of running. reason: the operation's, "" for one that
     succeeds all the same; made: there is an instance, and it ends in state `error`."""
 
@@ -36,8 +36,8 @@ class Fate(msgspec.Struct, frozen=True):
     made: bool = False
 
 
-UNAVAILABLE = Fate("unavailable", "No capacity is left for this instance type.")
-NOT_STARTING = Fate("", "", made=True)
+UNAVAILABLE = ExoscaleProvisioningFate("unavailable", "No capacity is left for this instance type.")
+NOT_STARTING = ExoscaleProvisioningFate("", "", made=True)
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class Vm:
     created: float
     number: int
     served: float = float("inf")
-    fate: Fate | None = None
+    fate: ExoscaleProvisioningFate | None = None
 
     @property
     def leaves(self) -> bool:
@@ -102,13 +102,13 @@ class Work:
     state: str = "pending"
     reason: str = ""
     message: str = ""
-    problems: list[Fate] = field(default_factory=list)
+    problems: list[ExoscaleProvisioningFate] = field(default_factory=list)
     made: int = 0
     ending: Ending | None = None
 
 
 @dataclass(slots=True)
-class Pool:
+class ExoscalePool:
     """An Instance Pool. nodepool, cluster: whose it is, "" for a standalone one. state: as a test has set it, "" for
     what follows from what goes on. fates: of the next instances asked for; endings: of the next operations."""
 
@@ -124,7 +124,7 @@ class Pool:
     labels: dict[str, str] = field(default_factory=dict)
     members: dict[str, Vm] = field(default_factory=dict)
     work: Work | None = None
-    fates: list[Fate] = field(default_factory=list)
+    fates: list[ExoscaleProvisioningFate] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
 
     @property
@@ -151,7 +151,7 @@ class Nodepool:
 
     id: str
     name: str
-    pool: Pool
+    pool: ExoscalePool
     created: float
     labels: dict[str, str] = field(default_factory=dict)
     taints: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -167,7 +167,7 @@ class Nodepool:
 
 
 @dataclass(slots=True)
-class Cluster:
+class ExoscaleCluster:
     """A managed cluster."""
 
     id: str

@@ -17,13 +17,13 @@ from infra.emulators.exoscale.models import RUNNING, Nodepool, Vm
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.vendor_common.node_registration import Due, left
-from infra.emulators.vendor_common.node_registration import Joining as VendorJoining
+from infra.emulators.vendor_common.node_registration import VendorNodeRegistration as VendorJoining
 
 NODEPOOL_LABEL = "node.exoscale.net/nodepool-id"
 _THERE = frozenset({RUNNING, "migrating", "stopped", "stopping", "destroying"})
 
 
-class Ways(msgspec.Struct, frozen=True):
+class ExoscaleRegistrationOptions(msgspec.Struct, frozen=True):
     """How instances join. boot: seconds from `running` until the Node is there; reserve: what the kubelet keeps of the
     capacity; never: pools whose instances do not join this cluster."""
 
@@ -32,11 +32,17 @@ class Ways(msgspec.Struct, frozen=True):
     never: frozenset[str] = frozenset()
 
 
-class Joining(VendorJoining):
+class ExoscaleNodeRegistration(VendorJoining):
     """Makes and removes the Nodes of one zone in one cluster; step() does what is due now."""
 
-    def __init__(self, zone: Zone, store: ObjectStore, clock: Callable[[], float], ways: Ways | None = None) -> None:
-        self._zone, self._clock, self._ways = zone, clock, ways or Ways()
+    def __init__(
+        self,
+        zone: Zone,
+        store: ObjectStore,
+        clock: Callable[[], float],
+        ways: ExoscaleRegistrationOptions | None = None,
+    ) -> None:
+        self._zone, self._clock, self._ways = zone, clock, ways or ExoscaleRegistrationOptions()
         super().__init__(self._due_now, store)
 
     def _due_now(self) -> Due:
@@ -46,7 +52,7 @@ class Joining(VendorJoining):
         return Due({vm.name: partial(node_object, self._zone, vm, self._ways) for vm in found})
 
 
-def joined(zone: Zone, now: float, ways: Ways) -> list[Vm]:
+def joined(zone: Zone, now: float, ways: ExoscaleRegistrationOptions) -> list[Vm]:
     """The instances that are Nodes at this time: those that run for long enough, also on their way out."""
     return [
         vm
@@ -55,7 +61,7 @@ def joined(zone: Zone, now: float, ways: Ways) -> list[Vm]:
     ]
 
 
-def node_object(zone: Zone, vm: Vm, ways: Ways) -> KubeObject:
+def node_object(zone: Zone, vm: Vm, ways: ExoscaleRegistrationOptions) -> KubeObject:
     """The Node as its kubelet registers it and the cloud controller completes it."""
     pool = zone.nodepool(zone.pools[vm.pool])
     capacity = {

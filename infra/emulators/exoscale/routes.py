@@ -33,7 +33,7 @@ _PATHS = (
 )
 
 
-class Route(msgspec.Struct, frozen=True):
+class ExoscaleRoute(msgspec.Struct, frozen=True):
     """operation: "" for none that is known. ids: what stands in the path, by the names of the document."""
 
     operation: str = ""
@@ -50,10 +50,12 @@ def _pattern(path: str) -> re.Pattern[str]:
 _TABLE = tuple((method, _pattern(path), operation) for method, path, operation in _PATHS)
 
 
-def find(method: str, path: str) -> Route:
+def find(method: str, path: str) -> ExoscaleRoute:
     """The request's operation."""
     for known, pattern, operation in _TABLE:
         found = pattern.fullmatch(path) if known == method else None
         if found is not None:
-            return Route(operation, {name.replace("_", "-"): value for name, value in found.groupdict().items()})
-    return Route()
+            return ExoscaleRoute(
+                operation, {name.replace("_", "-"): value for name, value in found.groupdict().items()}
+            )
+    return ExoscaleRoute()

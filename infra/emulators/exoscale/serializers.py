@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Any
 
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.models import Cluster, Kind, Nodepool, Pool, Vm, Work
+from infra.emulators.exoscale.models import ExoscaleCluster, ExoscalePool, Kind, Nodepool, Vm, Work
 
 Json = dict[str, Any]
 
@@ -42,7 +42,7 @@ def instance(vm: Vm) -> Json:
     return {**listed(vm), "disk-size": vm.disk}
 
 
-def pool(held: Pool, zone: Zone) -> Json:
+def pool(held: ExoscalePool, zone: Zone) -> Json:
     """An Instance Pool."""
     members = held.members.values() if zone.shows_leaving else held.staying
     return without_empty(
@@ -86,7 +86,7 @@ def nodepool(held: Nodepool) -> Json:
     )
 
 
-def cluster(held: Cluster) -> Json:
+def cluster(held: ExoscaleCluster) -> Json:
     """A cluster with its Nodepools."""
     return without_empty(
         {

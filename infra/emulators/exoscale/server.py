@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from infra.emulators.certificates import Pair
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.authentication import Ring
-from infra.emulators.exoscale.dispatcher import Front, Logged
-from infra.emulators.exoscale.fault_injection import Throttle
+from infra.emulators.exoscale.authentication import ExoscaleKeyRing
+from infra.emulators.exoscale.dispatcher import ExoscaleDispatcher, ExoscaleLoggedRequest
+from infra.emulators.exoscale.fault_injection import ExoscaleThrottle
 from infra.emulators.exoscale.routes import ROOT
-from infra.emulators.vendor_common.fault_injection import Faults
+from infra.emulators.vendor_common.fault_injection import VendorFaults
 from infra.emulators.vendor_common.server import VendorServer
 
 
@@ -23,7 +23,7 @@ class ExoscaleServer(VendorServer):
     """Serves a zone. A context manager: started on entry, stopped on exit; the zone stays."""
 
     def __init__(self, zone: Zone, *, tls: Pair | None = None) -> None:
-        self.zone, self.front = zone, Front(zone)
+        self.zone, self.front = zone, ExoscaleDispatcher(zone)
         super().__init__(self.front, tls=tls)
 
     @property
@@ -32,21 +32,21 @@ class ExoscaleServer(VendorServer):
         return f"{self.url}{ROOT}"
 
     @property
-    def ring(self) -> Ring:
+    def ring(self) -> ExoscaleKeyRing:
         """The organisation's keys."""
         return self.front.ring
 
     @property
-    def faults(self) -> Faults:
+    def faults(self) -> VendorFaults:
         """Faults for the calls to come."""
         return self.front.faults
 
     @property
-    def throttle(self) -> Throttle:
+    def throttle(self) -> ExoscaleThrottle:
         """The zone's rate limits."""
         return self.front.throttle
 
     @property
-    def log(self) -> list[Logged]:
+    def log(self) -> list[ExoscaleLoggedRequest]:
         """The calls so far, oldest first."""
         return list(self.front.log)

@@ -18,7 +18,7 @@ from infra.emulators.vendor_common.http_messages import Incoming
 SCHEME = "EXO2-HMAC-SHA256"
 
 
-class Claim(msgspec.Struct, frozen=True):
+class ExoscaleSignedClaim(msgspec.Struct, frozen=True):
     """What a request says of itself. signed: names of signed query parameters; expires: epoch seconds, as text."""
 
     key: str
@@ -27,14 +27,16 @@ class Claim(msgspec.Struct, frozen=True):
     signed: tuple[str, ...] = ()
 
 
-def claim(incoming: Incoming) -> Claim | None:
+def claim(incoming: Incoming) -> ExoscaleSignedClaim | None:
     """Who it says it is from; None for a request without a signature."""
     scheme, _, rest = incoming.headers.get("authorization", "").partition(" ")
     parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
     if scheme != SCHEME or not {"credential", "expires", "signature"} <= parts.keys():
         return None
     names = parts.get("signed-query-args", "")
-    return Claim(parts["credential"], parts["expires"], parts["signature"], tuple(names.split(";")) if names else ())
+    return ExoscaleSignedClaim(
+        parts["credential"], parts["expires"], parts["signature"], tuple(names.split(";")) if names else ()
+    )
 
 
 def message(incoming: Incoming, expires: str) -> bytes:

@@ -10,12 +10,21 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from infra.emulators.exoscale.models import DESTROYING, RUNNING, STARTING, Ending, Fate, Pool, Vm, Work
+from infra.emulators.exoscale.models import (
+    DESTROYING,
+    RUNNING,
+    STARTING,
+    Ending,
+    ExoscalePool,
+    ExoscaleProvisioningFate,
+    Vm,
+    Work,
+)
 
 if TYPE_CHECKING:
     from infra.emulators.exoscale.account import Zone
 
-NO_QUOTA = Fate("unavailable", "The quota of resource instance is exhausted.")
+NO_QUOTA = ExoscaleProvisioningFate("unavailable", "The quota of resource instance is exhausted.")
 _DONE = Ending("success", "", "", done=True)
 
 
@@ -26,7 +35,7 @@ def advance(zone: Zone, now: float) -> None:
         play(zone, subject, at)
 
 
-def grow(zone: Zone, pool: Pool, work: Work | None, count: int, at: float) -> None:
+def grow(zone: Zone, pool: ExoscalePool, work: Work | None, count: int, at: float) -> None:
     """Ask for instances. Why some cannot be had comes out at the end of the operation."""
     for _ in range(count):
         fate = pool.fates.pop(0) if pool.fates else None

@@ -20,19 +20,19 @@ from infra.emulators.huaweicloud.models import (
     DEFAULT,
     DEFAULT_POOL,
     Addon,
-    Cluster,
-    Fate,
+    CceCluster,
+    CceDurations,
+    CceJob,
+    CcePool,
+    CceProvisioningFate,
     Flavor,
-    Job,
     Node,
-    Pool,
     ScaleGroup,
-    Times,
 )
 
 REGION = "cn-north-4"
 PROJECT = "0123456789abcdef0123456789abcdef"
-Play = Callable[["Cloud", str, float], None]
+Play = Callable[["CceCloud", str, float], None]
 _KINDS = {"cluster": 0xC1, "pool": 0xB2, "group": 0xA3, "node": 0xD4, "server": 0xE5, "job": 0xF6, "addon": 0x17}
 FLAVORS = (
     Flavor("c7.large.2", 2, 4096),
@@ -49,7 +49,7 @@ def example_id(kind: str, number: int) -> str:
     return f"{_KINDS[kind]:02x}000000-0000-11ee-8b5e-{number:012d}"
 
 
-class Cloud:
+class CceCloud:
     """The project. lock: hold it to change anything while a server is running.
 
     What the vendor does one way or the other, as a test needs it:
@@ -67,15 +67,15 @@ class Cloud:
         *,
         region: str = REGION,
         project: str = PROJECT,
-        times: Times | None = None,
+        times: CceDurations | None = None,
         seed: int = 0,
     ) -> None:
-        self.clock, self.region, self.project, self.times = clock, region, project, times or Times()
+        self.clock, self.region, self.project, self.times = clock, region, project, times or CceDurations()
         self.lock = threading.RLock()
         self.random = random.Random(seed)
         self.flavors = {flavor.name: flavor for flavor in FLAVORS}
-        self.clusters: dict[str, Cluster] = {}
-        self.jobs: dict[str, Job] = {}
+        self.clusters: dict[str, CceCluster] = {}
+        self.jobs: dict[str, CceJob] = {}
         self.projects = {project: region}
         self.sold: set[tuple[str, str]] = set()
         self.known_sold: set[tuple[str, str]] = set()
@@ -94,10 +94,10 @@ class Cloud:
         """An availability zone of the region."""
         return f"{self.region}{letter}"
 
-    def add_cluster(self, name: str) -> Cluster:
+    def add_cluster(self, name: str) -> CceCluster:
         """A cluster without pools."""
         with self.lock:
-            made = Cluster(self.number("cluster"), name, self.clock())
+            made = CceCluster(self.number("cluster"), name, self.clock())
             self.clusters[made.uid] = made
             return made
 
@@ -112,10 +112,10 @@ class Cloud:
         least: int = 0,
         most: int = 10,
         **more: Any,
-    ) -> Pool:
+    ) -> CcePool:
         """A pool whose own scale group has `size` active nodes. more: fields of Pool."""
         with self.lock:
-            pool = Pool(self.number("pool"), name, cluster, self.clock(), least=least, most=most, **more)
+            pool = CcePool(self.number("pool"), name, cluster, self.clock(), least=least, most=most, **more)
             pool.groups[DEFAULT] = ScaleGroup(DEFAULT, self.number("group"), flavor, az or self.zone(), size)
             self.clusters[cluster].pools[pool.uid] = pool
             self.add_nodes(pool.uid, size)
@@ -172,7 +172,7 @@ class Cloud:
             self.known_sold.discard((flavor, az))
             self.operations.get(flavor, {}).pop(az, None)
 
-    def spoil(self, pool: str, fate: Fate, times: int = 1, *, group: str = DEFAULT) -> None:
+    def spoil(self, pool: str, fate: CceProvisioningFate, times: int = 1, *, group: str = DEFAULT) -> None:
         """The next `times` machines that the scale group asks for meet this fate."""
         with self.lock:
             self.pool(pool).groups[group].fates += [fate] * times
@@ -188,12 +188,12 @@ class Cloud:
         """A fresh uid of that kind."""
         return example_id(kind, next(self._counts[kind]))
 
-    def pools(self) -> Iterator[Pool]:
+    def pools(self) -> Iterator[CcePool]:
         """Of all clusters."""
         for cluster in self.clusters.values():
             yield from cluster.pools.values()
 
-    def pool(self, uid: str) -> Pool:
+    def pool(self, uid: str) -> CcePool:
         """KeyError if there is none."""
         return {pool.uid: pool for pool in self.pools()}[uid]
 
@@ -201,7 +201,7 @@ class Cloud:
         """Of any cluster."""
         return next((found for cluster in self.clusters.values() if (found := cluster.node(uid)) is not None), None)
 
-    def make(self, pool: Pool, group: ScaleGroup, phase: str, at: float, fate: Fate | None) -> Node:
+    def make(self, pool: CcePool, group: ScaleGroup, phase: str, at: float, fate: CceProvisioningFate | None) -> Node:
         """One more node of a group."""
         node = self._node(pool.uid, pool.name, pool.cluster, group.flavor, group.az, phase, at)
         node.group, node.fate, node.billing = group.name, fate, pool.billing
@@ -233,9 +233,9 @@ class Cloud:
                 for group in pool.groups.values():
                     group.nodes.pop(uid, None)
 
-    def job(self, kind: str, cluster: str, resource: str, name: str) -> Job:
+    def job(self, kind: str, cluster: str, resource: str, name: str) -> CceJob:
         """A job that begins now."""
-        made = Job(self.number("job"), kind, cluster, resource, name, self.clock())
+        made = CceJob(self.number("job"), kind, cluster, resource, name, self.clock())
         self.jobs[made.uid] = made
         return made
 

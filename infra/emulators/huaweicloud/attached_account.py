@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from infra.emulators.certificates import Pair
 from infra.emulators.controllers.manager import Controller
-from infra.emulators.huaweicloud.account import REGION, Cloud
-from infra.emulators.huaweicloud.models import Cluster, Times
-from infra.emulators.huaweicloud.node_registration import Joining, Ways
+from infra.emulators.huaweicloud.account import REGION, CceCloud
+from infra.emulators.huaweicloud.models import CceCluster, CceDurations
+from infra.emulators.huaweicloud.node_registration import CceNodeRegistration, CceRegistrationOptions
 from infra.emulators.huaweicloud.server import HuaweiServer
 from infra.emulators.kube.store import ObjectStore
 
@@ -35,31 +35,31 @@ class HuaweiAccount:
     def __init__(
         self,
         *,
-        times: Times | None = None,
-        ways: Ways | None = None,
+        times: CceDurations | None = None,
+        ways: CceRegistrationOptions | None = None,
         tls: Pair | None = None,
         actions: frozenset[str] | None = None,
     ) -> None:
         self._times, self._ways, self._tls, self._actions = times, ways, tls, actions
-        self._cloud: Cloud | None = None
+        self._cloud: CceCloud | None = None
         self._server: HuaweiServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """The project on that clock; what makes its nodes Nodes of that cluster."""
-        self._cloud = Cloud(clock, times=self._times)
+        self._cloud = CceCloud(clock, times=self._times)
         held = self._cloud.add_cluster(CLUSTER)
         self._server = HuaweiServer(self._cloud, tls=self._tls)
         self._server.ring.add(KEY, KEY_SECRET, self._actions)
-        return Joining(self._cloud, cluster, clock, self._ways, cluster=held.uid)
+        return CceNodeRegistration(self._cloud, cluster, clock, self._ways, cluster=held.uid)
 
     @property
-    def cloud(self) -> Cloud:
+    def cloud(self) -> CceCloud:
         """The project. AssertionError before it is attached."""
         assert self._cloud is not None, "attach the account first"
         return self._cloud
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> CceCluster:
         """The CCE cluster that the simulated one stands for."""
         return next(iter(self.cloud.clusters.values()))
 

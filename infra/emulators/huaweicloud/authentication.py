@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from infra.emulators.huaweicloud.errors import Refused
-from infra.emulators.huaweicloud.signing import Claim, claim, signature
+from infra.emulators.huaweicloud.errors import CceRefusedError
+from infra.emulators.huaweicloud.signing import CceSignedClaim, claim, signature
 from infra.emulators.vendor_common.http_messages import Incoming
 
 SKEW = 900.0
@@ -20,7 +20,7 @@ _DATE = re.compile(r"\d{8}T\d{6}Z")
 
 
 @dataclass(slots=True)
-class Key:
+class CceKey:
     """An access key. actions: what it may do, patterns as in a custom policy (`cce:nodepool:*`), None for everything.
     token, expires: of temporary keys. active: not revoked."""
 
@@ -47,17 +47,17 @@ class Agency:
 
 
 @dataclass(slots=True)
-class Ring:
+class CceKeyRing:
     """All keys and agencies of the account. tokens: for X-Auth-Token, each with the key whose rights it has."""
 
-    keys: dict[str, Key] = field(default_factory=dict)
+    keys: dict[str, CceKey] = field(default_factory=dict)
     agencies: dict[tuple[str, str], Agency] = field(default_factory=dict)
-    tokens: dict[str, Key] = field(default_factory=dict)
+    tokens: dict[str, CceKey] = field(default_factory=dict)
     sessions: int = 0
 
-    def add(self, id_: str, secret: str, actions: frozenset[str] | None = None) -> Key:
+    def add(self, id_: str, secret: str, actions: frozenset[str] | None = None) -> CceKey:
         """A key that is good."""
-        self.keys[id_] = Key(id_, secret, actions)
+        self.keys[id_] = CceKey(id_, secret, actions)
         return self.keys[id_]
 
     def add_agency(self, domain: str, name: str, *trusts: str, actions: frozenset[str] | None = None) -> Agency:
@@ -65,11 +65,11 @@ class Ring:
         made = self.agencies[domain, name] = Agency(domain, name, frozenset(trusts), actions)
         return made
 
-    def session(self, agency: Agency, expires: float) -> Key:
+    def session(self, agency: Agency, expires: float) -> CceKey:
         """Temporary keys."""
         self.sessions += 1
         number = f"{self.sessions:06d}"
-        made = Key(
+        made = CceKey(
             f"HSTEXAMPLE{number}",
             f"example-session-secret-{number}",
             agency.actions,
@@ -84,27 +84,29 @@ class Ring:
         return [text for key in self.keys.values() for text in (key.secret, key.token) if text] + list(self.tokens)
 
 
-class Gate:
+class CceAuthenticator:
     """Checks requests against a ring of keys on a clock."""
 
-    def __init__(self, ring: Ring, clock: Callable[[], float]) -> None:
+    def __init__(self, ring: CceKeyRing, clock: Callable[[], float]) -> None:
         self._ring, self._clock = ring, clock
 
-    def admit(self, incoming: Incoming, action: str) -> Key:
+    def admit(self, incoming: Incoming, action: str) -> CceKey:
         """The key that signed it, or whose token it carries. Refused with 401, or 403 without the right."""
         token = incoming.headers.get("x-auth-token", "")
         key = self._by_token(token) if token else self._by_signature(incoming)
         if not key.may(action):
-            raise Refused(403, "CCE.01403001", f"Forbidden: policy does not allow {action} to be performed")
+            raise CceRefusedError(403, "CCE.01403001", f"Forbidden: policy does not allow {action} to be performed")
         return key
 
-    def _by_token(self, token: str) -> Key:
+    def _by_token(self, token: str) -> CceKey:
         key = self._ring.tokens.get(token)
         if key is None or not key.active or key.expires <= self._clock():
-            raise Refused(401, "APIGW.0301", "Incorrect IAM authentication information: token is invalid or expired")
+            raise CceRefusedError(
+                401, "APIGW.0301", "Incorrect IAM authentication information: token is invalid or expired"
+            )
         return key
 
-    def _by_signature(self, incoming: Incoming) -> Key:
+    def _by_signature(self, incoming: Incoming) -> CceKey:
         claimed = claim(incoming)
         if claimed is None:
             raise _incorrect("no authentication header")
@@ -123,14 +125,14 @@ class Gate:
     def _check_time(self, told: str) -> None:
         at = dt.datetime.strptime(told, "%Y%m%dT%H%M%SZ").replace(tzinfo=dt.UTC).timestamp()
         if abs(at - self._clock()) > SKEW:
-            raise Refused(
+            raise CceRefusedError(
                 401,
                 "APIGW.0303",
                 "Incorrect app authentication information: the request time is more than 15 minutes from the server's",
             )
 
 
-def _check_form(incoming: Incoming, claimed: Claim, key: Key) -> None:
+def _check_form(incoming: Incoming, claimed: CceSignedClaim, key: CceKey) -> None:
     signed = claimed.signed
     if list(signed) != sorted(each.lower() for each in signed) or not set(signed) >= _MUST:
         raise _incorrect("SignedHeaders must be lower-case, sorted, and hold host and x-sdk-date")
@@ -144,5 +146,5 @@ def _check_form(incoming: Incoming, claimed: Claim, key: Key) -> None:
         raise _incorrect("the security token is not signed")
 
 
-def _incorrect(why: str) -> Refused:
-    return Refused(401, "APIGW.0301", f"Incorrect IAM authentication information: {why}")
+def _incorrect(why: str) -> CceRefusedError:
+    return CceRefusedError(401, "APIGW.0301", f"Incorrect IAM authentication information: {why}")

@@ -8,21 +8,21 @@ from collections.abc import Callable
 
 import msgspec
 
-from infra.emulators.huaweicloud.account import Cloud
-from infra.emulators.huaweicloud.authentication import Gate, Ring
-from infra.emulators.huaweicloud.errors import Refused
-from infra.emulators.huaweicloud.fault_injection import Throttle, refusal
-from infra.emulators.huaweicloud.handlers import Actions, Asked
-from infra.emulators.huaweicloud.routes import WRITES, Route, find
+from infra.emulators.huaweicloud.account import CceCloud
+from infra.emulators.huaweicloud.authentication import CceAuthenticator, CceKeyRing
+from infra.emulators.huaweicloud.errors import CceRefusedError
+from infra.emulators.huaweicloud.fault_injection import CceThrottle, refusal
+from infra.emulators.huaweicloud.handlers import CceHandlers, CceRequest
+from infra.emulators.huaweicloud.routes import WRITES, CceRoute, find
 from infra.emulators.huaweicloud.signing import claim
-from infra.emulators.vendor_common.fault_injection import Fault, Faults
+from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
 
 Watch = Callable[[Incoming, Answer], None]
 _JSON, _PAGE = {"Content-Type": "application/json"}, {"Content-Type": "text/html"}
 
 
-class Logged(msgspec.Struct, frozen=True):
+class CceLoggedRequest(msgspec.Struct, frozen=True):
     """One call. operation: as routes.py names it, "" for what is none; path: with its query; action: the right that it
     needs; key: who signed it; code, message: of a refusal."""
 
@@ -48,20 +48,20 @@ class Logged(msgspec.Struct, frozen=True):
         return " ".join(part for part in (self.method, self.operation, self.path, self.body) if part)
 
 
-class Front:
+class CceDispatcher:
     """A project's API: CCE, the compute service's flavours and the identity service at one address. log: every call so
     far; seen: signatures, which must not be shown anywhere; form: of the bodies of errors (refusals.py); watches: get
     each request with the answer that it has before the wire spoils it."""
 
-    def __init__(self, cloud: Cloud) -> None:
-        self.cloud, self.ring = cloud, Ring()
-        self.faults, self.throttle = Faults(WRITES), Throttle(cloud.clock)
-        self.log: list[Logged] = []
+    def __init__(self, cloud: CceCloud) -> None:
+        self.cloud, self.ring = cloud, CceKeyRing()
+        self.faults, self.throttle = VendorFaults(WRITES), CceThrottle(cloud.clock)
+        self.log: list[CceLoggedRequest] = []
         self.seen: set[str] = set()
         self.watches: list[Watch] = []
         self.form = ""
         self.crashes: list[str] = []
-        self._gate, self._actions = Gate(self.ring, cloud.clock), Actions(cloud, self.ring)
+        self._gate, self._actions = CceAuthenticator(self.ring, cloud.clock), CceHandlers(cloud, self.ring)
 
     def served(self, incoming: Incoming) -> Answer:
         """One request off the wire. A mistake in here is kept in `crashes`, and the client gets a 500."""
@@ -69,7 +69,7 @@ class Front:
             return self.handle(incoming)
         except Exception:
             self.crashes.append(traceback.format_exc())
-            return self._refusal(Refused(500, "CCE.01500001", "the emulation has crashed"))
+            return self._refusal(CceRefusedError(500, "CCE.01500001", "the emulation has crashed"))
 
     def handle(self, incoming: Incoming) -> Answer:
         """One request."""
@@ -81,41 +81,43 @@ class Front:
                 refused = refusal(fault) if fault is not None else None
                 if refused is not None:
                     raise refused
-                answer = self._do(incoming, route, lost=fault in (Fault.HANGS_UP, Fault.WEB_PAGE))
-            except Refused as raised:
+                answer = self._do(incoming, route, lost=fault in (VendorFault.HANGS_UP, VendorFault.WEB_PAGE))
+            except CceRefusedError as raised:
                 problem, answer = raised, self._refusal(raised)
             self._note(incoming, route, answer.status, problem)
             for watch in self.watches:
                 watch(incoming, answer)
-            if fault is Fault.CUT_OFF and not answer.body:
+            if fault is VendorFault.CUT_OFF and not answer.body:
                 answer = Answer(answer.status, b"{}", answer.headers)  # of nothing, nothing can be cut off
             return spoilt(answer, fault)
 
-    def _do(self, incoming: Incoming, route: Route, *, lost: bool) -> Answer:
+    def _do(self, incoming: Incoming, route: CceRoute, *, lost: bool) -> Answer:
         if not route.operation:
-            raise Refused(404, "APIGW.0101", "The API does not exist or has not been published in the environment")
+            raise CceRefusedError(
+                404, "APIGW.0101", "The API does not exist or has not been published in the environment"
+            )
         key = self._gate.admit(incoming, route.action)
         self.throttle.count(route.operation)
         if lost and route.operation in WRITES:
             return Answer(500, b"", _JSON)  # never seen by anybody: the wire loses it
-        asked = Asked(route.ids, key, dict(incoming.query()), incoming.body)
+        asked = CceRequest(route.ids, key, dict(incoming.query()), incoming.body)
         status, found = self._actions.do(route.operation, asked)
         return Answer(status, b"" if found is None else json.dumps(found).encode(), _JSON)
 
-    def _refusal(self, problem: Refused) -> Answer:
+    def _refusal(self, problem: CceRefusedError) -> Answer:
         request = f"{len(self.log):032x}"
         headers = {**(_PAGE if self.form == "page" else _JSON), "X-Request-Id": request}
         if problem.retry_after is not None:
             headers["Retry-After"] = str(problem.retry_after)
         return Answer(problem.status, problem.body(self.form, request), headers)
 
-    def _note(self, incoming: Incoming, route: Route, status: int, problem: Refused | None) -> None:
+    def _note(self, incoming: Incoming, route: CceRoute, status: int, problem: CceRefusedError | None) -> None:
         claimed = claim(incoming)
         if claimed is not None:
             self.seen.add(claimed.signature)
         code, message = (problem.code, problem.message) if problem is not None else ("", "")
         self.log.append(
-            Logged(
+            CceLoggedRequest(
                 incoming.method,
                 route.operation,
                 incoming.target,

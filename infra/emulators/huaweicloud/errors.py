@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 
-class Refused(Exception):
+class CceRefusedError(Exception):
     """An error reply. retry_after: seconds, None for no such header."""
 
     def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
@@ -26,11 +26,11 @@ class Refused(Exception):
         return json.dumps(bodies[form or own]).encode()
 
 
-def bad(message: str) -> Refused:
+def bad(message: str) -> CceRefusedError:
     """The request makes no sense, or cannot be done now."""
-    return Refused(400, "CCE.01400001", message)
+    return CceRefusedError(400, "CCE.01400001", message)
 
 
-def missing(what: str) -> Refused:
+def missing(what: str) -> CceRefusedError:
     """There is no such thing."""
-    return Refused(404, "CCE.01404001", f"Resource not found: {what}")
+    return CceRefusedError(404, "CCE.01404001", f"Resource not found: {what}")

@@ -5,32 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from infra.emulators.huaweicloud.errors import Refused
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.huaweicloud.errors import CceRefusedError
+from infra.emulators.vendor_common.fault_injection import VendorFault
 
 RETRY_SECONDS = 7
 _REFUSALS = {
-    Fault.UNAUTHORIZED: (401, "CCE.01401001", None),
-    Fault.FORBIDDEN: (403, "CCE.01403001", None),
-    Fault.NOT_FOUND: (404, "CCE.01404001", None),
-    Fault.CONFLICT: (409, "CCE.01409002", None),
-    Fault.THROTTLED: (429, "CCE.02429001", None),
-    Fault.THROTTLED_FOR: (429, "CCE.02429001", RETRY_SECONDS),
-    Fault.SERVER_ERROR: (500, "CCE.01500001", None),
-    Fault.EXPIRED_TOKEN: (401, "APIGW.0301", None),
-    Fault.OLD_TIME: (401, "APIGW.0303", None),
+    VendorFault.UNAUTHORIZED: (401, "CCE.01401001", None),
+    VendorFault.FORBIDDEN: (403, "CCE.01403001", None),
+    VendorFault.NOT_FOUND: (404, "CCE.01404001", None),
+    VendorFault.CONFLICT: (409, "CCE.01409002", None),
+    VendorFault.THROTTLED: (429, "CCE.02429001", None),
+    VendorFault.THROTTLED_FOR: (429, "CCE.02429001", RETRY_SECONDS),
+    VendorFault.SERVER_ERROR: (500, "CCE.01500001", None),
+    VendorFault.EXPIRED_TOKEN: (401, "APIGW.0301", None),
+    VendorFault.OLD_TIME: (401, "APIGW.0303", None),
 }
 
 
-def refusal(fault: Fault) -> Refused | None:
+def refusal(fault: VendorFault) -> CceRefusedError | None:
     """The error reply that a fault is, None for one of the wire."""
     found = _REFUSALS.get(fault)
     if found is None:
         return None
-    return Refused(found[0], found[1], f"{fault.value} (by order of the test)", retry_after=found[2])
+    return CceRefusedError(found[0], found[1], f"{fault.value} (by order of the test)", retry_after=found[2])
 
 
-class Throttle:
+class CceThrottle:
     """Calls per window and operation. limits: operation -> (calls, seconds), "" for all others; tells: whether the
     answer says when to come back."""
 
@@ -48,7 +48,7 @@ class Throttle:
         recent = [at for at in self._calls.get(operation, []) if now - at < window]
         if len(recent) >= most:
             wait = max(1, math.ceil(recent[-most] + window - now))
-            raise Refused(
+            raise CceRefusedError(
                 429, "APIGW.0308", "The throttling threshold has been reached", retry_after=wait if self.tells else None
             )
         self._calls[operation] = [*recent, now]

@@ -8,22 +8,22 @@ from typing import Any
 import msgspec
 
 from infra.emulators.huaweicloud import iam, serializers
-from infra.emulators.huaweicloud.account import Cloud
-from infra.emulators.huaweicloud.authentication import Key, Ring
+from infra.emulators.huaweicloud.account import CceCloud
+from infra.emulators.huaweicloud.authentication import CceKey, CceKeyRing
 from infra.emulators.huaweicloud.errors import bad, missing
-from infra.emulators.huaweicloud.models import DEFAULT_POOL, Cluster, Node, Pool
-from infra.emulators.huaweicloud.mutations import Orders
+from infra.emulators.huaweicloud.models import DEFAULT_POOL, CceCluster, CcePool, Node
+from infra.emulators.huaweicloud.mutations import CceMutations
 from infra.emulators.huaweicloud.routes import UUID
 
 Json = dict[str, Any]
 _MOST_NODES, _MOST_FLAVORS = 2000, 1000
 
 
-class Asked(msgspec.Struct, frozen=True):
+class CceRequest(msgspec.Struct, frozen=True):
     """A request, read. ids: of the path; key: who asks."""
 
     ids: Mapping[str, str]
-    key: Key
+    key: CceKey
     query: Mapping[str, str] = {}
     body: bytes = b""
 
@@ -42,12 +42,12 @@ class Asked(msgspec.Struct, frozen=True):
         return found
 
 
-class Actions:
+class CceHandlers:
     """The operations by their names. do: called with the cloud's lock held."""
 
-    def __init__(self, cloud: Cloud, ring: Ring) -> None:
-        self._cloud, self._ring, self._orders = cloud, ring, Orders(cloud)
-        self._table: Mapping[str, Callable[[Asked], tuple[int, Json | None]]] = {
+    def __init__(self, cloud: CceCloud, ring: CceKeyRing) -> None:
+        self._cloud, self._ring, self._orders = cloud, ring, CceMutations(cloud)
+        self._table: Mapping[str, Callable[[CceRequest], tuple[int, Json | None]]] = {
             "show-cluster": lambda asked: (200, serializers.cluster(self._cluster(asked))),
             "list-pools": self._pools,
             "show-pool": lambda asked: (200, self._shown(self._pool(asked))),
@@ -65,13 +65,13 @@ class Actions:
             "assume-agency": lambda asked: (201, iam.assume(self._ring, asked.key, asked.json(), cloud.clock())),
         }
 
-    def do(self, operation: str, asked: Asked) -> tuple[int, Json | None]:
+    def do(self, operation: str, asked: CceRequest) -> tuple[int, Json | None]:
         """Status and answer, None for one without a body. Refused for what cannot be."""
         if asked.ids.get("project", self._cloud.project) != self._cloud.project:
             raise missing("project")
         return self._table[operation](asked)
 
-    def _cluster(self, asked: Asked) -> Cluster:
+    def _cluster(self, asked: CceRequest) -> CceCluster:
         id_ = asked.ids["cluster"]
         if not UUID.fullmatch(id_):
             raise bad("cluster id is invalid")
@@ -79,41 +79,41 @@ class Actions:
             raise missing("cluster")
         return self._cloud.clusters[id_]
 
-    def _pool(self, asked: Asked) -> Pool:
+    def _pool(self, asked: CceRequest) -> CcePool:
         found = self._cluster(asked).pools.get(asked.ids["pool"])
         if found is None:
             raise missing("node pool")
         return found
 
-    def _node(self, asked: Asked) -> Node:
+    def _node(self, asked: CceRequest) -> Node:
         found = self._cluster(asked).node(asked.ids["node"])
         if found is None:
             raise missing("node")
         return found
 
-    def _shown(self, pool: Pool, *, whole: bool = False) -> Json:
+    def _shown(self, pool: CcePool, *, whole: bool = False) -> Json:
         return serializers.pool(pool, self._cloud, whole=whole)
 
-    def _pools(self, asked: Asked) -> tuple[int, Json]:
+    def _pools(self, asked: CceRequest) -> tuple[int, Json]:
         whole = asked.query.get("advanceStatus") == "true"
         found = [self._shown(pool, whole=whole) for pool in self._cluster(asked).pools.values()]
         if asked.query.get("showDefaultNodePool") == "true":
             found.append(serializers.default_pool())
         return 200, serializers.listed(found)
 
-    def _update(self, asked: Asked) -> tuple[int, Json]:
+    def _update(self, asked: CceRequest) -> tuple[int, Json]:
         asked.spec()
         pool = self._pool(asked)
         self._orders.update(self._cluster(asked), pool, asked.json())
         return 200, self._shown(pool)
 
-    def _scale(self, asked: Asked) -> tuple[int, None]:
+    def _scale(self, asked: CceRequest) -> tuple[int, None]:
         if asked.ids["pool"] == DEFAULT_POOL:
             raise bad(f"{DEFAULT_POOL} cannot be scaled")
         self._orders.scale(self._cluster(asked), self._pool(asked), asked.spec())
         return self._cloud.scale_status, None
 
-    def _nodes(self, asked: Asked) -> tuple[int, Json]:
+    def _nodes(self, asked: CceRequest) -> tuple[int, Json]:
         found = list(self._cluster(asked).nodes())
         if not self._cloud.paged:
             return 200, serializers.listed([serializers.node(node, self._cloud) for node in found])
@@ -121,7 +121,7 @@ class Actions:
         told = {"currentCount": len(page), **({"nextMarker": marker} if marker else {})}
         return 200, serializers.listed([serializers.node(node, self._cloud) for node in page], pageInfo=told)
 
-    def _delete(self, asked: Asked) -> tuple[int, Json]:
+    def _delete(self, asked: CceRequest) -> tuple[int, Json]:
         told = asked.query.get("nodepoolScaleDown")
         if told not in (None, "NoScaleDown"):
             raise bad("nodepoolScaleDown is invalid")
@@ -129,23 +129,23 @@ class Actions:
         self._orders.delete(self._cluster(asked), node, keeps_size=told is not None)
         return 200, serializers.node(node, self._cloud)
 
-    def _protect(self, asked: Asked, *, protected: bool) -> tuple[int, None]:
+    def _protect(self, asked: CceRequest, *, protected: bool) -> tuple[int, None]:
         self._orders.protect(self._cluster(asked), asked.json().get("nodeList"), protected=protected)
         return 200, None
 
-    def _job(self, asked: Asked) -> tuple[int, Json]:
+    def _job(self, asked: CceRequest) -> tuple[int, Json]:
         found = self._cloud.jobs.get(asked.ids["job"])
         if found is None:
             raise missing("job")
         return 200, serializers.job(found)
 
-    def _addons(self, asked: Asked) -> tuple[int, Json]:
+    def _addons(self, asked: CceRequest) -> tuple[int, Json]:
         cluster = self._cloud.clusters.get(asked.query.get("cluster_id", ""))
         if cluster is None:
             raise missing("cluster")
         return 200, serializers.listed([serializers.addon(each) for each in cluster.addons])
 
-    def _flavors(self, asked: Asked) -> tuple[int, Json]:
+    def _flavors(self, asked: CceRequest) -> tuple[int, Json]:
         zone = asked.query.get("availability_zone")
         found = [
             each for each in self._cloud.flavors.values() if zone is None or zone in self._cloud.flavor_zones(each.name)

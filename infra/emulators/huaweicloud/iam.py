@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from infra.emulators.huaweicloud.authentication import Key, Ring
-from infra.emulators.huaweicloud.errors import Refused
+from infra.emulators.huaweicloud.authentication import CceKey, CceKeyRing
+from infra.emulators.huaweicloud.errors import CceRefusedError
 
 Json = dict[str, Any]
 _SHORTEST, _LONGEST, _USUAL = 900, 86400, 900
@@ -23,22 +23,22 @@ def projects(held: Mapping[str, str], name: str | None) -> Json:
     }
 
 
-def assume(ring: Ring, caller: Key, body: Mapping[str, Any], now: float) -> Json:
+def assume(ring: CceKeyRing, caller: CceKey, body: Mapping[str, Any], now: float) -> Json:
     """Temporary keys. Refused for a body that is not as it must be, or a caller that the agency does not trust."""
     try:
         identity = body["auth"]["identity"]
         asked = identity["assume_role"]
         methods, place = identity["methods"], (asked["domain_name"], asked["agency_name"])
     except (KeyError, TypeError):
-        raise Refused(400, "IAM.0011", "Request body is invalid") from None
+        raise CceRefusedError(400, "IAM.0011", "Request body is invalid") from None
     seconds = asked.get("duration_seconds", _USUAL)
     if methods != ["assume_role"] or not isinstance(seconds, int) or not _SHORTEST <= seconds <= _LONGEST:
-        raise Refused(400, "IAM.0011", f"duration_seconds must be {_SHORTEST} to {_LONGEST}")
+        raise CceRefusedError(400, "IAM.0011", f"duration_seconds must be {_SHORTEST} to {_LONGEST}")
     agency = ring.agencies.get(place)
     if agency is None:
-        raise Refused(404, "IAM.0004", f"Could not find agency {place[1]}")
+        raise CceRefusedError(404, "IAM.0004", f"Could not find agency {place[1]}")
     if caller.id not in agency.trusts:
-        raise Refused(403, "IAM.0003", "Policy doesn't allow iam:tokens:assume to be performed")
+        raise CceRefusedError(403, "IAM.0003", "Policy doesn't allow iam:tokens:assume to be performed")
     made = ring.session(agency, now + seconds)
     return {
         "credential": {

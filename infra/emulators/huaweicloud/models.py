@@ -22,7 +22,7 @@ COMING = frozenset({BUILD, INSTALLING})
 OPEN = frozenset({"Available", "ScalingUp", "ScalingDown"})
 
 
-class Times(msgspec.Struct, frozen=True):
+class CceDurations(msgspec.Struct, frozen=True):
     """How long things take, seconds. order: until CCE knows that a machine cannot be had; build, install: a node's two
     stages; delete: its way out; retry: until CCE tries again what it could not get; job: how long a job is known after
     its end."""
@@ -35,7 +35,7 @@ class Times(msgspec.Struct, frozen=True):
     job: float = 3600.0
 
 
-class Fate(msgspec.Struct, frozen=True):
+class CceProvisioningFate(msgspec.Struct, frozen=True):
     """What becomes of a machine that is asked for instead of running. condition: the one that its scale group shows;
     made: there is a node, and it ends in phase Error."""
 
@@ -45,9 +45,9 @@ class Fate(msgspec.Struct, frozen=True):
     made: bool = False
 
 
-SOLD_OUT = Fate("ResourceInsufficient", "SoldOut", "The flavor is sold out in this availability zone.")
-NO_QUOTA = Fate("QuotaInsufficient", "QuotaInsufficient", "The quota of servers is used up.")
-NOT_INSTALLED = Fate("UnexpectedError", "InstallFailed", "Failed to install the node.", made=True)
+SOLD_OUT = CceProvisioningFate("ResourceInsufficient", "SoldOut", "The flavor is sold out in this availability zone.")
+NO_QUOTA = CceProvisioningFate("QuotaInsufficient", "QuotaInsufficient", "The quota of servers is used up.")
+NOT_INSTALLED = CceProvisioningFate("UnexpectedError", "InstallFailed", "Failed to install the node.", made=True)
 
 
 class Flavor(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Flavor(msgspec.Struct, frozen=True):
     specs: Mapping[str, str] = {}
 
 
-class Condition(msgspec.Struct, frozen=True):
+class CceCondition(msgspec.Struct, frozen=True):
     """Of a scale group."""
 
     type: str
@@ -87,7 +87,7 @@ class Node:
     created: float
     number: int
     since: float = float("inf")
-    fate: Fate | None = None
+    fate: CceProvisioningFate | None = None
     job: str = ""
     protected: bool = False
     billing: int = 0
@@ -116,8 +116,8 @@ class ScaleGroup:
     trying: int = 0
     retries: bool = False
     nodes: dict[str, Node] = field(default_factory=dict)
-    conditions: dict[str, Condition] = field(default_factory=dict)
-    fates: list[Fate] = field(default_factory=list)
+    conditions: dict[str, CceCondition] = field(default_factory=dict)
+    fates: list[CceProvisioningFate] = field(default_factory=list)
     told: int | None = None
 
     @property
@@ -136,7 +136,7 @@ class ScaleGroup:
 
 
 @dataclass(slots=True)
-class Pool:
+class CcePool:
     """A node pool. groups: by name, the default one first. phase: as a test has set it, "" for what follows from what
     goes on. taken: until when another order has it. cooldown: minutes; unneeded: minutes, -1 for unset; utilization: -1
     for unset."""
@@ -173,7 +173,7 @@ class Pool:
 
 
 @dataclass(slots=True)
-class Job:
+class CceJob:
     """What CCE does in the background."""
 
     uid: str
@@ -199,14 +199,14 @@ class Addon:
 
 
 @dataclass(slots=True)
-class Cluster:
+class CceCluster:
     """A CCE cluster."""
 
     uid: str
     name: str
     created: float
     phase: str = "Available"
-    pools: dict[str, Pool] = field(default_factory=dict)
+    pools: dict[str, CcePool] = field(default_factory=dict)
     lonely: dict[str, Node] = field(default_factory=dict)
     addons: list[Addon] = field(default_factory=list)
 

@@ -10,21 +10,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra.emulators.huaweicloud import simulation
-from infra.emulators.huaweicloud.account import Cloud
-from infra.emulators.huaweicloud.errors import Refused, bad
-from infra.emulators.huaweicloud.models import DEFAULT, OPEN, Cluster, Node, Pool, ScaleGroup
+from infra.emulators.huaweicloud.account import CceCloud
+from infra.emulators.huaweicloud.errors import CceRefusedError, bad
+from infra.emulators.huaweicloud.models import DEFAULT, OPEN, CceCluster, CcePool, Node, ScaleGroup
 
 _CHECKS = ("instant", "async")
 _POLICIES = ("Random", "AZBalance")
 
 
-class Orders:
+class CceMutations:
     """Takes orders for one cloud."""
 
-    def __init__(self, cloud: Cloud) -> None:
+    def __init__(self, cloud: CceCloud) -> None:
         self._cloud = cloud
 
-    def scale(self, cluster: Cluster, pool: Pool, spec: Mapping[str, Any]) -> None:
+    def scale(self, cluster: CceCluster, pool: CcePool, spec: Mapping[str, Any]) -> None:
         """To an absolute size of the pool, in the scale groups that are named."""
         total, options = _size(spec, "desiredNodeCount"), _part(spec, "options")
         names = spec.get("scaleGroups") or [DEFAULT]
@@ -45,7 +45,7 @@ class Orders:
             _shrink(pool, groups, total)
         self._settle(pool)
 
-    def update(self, cluster: Cluster, pool: Pool, body: Mapping[str, Any]) -> None:
+    def update(self, cluster: CceCluster, pool: CcePool, body: Mapping[str, Any]) -> None:
         """Settings of a pool. Without the guard the size is set, too, and what is left out is nought."""
         spec, name = _part(body, "spec"), _part(body, "metadata").get("name")
         if not isinstance(name, str) or not name:
@@ -68,7 +68,7 @@ class Orders:
                 _lower(pool, total)
         self._settle(pool)
 
-    def delete(self, cluster: Cluster, node: Node, *, keeps_size: bool) -> None:
+    def delete(self, cluster: CceCluster, node: Node, *, keeps_size: bool) -> None:
         """This node, and what is desired goes down by one unless told otherwise. One that leaves already goes on."""
         if cluster.phase not in OPEN:
             raise bad(f"the status of the cluster is {cluster.phase}")
@@ -82,7 +82,7 @@ class Orders:
                 group.desired = max(0, group.desired - 1)
         simulation.leave(self._cloud, node, self._cloud.clock())
 
-    def protect(self, cluster: Cluster, names: object, *, protected: bool) -> None:
+    def protect(self, cluster: CceCluster, names: object, *, protected: bool) -> None:
         """From every resizing of the pool, or no longer."""
         if not isinstance(names, list) or not names:
             raise bad("nodeList is mandatory")
@@ -95,17 +95,17 @@ class Orders:
 
     # -- checks
 
-    def _take(self, cluster: Cluster, pool: Pool) -> None:
+    def _take(self, cluster: CceCluster, pool: CcePool) -> None:
         if cluster.phase not in OPEN:
             raise bad(f"the status of the cluster is {cluster.phase}")
         if pool.phase in ("Deleting", "Error"):
             raise bad(f"the status of the node pool is {pool.phase}")
         self._hold(pool)
 
-    def _hold(self, pool: Pool) -> None:
+    def _hold(self, pool: CcePool) -> None:
         now = self._cloud.clock()
         if pool.taken > now:
-            raise Refused(429, "CCE.01429002", "Resource locked by other requests")
+            raise CceRefusedError(429, "CCE.01429002", "Resource locked by other requests")
         pool.taken = now + self._cloud.holds
         simulation.tell_later(self._cloud, pool)
 
@@ -115,10 +115,10 @@ class Orders:
             return
         stuck = [group for group in groups if not simulation.scalable(self._cloud, group)]
         if stuck and instant:
-            raise Refused(400, "CCE.01400021", f"Flavor of scale group {stuck[0].name} is not scalable")
+            raise CceRefusedError(400, "CCE.01400021", f"Flavor of scale group {stuck[0].name} is not scalable")
         free = self._cloud.free()
         if free is not None and count > free and self._cloud.refuses_quota:
-            raise Refused(400, "CCE.01400008", "Insufficient quota of servers")
+            raise CceRefusedError(400, "CCE.01400008", "Insufficient quota of servers")
 
     # -- doing it
 
@@ -128,7 +128,7 @@ class Orders:
             chosen = [group for group in groups if group.desired == fewest] if balance else groups
             self._cloud.random.choice(chosen).desired += 1
 
-    def _replace(self, pool: Pool, told: Sequence[Mapping[str, Any]]) -> None:
+    def _replace(self, pool: CcePool, told: Sequence[Mapping[str, Any]]) -> None:
         """A list of extension groups is the whole list: those that it does not name go with their nodes."""
         held = pool.groups
         pool.groups = {DEFAULT: held[DEFAULT]}
@@ -142,7 +142,7 @@ class Orders:
             group.least, group.most = scaling.get("minNodeCount"), scaling.get("maxNodeCount")
             pool.groups[name] = group
 
-    def _settle(self, pool: Pool) -> None:
+    def _settle(self, pool: CcePool) -> None:
         for group in pool.groups.values():
             simulation.settle(self._cloud, pool, group, self._cloud.clock())
 
@@ -162,14 +162,14 @@ def _size(spec: Mapping[str, Any], name: str) -> int:
     return found
 
 
-def _group(pool: Pool, name: object) -> ScaleGroup:
+def _group(pool: CcePool, name: object) -> ScaleGroup:
     found = pool.groups.get(name) if isinstance(name, str) else None
     if found is None:
         raise bad(f"scale group {name} does not exist in node pool {pool.name}")
     return found
 
 
-def _shrink(pool: Pool, groups: Sequence[ScaleGroup], total: int) -> None:
+def _shrink(pool: CcePool, groups: Sequence[ScaleGroup], total: int) -> None:
     if len(groups) != 1:
         raise bad("only one scale group can be scaled in")
     if total == 0:
@@ -181,7 +181,7 @@ def _shrink(pool: Pool, groups: Sequence[ScaleGroup], total: int) -> None:
     groups[0].desired -= less
 
 
-def _lower(pool: Pool, total: int) -> None:
+def _lower(pool: CcePool, total: int) -> None:
     """All groups, the default one first, until the pool has that size."""
     for group in pool.groups.values():
         group.desired -= min(group.desired, pool.desired - total)

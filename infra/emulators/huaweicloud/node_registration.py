@@ -13,12 +13,12 @@ import msgspec
 
 from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.controllers.object_writes import write
-from infra.emulators.huaweicloud.account import Cloud
-from infra.emulators.huaweicloud.models import ACTIVE, DELETING, Flavor, Node, Pool
+from infra.emulators.huaweicloud.account import CceCloud
+from infra.emulators.huaweicloud.models import ACTIVE, DELETING, CcePool, Flavor, Node
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.vendor_common.node_registration import Due, left
-from infra.emulators.vendor_common.node_registration import Joining as VendorJoining
+from infra.emulators.vendor_common.node_registration import VendorNodeRegistration as VendorJoining
 
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 POOL_LABEL = "cce.cloud.com/cce-nodepool"
@@ -27,7 +27,7 @@ _MIB = 1024
 _PODS = ((64, 110), (32, 80), (16, 60), (8, 40), (0, 20))  # from so many GiB on, so many pods
 
 
-class Ways(msgspec.Struct, frozen=True):
+class CceRegistrationOptions(msgspec.Struct, frozen=True):
     """How nodes join. boot: seconds from Active until the Node is there; taint: seconds for which it has the start-up
     taint. scheme: before its providerID, as `huaweicloud://`; by_server: that is the server's id instead of the node's.
     never: uids of pools, `<pool>/<scale group>` or uids of nodes that do not join this cluster."""
@@ -39,21 +39,21 @@ class Ways(msgspec.Struct, frozen=True):
     never: frozenset[str] = frozenset()
 
 
-class Joining(VendorJoining):
+class CceNodeRegistration(VendorJoining):
     """Makes and removes the Nodes of one CCE cluster in one simulated cluster; step() does what is due now. cluster:
     uid, "" for all of the project."""
 
     def __init__(
         self,
-        cloud: Cloud,
+        cloud: CceCloud,
         store: ObjectStore,
         clock: Callable[[], float],
-        ways: Ways | None = None,
+        ways: CceRegistrationOptions | None = None,
         *,
         cluster: str = "",
     ) -> None:
         self._cloud, self._cluster, self._nodes, self._clock = cloud, cluster, store, clock
-        self._ways = ways or Ways()
+        self._ways = ways or CceRegistrationOptions()
         self._tainted: dict[str, float] = {}
         super().__init__(self._due_now, store)
 
@@ -85,7 +85,7 @@ class Joining(VendorJoining):
         return write(self._nodes, "nodes", {**node, "spec": {**node["spec"], "taints": taints}})
 
 
-def joined(cloud: Cloud, now: float, ways: Ways, *, cluster: str = "") -> list[Node]:
+def joined(cloud: CceCloud, now: float, ways: CceRegistrationOptions, *, cluster: str = "") -> list[Node]:
     """The nodes that are Nodes at this time: those that are Active for long enough, also on their way out."""
     held = [cloud.clusters[cluster]] if cluster else list(cloud.clusters.values())
     return [
@@ -98,7 +98,7 @@ def joined(cloud: Cloud, now: float, ways: Ways, *, cluster: str = "") -> list[N
     ]
 
 
-def node_object(cloud: Cloud, node: Node, ways: Ways) -> KubeObject:
+def node_object(cloud: CceCloud, node: Node, ways: CceRegistrationOptions) -> KubeObject:
     """The Node as its kubelet registers it, without the start-up taint."""
     pool = cloud.clusters[node.cluster].pools.get(node.pool)
     flavor = cloud.flavors[node.flavor]
@@ -142,13 +142,13 @@ def node_object(cloud: Cloud, node: Node, ways: Ways) -> KubeObject:
     }
 
 
-def _labels(flavor: Flavor, pool: Pool | None) -> dict[str, str]:
+def _labels(flavor: Flavor, pool: CcePool | None) -> dict[str, str]:
     gpu = flavor.specs.get("info:gpu:name", "")
     own = {POOL_LABEL: pool.name, **pool.labels} if pool is not None else {}
     return {**own, **({"accelerator": gpu} if gpu else {})}
 
 
-def _sizes(flavor: Flavor, pool: Pool | None) -> tuple[dict[str, str], Mapping[str, str]]:
+def _sizes(flavor: Flavor, pool: CcePool | None) -> tuple[dict[str, str], Mapping[str, str]]:
     """What it has, and what CCE reserves of that: by the vendor's rule for memory and CPU (B9)."""
     gib = flavor.memory // 1024
     usual = next(pods for least, pods in _PODS if gib >= least)

@@ -33,7 +33,7 @@ _PATHS = (
 )
 
 
-class Route(msgspec.Struct, frozen=True):
+class CceRoute(msgspec.Struct, frozen=True):
     """operation: "" for none that is known. action: the right it needs. ids: what stands in the path."""
 
     operation: str = ""
@@ -49,10 +49,10 @@ def _pattern(path: str) -> re.Pattern[str]:
 _TABLE = tuple((method, _pattern(path), operation, action) for method, path, operation, action in _PATHS)
 
 
-def find(method: str, path: str) -> Route:
+def find(method: str, path: str) -> CceRoute:
     """The request's operation."""
     for known, pattern, operation, action in _TABLE:
         found = pattern.fullmatch(path) if known == method else None
         if found is not None:
-            return Route(operation, action, found.groupdict())
-    return Route()
+            return CceRoute(operation, action, found.groupdict())
+    return CceRoute()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from infra.emulators.huaweicloud import simulation
-from infra.emulators.huaweicloud.account import Cloud
+from infra.emulators.huaweicloud.account import CceCloud
 from infra.emulators.huaweicloud.models import (
     ACTIVE,
     BUILD,
@@ -15,12 +15,12 @@ from infra.emulators.huaweicloud.models import (
     DEFAULT_POOL,
     DELETING,
     Addon,
-    Cluster,
-    Condition,
+    CceCluster,
+    CceCondition,
+    CceJob,
+    CcePool,
     Flavor,
-    Job,
     Node,
-    Pool,
     ScaleGroup,
 )
 
@@ -41,7 +41,7 @@ def _object(kind: str, **parts: Any) -> Json:
     return {"kind": kind, "apiVersion": "v3", **parts}
 
 
-def pool(held: Pool, cloud: Cloud, *, whole: bool) -> Json:
+def pool(held: CcePool, cloud: CceCloud, *, whole: bool) -> Json:
     """A node pool. whole: its conditions speak for all of its scale groups, else only for the default one."""
     return _object(
         "NodePool",
@@ -56,7 +56,7 @@ def pool(held: Pool, cloud: Cloud, *, whole: bool) -> Json:
     )
 
 
-def _spec(held: Pool) -> Json:
+def _spec(held: CcePool) -> Json:
     own, *others = held.groups.values()
     scaling: Json = {
         "enable": held.enabled,
@@ -100,7 +100,7 @@ def _extension(group: ScaleGroup) -> Json:
     }
 
 
-def _status(held: Pool, cloud: Cloud, *, whole: bool) -> Json:
+def _status(held: CcePool, cloud: CceCloud, *, whole: bool) -> Json:
     groups = list(held.groups.values())
     spoken = groups if whole else groups[:1]
     counts = [_existing(group, cloud) for group in groups]
@@ -118,18 +118,18 @@ def _status(held: Pool, cloud: Cloud, *, whole: bool) -> Json:
     return found
 
 
-def _existing(group: ScaleGroup, cloud: Cloud) -> int:
+def _existing(group: ScaleGroup, cloud: CceCloud) -> int:
     return len(group.staying) - (0 if cloud.counts_coming else group.count(*COMING))
 
 
-def _merged(told: Sequence[Sequence[Condition]]) -> list[Condition]:
+def _merged(told: Sequence[Sequence[CceCondition]]) -> list[CceCondition]:
     """Of several groups: scalable if one is, and each trouble of any."""
     found = {each.type: each for conditions in told for each in conditions if each.type != "Scalable"}
     able = [each for conditions in told for each in conditions if each.type == "Scalable"]
     return [next((each for each in able if each.status == "True"), able[0]), *found.values()]
 
 
-def _phase(held: Pool, cloud: Cloud) -> str:
+def _phase(held: CcePool, cloud: CceCloud) -> str:
     if held.phase:
         return held.phase
     groups = held.groups.values()
@@ -139,7 +139,7 @@ def _phase(held: Pool, cloud: Cloud) -> str:
     return "Synchronizing" if moves else ""
 
 
-def _group_status(group: ScaleGroup, cloud: Cloud) -> Json:
+def _group_status(group: ScaleGroup, cloud: CceCloud) -> Json:
     existing, coming = _existing(group, cloud), max(0, group.shown - _existing(group, cloud))
     return {
         "name": group.name,
@@ -155,7 +155,7 @@ def _group_status(group: ScaleGroup, cloud: Cloud) -> Json:
     }
 
 
-def _condition(held: Condition) -> Json:
+def _condition(held: CceCondition) -> Json:
     return {
         "type": held.type,
         "status": held.status,
@@ -180,7 +180,7 @@ def default_pool() -> Json:
     )
 
 
-def node(held: Node, cloud: Cloud) -> Json:
+def node(held: Node, cloud: CceCloud) -> Json:
     """A node. One that is being built has no server yet; those of no pool tell flavour and zone instead."""
     pools = {each.uid: each for each in cloud.pools()}
     meta: Json = {"name": held.name, "uid": held.uid, "creationTimestamp": stamp(held.created)}
@@ -200,7 +200,7 @@ def node(held: Node, cloud: Cloud) -> Json:
     )
 
 
-def job(held: Job) -> Json:
+def job(held: CceJob) -> Json:
     """A job."""
     return _object(
         "Job",
@@ -216,7 +216,7 @@ def job(held: Job) -> Json:
     )
 
 
-def cluster(held: Cluster) -> Json:
+def cluster(held: CceCluster) -> Json:
     """A cluster."""
     return _object(
         "Cluster",
@@ -242,7 +242,7 @@ def addon(held: Addon) -> Json:
     )
 
 
-def flavor(held: Flavor, cloud: Cloud) -> Json:
+def flavor(held: Flavor, cloud: CceCloud) -> Json:
     """A flavour of the compute service."""
     zones = ", ".join(f"{zone}({state})" for zone, state in cloud.flavor_zones(held.name).items())
     return {

@@ -11,37 +11,37 @@ with HuaweiServer(Cloud(clock)) as server:
 from __future__ import annotations
 
 from infra.emulators.certificates import Pair
-from infra.emulators.huaweicloud.account import Cloud
-from infra.emulators.huaweicloud.authentication import Ring
-from infra.emulators.huaweicloud.dispatcher import Front, Logged
-from infra.emulators.huaweicloud.fault_injection import Throttle
-from infra.emulators.vendor_common.fault_injection import Faults
+from infra.emulators.huaweicloud.account import CceCloud
+from infra.emulators.huaweicloud.authentication import CceKeyRing
+from infra.emulators.huaweicloud.dispatcher import CceDispatcher, CceLoggedRequest
+from infra.emulators.huaweicloud.fault_injection import CceThrottle
+from infra.emulators.vendor_common.fault_injection import VendorFaults
 from infra.emulators.vendor_common.server import VendorServer
 
 
 class HuaweiServer(VendorServer):
     """Serves a project. A context manager: started on entry, stopped on exit; the cloud stays."""
 
-    def __init__(self, cloud: Cloud, *, tls: Pair | None = None) -> None:
-        self.cloud, self.front = cloud, Front(cloud)
+    def __init__(self, cloud: CceCloud, *, tls: Pair | None = None) -> None:
+        self.cloud, self.front = cloud, CceDispatcher(cloud)
         super().__init__(self.front, tls=tls)
 
     @property
-    def ring(self) -> Ring:
+    def ring(self) -> CceKeyRing:
         """The account's keys and agencies."""
         return self.front.ring
 
     @property
-    def faults(self) -> Faults:
+    def faults(self) -> VendorFaults:
         """Faults for the calls to come."""
         return self.front.faults
 
     @property
-    def throttle(self) -> Throttle:
+    def throttle(self) -> CceThrottle:
         """The rate limits."""
         return self.front.throttle
 
     @property
-    def log(self) -> list[Logged]:
+    def log(self) -> list[CceLoggedRequest]:
         """The calls so far, oldest first."""
         return list(self.front.log)

@@ -19,7 +19,7 @@ SCHEME = "SDK-HMAC-SHA256"
 _PARTS = frozenset({"Access", "SignedHeaders", "Signature"})
 
 
-class Claim(msgspec.Struct, frozen=True):
+class CceSignedClaim(msgspec.Struct, frozen=True):
     """What a request says of itself. signed: names of signed headers, as sent."""
 
     key: str
@@ -27,13 +27,13 @@ class Claim(msgspec.Struct, frozen=True):
     signature: str
 
 
-def claim(incoming: Incoming) -> Claim | None:
+def claim(incoming: Incoming) -> CceSignedClaim | None:
     """Who it says it is from; None for a request without a signature."""
     scheme, _, rest = incoming.headers.get("authorization", "").partition(" ")
     parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
     if scheme != SCHEME or parts.keys() != _PARTS:
         return None
-    return Claim(parts["Access"], tuple(parts["SignedHeaders"].split(";")), parts["Signature"])
+    return CceSignedClaim(parts["Access"], tuple(parts["SignedHeaders"].split(";")), parts["Signature"])
 
 
 def canonical(incoming: Incoming, signed: Sequence[str]) -> str:

@@ -18,40 +18,40 @@ from infra.emulators.huaweicloud.models import (
     INSTALLING,
     NO_QUOTA,
     SOLD_OUT,
-    Condition,
-    Fate,
+    CceCondition,
+    CcePool,
+    CceProvisioningFate,
     Node,
-    Pool,
     ScaleGroup,
 )
 
 if TYPE_CHECKING:
-    from infra.emulators.huaweicloud.account import Cloud
+    from infra.emulators.huaweicloud.account import CceCloud
 
 
-def advance(cloud: Cloud, now: float) -> None:
+def advance(cloud: CceCloud, now: float) -> None:
     """Play what is due, each thing at its own time."""
     while cloud.agenda and cloud.agenda[0][0] <= now:
         at, _, play, subject = heapq.heappop(cloud.agenda)
         play(cloud, subject, at)
 
 
-def scalable(cloud: Cloud, group: ScaleGroup) -> bool:
+def scalable(cloud: CceCloud, group: ScaleGroup) -> bool:
     """As far as CCE knows."""
     known = (group.flavor, group.az) in cloud.known_sold
     return not known and not (group.conditions.keys() & {SOLD_OUT.condition, NO_QUOTA.condition})
 
 
-def shown(cloud: Cloud, group: ScaleGroup) -> list[Condition]:
+def shown(cloud: CceCloud, group: ScaleGroup) -> list[CceCondition]:
     """The conditions of a group as the API tells them."""
     found = dict(group.conditions)
     if (group.flavor, group.az) in cloud.known_sold:
         found.setdefault(SOLD_OUT.condition, _condition(SOLD_OUT, cloud.clock()))
     told = "True" if scalable(cloud, group) else "False"
-    return [Condition("Scalable", told, "", "", cloud.clock()), *found.values()]
+    return [CceCondition("Scalable", told, "", "", cloud.clock()), *found.values()]
 
 
-def settle(cloud: Cloud, pool: Pool, group: ScaleGroup, at: float) -> None:
+def settle(cloud: CceCloud, pool: CcePool, group: ScaleGroup, at: float) -> None:
     """Ask for what is missing; what is too much goes, drawn by lot among those that are not protected."""
     for _ in range(group.desired - len(group.staying) - group.trying):
         fate = _fate(cloud, group)
@@ -69,7 +69,7 @@ def settle(cloud: Cloud, pool: Pool, group: ScaleGroup, at: float) -> None:
             leave(cloud, node, at)
 
 
-def tell_later(cloud: Cloud, pool: Pool) -> None:
+def tell_later(cloud: CceCloud, pool: CcePool) -> None:
     """Before an order changes the pool: the statuses of its groups stay as they are for a while."""
     if cloud.lag:
         for group in pool.groups.values():
@@ -77,20 +77,20 @@ def tell_later(cloud: Cloud, pool: Pool) -> None:
         cloud.plan(cloud.clock() + cloud.lag, _told, pool.uid)
 
 
-def _told(cloud: Cloud, uid: str, _: float) -> None:
+def _told(cloud: CceCloud, uid: str, _: float) -> None:
     pool = {each.uid: each for each in cloud.pools()}.get(uid)
     for group in pool.groups.values() if pool is not None else ():
         group.told = None
 
 
-def leave(cloud: Cloud, node: Node, at: float) -> None:
+def leave(cloud: CceCloud, node: Node, at: float) -> None:
     """This one goes."""
     node.phase = DELETING
     node.job = cloud.job("DeleteNode", node.cluster, node.uid, node.name).uid
     cloud.plan(at + cloud.times.delete, _gone, node.uid)
 
 
-def _fate(cloud: Cloud, group: ScaleGroup) -> Fate | None:
+def _fate(cloud: CceCloud, group: ScaleGroup) -> CceProvisioningFate | None:
     if group.fates:
         return group.fates.pop(0)
     if (group.flavor, group.az) in cloud.sold:
@@ -98,11 +98,11 @@ def _fate(cloud: Cloud, group: ScaleGroup) -> Fate | None:
     return NO_QUOTA if cloud.free() == 0 else None
 
 
-def _condition(fate: Fate, at: float) -> Condition:
-    return Condition(fate.condition, "True", fate.reason, fate.message, at)
+def _condition(fate: CceProvisioningFate, at: float) -> CceCondition:
+    return CceCondition(fate.condition, "True", fate.reason, fate.message, at)
 
 
-def _place(cloud: Cloud, subject: str) -> tuple[Pool, ScaleGroup] | None:
+def _place(cloud: CceCloud, subject: str) -> tuple[CcePool, ScaleGroup] | None:
     """Pool and group that a subject `<pool>/<group>[/…]` is about, if there still are."""
     uid, name, *_ = subject.split("/")
     pool = {each.uid: each for each in cloud.pools()}.get(uid)
@@ -110,7 +110,7 @@ def _place(cloud: Cloud, subject: str) -> tuple[Pool, ScaleGroup] | None:
     return (pool, group) if pool is not None and group is not None else None
 
 
-def _not_had(cloud: Cloud, subject: str, at: float) -> None:
+def _not_had(cloud: CceCloud, subject: str, at: float) -> None:
     place = _place(cloud, subject)
     if place is None:
         return
@@ -121,13 +121,13 @@ def _not_had(cloud: Cloud, subject: str, at: float) -> None:
     _again(cloud, pool, group, at)
 
 
-def _again(cloud: Cloud, pool: Pool, group: ScaleGroup, at: float) -> None:
+def _again(cloud: CceCloud, pool: CcePool, group: ScaleGroup, at: float) -> None:
     if not group.retries:
         group.retries = True
         cloud.plan(at + cloud.times.retry, _retry, f"{pool.uid}/{group.name}")
 
 
-def _retry(cloud: Cloud, subject: str, at: float) -> None:
+def _retry(cloud: CceCloud, subject: str, at: float) -> None:
     """CCE looks again at what it could not get, and forgets what is no longer so."""
     place = _place(cloud, subject)
     if place is None:
@@ -142,14 +142,14 @@ def _retry(cloud: Cloud, subject: str, at: float) -> None:
     settle(cloud, pool, group, at)
 
 
-def _built(cloud: Cloud, uid: str, at: float) -> None:
+def _built(cloud: CceCloud, uid: str, at: float) -> None:
     node = cloud.node(uid)
     if node is not None and node.phase == BUILD:
         node.phase = INSTALLING
         cloud.plan(at + cloud.times.install, _installed, uid)
 
 
-def _installed(cloud: Cloud, uid: str, at: float) -> None:
+def _installed(cloud: CceCloud, uid: str, at: float) -> None:
     node = cloud.node(uid)
     if node is None or node.phase != INSTALLING:
         return
@@ -166,7 +166,7 @@ def _installed(cloud: Cloud, uid: str, at: float) -> None:
         _again(cloud, pool, group, at)
 
 
-def _gone(cloud: Cloud, uid: str, at: float) -> None:
+def _gone(cloud: CceCloud, uid: str, at: float) -> None:
     node = cloud.node(uid)
     if node is None:
         return
@@ -177,12 +177,12 @@ def _gone(cloud: Cloud, uid: str, at: float) -> None:
         settle(cloud, *place, at)
 
 
-def _end(cloud: Cloud, uid: str, phase: str, reason: str, at: float) -> None:
+def _end(cloud: CceCloud, uid: str, phase: str, reason: str, at: float) -> None:
     job = cloud.jobs.get(uid)
     if job is not None:
         job.phase, job.reason, job.ended = phase, reason, at
         cloud.plan(at + cloud.times.job, _forget_job, uid)
 
 
-def _forget_job(cloud: Cloud, uid: str, _: float) -> None:
+def _forget_job(cloud: CceCloud, uid: str, _: float) -> None:
     cloud.jobs.pop(uid, None)

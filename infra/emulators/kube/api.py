@@ -15,23 +15,23 @@ from typing import Any
 import msgspec
 
 from infra.emulators.kube import crds, discovery, eviction, status
-from infra.emulators.kube.auth import ANONYMOUS, Authority, Rule, User
-from infra.emulators.kube.faults import Fault, Faults
+from infra.emulators.kube.auth import ANONYMOUS, KubeAuthority, RbacRule, User
+from infra.emulators.kube.faults import Faults, KubeFault
 from infra.emulators.kube.listing import list_objects
 from infra.emulators.kube.objects import KubeObject
-from infra.emulators.kube.request import Request, Response, Route, answer, route_of, split
-from infra.emulators.kube.resources import Resource
+from infra.emulators.kube.request import Request, ResourcePath, Response, answer, route_of, split
+from infra.emulators.kube.resources import ServedResource
 from infra.emulators.kube.selectors import selection
 from infra.emulators.kube.serialization import item
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.kube.watch import Watch
+from infra.emulators.kube.watch import WatchStream
 from infra.emulators.kube.write_path import Target, Writer
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
-class Logged(msgspec.Struct, frozen=True):
+class ApiLoggedRequest(msgspec.Struct, frozen=True):
     """One request, answered. path: with its query; status 0: the connection was closed without an answer."""
 
     method: str
@@ -51,14 +51,14 @@ class Api:
         self,
         store: ObjectStore,
         users: Iterable[User],
-        rbac: Mapping[str, Iterable[Rule]],
+        rbac: Mapping[str, Iterable[RbacRule]],
         crd_directory: Path | None,
         *,
         bookmark_interval: float = 60.0,
     ) -> None:
         self.store, self.faults = store, Faults()
-        self.requests: deque[Logged] = deque(maxlen=100_000)
-        self.authority = Authority(users, rbac)
+        self.requests: deque[ApiLoggedRequest] = deque(maxlen=100_000)
+        self.authority = KubeAuthority(users, rbac)
         self.stopping = threading.Event()
         self._writer, self._bookmark_interval = Writer(store), bookmark_interval
         if crd_directory is not None:
@@ -77,7 +77,7 @@ class Api:
     ) -> Response:
         """Answers a request. target: path and query; certificate: whom a verified client certificate names."""
         given = {name.lower(): value for name, value in (headers or {}).items()}
-        fault = self.faults.take(method, target) or Fault()
+        fault = self.faults.take(method, target) or KubeFault()
         if fault.delay:
             self.stopping.wait(fault.delay)
         user = User(ANONYMOUS)
@@ -95,7 +95,7 @@ class Api:
             causes = {"causes": [{"message": f"{type(error).__name__}: {error}"}]}
             made = answer(500, status.ApiError(500, "InternalError", text, causes).body())
         made.truncate, made.close = fault.truncate, fault.close
-        self.requests.append(Logged(method, target, user.name, 0 if made.close else made.status))
+        self.requests.append(ApiLoggedRequest(method, target, user.name, 0 if made.close else made.status))
         return made
 
     def _answered(self, request: Request) -> Response:
@@ -129,7 +129,7 @@ class Api:
         return answer(200, document) if document is not None else _not_served()
 
     def _resource(self, request: Request, target: Target) -> Response:
-        route = request.route or Route("", "")
+        route = request.route or ResourcePath("", "")
         if route.subresource:
             return self._subresource(request, target)
         if target.resource.group in _REVIEWS:
@@ -154,7 +154,7 @@ class Api:
         resource, version, namespace = target.resource, target.version, target.route.namespace
         if not request.watching:
             return answer(200, list_objects(self.store, resource, version, namespace, request.query))
-        watch = Watch(
+        watch = WatchStream(
             self.store,
             resource,
             version,
@@ -216,7 +216,7 @@ class Api:
             )
         raise status.no_such_path()
 
-    def _review(self, request: Request, resource: Resource) -> Response:
+    def _review(self, request: Request, resource: ServedResource) -> Response:
         if request.method != "POST":
             raise _not_allowed()
         sent, user = request.object(), request.user

@@ -29,7 +29,7 @@ class User(msgspec.Struct, frozen=True):
         return f"User({self.name!r})"
 
 
-class Rule(msgspec.Struct, frozen=True):
+class RbacRule(msgspec.Struct, frozen=True):
     """One RBAC rule; `*` matches everything. resources: plurals, with `/subresource`; namespaces: () for all of them
     and the cluster scope; names: () for all; urls: non-resource paths, `*` at the end matches the rest."""
 
@@ -75,19 +75,19 @@ def _among(allowed: tuple[str, ...], value: str) -> bool:
     return "*" in allowed or value in allowed
 
 
-ADMIN = Rule(verbs=("*",), groups=("*",), resources=("*",), urls=("*",))
+ADMIN = RbacRule(verbs=("*",), groups=("*",), resources=("*",), urls=("*",))
 # what every cluster grants, as the recorded SelfSubjectRulesReview lists it
-_INFO = Rule(verbs=("get",), urls=("/healthz", "/livez", "/readyz", "/version", "/version/"))
-_BASIC: tuple[Rule, ...] = (
-    Rule(
+_INFO = RbacRule(verbs=("get",), urls=("/healthz", "/livez", "/readyz", "/version", "/version/"))
+_BASIC: tuple[RbacRule, ...] = (
+    RbacRule(
         verbs=("create",),
         groups=("authorization.k8s.io",),
         resources=("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
     ),
-    Rule(verbs=("create",), groups=("authentication.k8s.io",), resources=("selfsubjectreviews",)),
+    RbacRule(verbs=("create",), groups=("authentication.k8s.io",), resources=("selfsubjectreviews",)),
     _INFO,
-    Rule(verbs=("get",), urls=("/.well-known", "/.well-known/*")),
-    Rule(
+    RbacRule(verbs=("get",), urls=("/.well-known", "/.well-known/*")),
+    RbacRule(
         verbs=("get",),
         urls=(
             "/.well-known/openid-configuration",
@@ -96,7 +96,7 @@ _BASIC: tuple[Rule, ...] = (
             "/openid/v1/jwks/",
         ),
     ),
-    Rule(
+    RbacRule(
         verbs=("get",),
         urls=(
             "/api",
@@ -115,18 +115,18 @@ _BASIC: tuple[Rule, ...] = (
 )
 
 
-class Authority:
+class KubeAuthority:
     """Authentication and authorization of one server.
 
     users: the users, tokens included; rbac: user or group name -> rules. Members of system:masters may do everything.
     """
 
-    def __init__(self, users: Iterable[User], rbac: Mapping[str, Iterable[Rule]]) -> None:
+    def __init__(self, users: Iterable[User], rbac: Mapping[str, Iterable[RbacRule]]) -> None:
         self._users = {user.name: user for user in users}
         self._rules = {name: tuple(rules) for name, rules in rbac.items()}
         self._known: dict[str, User] = {}  # header -> user; the users stay as they are
 
-    def admit(self, user: User, rules: Iterable[Rule]) -> None:
+    def admit(self, user: User, rules: Iterable[RbacRule]) -> None:
         """One more user, with these rules."""
         self._users[user.name], self._rules[user.name] = user, tuple(rules)
         self._known.clear()
@@ -154,7 +154,7 @@ class Authority:
                 return self._known.setdefault(authorization, User(user.name, groups=(*user.groups, AUTHENTICATED)))
         raise status.ApiError(401, "Unauthorized", "Unauthorized")
 
-    def rules(self, user: User) -> tuple[Rule, ...]:
+    def rules(self, user: User) -> tuple[RbacRule, ...]:
         """Everything granted to a user and its groups."""
         if MASTERS in user.groups:
             return (ADMIN, *_BASIC)

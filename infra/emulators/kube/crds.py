@@ -15,7 +15,7 @@ import yaml
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
 from infra.emulators.kube.objects import KubeObject, dig
-from infra.emulators.kube.resources import CUSTOM, Resource, Version
+from infra.emulators.kube.resources import CUSTOM, ServedResource, Version
 from infra.emulators.kube.store import ObjectStore
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
@@ -29,7 +29,7 @@ def _priority(name: str) -> tuple[int, int, int]:
     return stage, -int(major or 0) if major.isdigit() else 0, -int(rest) if rest.isdigit() else 0
 
 
-def resource(crd: KubeObject) -> Resource:
+def resource(crd: KubeObject) -> ServedResource:
     """The resource a definition describes; raises BadInput when it lacks what the API requires."""
     try:
         spec, names = crd["spec"], crd["spec"]["names"]
@@ -43,7 +43,7 @@ def resource(crd: KubeObject) -> Resource:
             )
             for each in served
         ]
-        return Resource(
+        return ServedResource(
             group=spec["group"],
             plural=names["plural"],
             kind=names["kind"],

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from infra.emulators.kube.objects import KubeObject, clone, dig
-from infra.emulators.kube.resources import Resource
+from infra.emulators.kube.resources import ServedResource
 
 Lookup = Callable[..., KubeObject | None]
 _INFO = (
@@ -183,7 +183,7 @@ _FILL: dict[tuple[str, str], Callable[[Lookup, KubeObject], None]] = {
 }
 
 
-def fill(lookup: Lookup, resource: Resource, obj: KubeObject) -> None:
+def fill(lookup: Lookup, resource: ServedResource, obj: KubeObject) -> None:
     """Adds what the server would to a new object of a built-in kind, in place.
 
     lookup(plural, name, namespace, group): finds another object, as ObjectStore.peek (priority classes).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from infra.emulators.kube.objects import KubeObject
-from infra.emulators.kube.resources import Registry, Resource, Version
+from infra.emulators.kube.resources import Registry, ServedResource, Version
 
 VERSION: KubeObject = {
     "major": "1",
@@ -49,7 +49,7 @@ def group(registry: Registry, name: str) -> KubeObject | None:
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
 
 
-def _entries(resource: Resource, version: Version) -> list[KubeObject]:
+def _entries(resource: ServedResource, version: Version) -> list[KubeObject]:
     main: dict[str, Any] = {
         "name": resource.plural,
         "singularName": resource.singular,

@@ -11,7 +11,7 @@ import threading
 import msgspec
 
 
-class Fault(msgspec.Struct, frozen=True):
+class KubeFault(msgspec.Struct, frozen=True):
     """One thing that goes wrong.
 
     method: "" for all; path: regular expression searched in path and query
@@ -40,9 +40,9 @@ class Faults:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._faults: list[tuple[Fault, list[int]]] = []
+        self._faults: list[tuple[KubeFault, list[int]]] = []
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: KubeFault) -> None:
         """From now on."""
         with self._lock:
             self._faults.append((fault, [fault.skip, fault.times]))
@@ -52,7 +52,7 @@ class Faults:
         with self._lock:
             self._faults.clear()
 
-    def take(self, method: str, path: str) -> Fault | None:
+    def take(self, method: str, path: str) -> KubeFault | None:
         """The fault this request meets, counted; None for none."""
         with self._lock:
             for fault, left in self._faults:

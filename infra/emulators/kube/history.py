@@ -23,7 +23,7 @@ _TOO_OLD = (
 )
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class HistoryEvent(msgspec.Struct, frozen=True, gc=False):
     """One write. type: ADDED, MODIFIED or DELETED; object: after the write (DELETED: its last state with the version of
     the deletion); previous: before it, None for ADDED. Both are READ ONLY."""
 
@@ -33,7 +33,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     previous: KubeObject | None = None
 
 
-class Page(msgspec.Struct, frozen=True):
+class HistoryPage(msgspec.Struct, frozen=True):
     """Some objects of a list (READ ONLY) as they were at `version`.
 
     last: the key to go on after, None at the end; remaining: keys after it, wanted or not
@@ -53,7 +53,7 @@ class Collection:
         self.objects: dict[Key, KubeObject] = {}
         self._keys: list[Key] = []
         self._all: list[KubeObject] | None = None  # in key order, until the next write
-        self._log: list[Event] = []
+        self._log: list[HistoryEvent] = []
         self._history = history
         self._floor = 0  # events up to this version may have been forgotten
 
@@ -84,15 +84,15 @@ class Collection:
         if previous is None:
             insort(self._keys, key)
         self.objects[key] = obj
-        self._record(Event(version, "ADDED" if previous is None else "MODIFIED", obj, previous))
+        self._record(HistoryEvent(version, "ADDED" if previous is None else "MODIFIED", obj, previous))
 
     def drop(self, version: int, key: Key, last: KubeObject) -> None:
         """Removes an object; `last` is what watchers see of it."""
         previous = self.objects.pop(key)
         del self._keys[bisect_left(self._keys, key)]
-        self._record(Event(version, "DELETED", last, previous))
+        self._record(HistoryEvent(version, "DELETED", last, previous))
 
-    def _record(self, event: Event) -> None:
+    def _record(self, event: HistoryEvent) -> None:
         self._all = None
         self._log.append(event)
         if len(self._log) > 2 * self._history:
@@ -107,7 +107,7 @@ class Collection:
         """Whether there were writes after `version`, or there may have been: they are no longer kept."""
         return version < self.latest
 
-    def since(self, version: int) -> list[Event]:
+    def since(self, version: int) -> list[HistoryEvent]:
         """The writes after `version`; 410 when some are no longer kept."""
         if version < self._floor:
             raise status.expired(f"too old resource version: {version} ({self._floor + 1})")
@@ -122,7 +122,7 @@ class Collection:
         limit: int,
         version: int,
         wanted: Callable[[KubeObject], bool] | None,
-    ) -> Page:
+    ) -> HistoryPage:
         """Up to `limit` (0: all) wanted objects after `after` as they were at `version`; 410 when that is forgotten."""
         if version < self._floor:
             raise status.expired(_TOO_OLD)
@@ -140,7 +140,7 @@ class Collection:
             if found is not None and (wanted is None or wanted(found)):
                 items.append(found)
         rest = sum(1 for key in keys[index:] if then.get(key, ...) is not None) if then else len(keys) - index
-        return Page(items, version, keys[index - 1] if rest else None, rest)
+        return HistoryPage(items, version, keys[index - 1] if rest else None, rest)
 
     def _undone(self, version: int) -> dict[Key, KubeObject | None]:
         """What the keys written after `version` held at that version; None: nothing."""

@@ -15,13 +15,13 @@ import requests
 from requests import exceptions
 from requests.structures import CaseInsensitiveDict
 
-from chalicelib.kube.credentials import Credential
-from chalicelib.kube.transport import Line, open_line
-from infra.emulators.kube.faults import Fault
+from chalicelib.kube.credentials import KubeCredential
+from chalicelib.kube.transport import KubeConnection, open_connection
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.request import Response
 from infra.emulators.kube.server import ApiServer
 
-Ask = Callable[[str, str], Fault | None]
+Ask = Callable[[str, str], KubeFault | None]
 """What goes wrong with this request (method, path and query), if anything."""
 
 
@@ -34,7 +34,7 @@ def unchanged(body: bytes) -> bytes:
     return body
 
 
-def nothing(method: str, target: str) -> Fault | None:
+def nothing(method: str, target: str) -> KubeFault | None:
     """An Ask: all goes well."""
     del method, target
     return None
@@ -54,11 +54,11 @@ class DirectLine:
         self.ask: Ask = nothing
         self.edit: Edit = unchanged
 
-    def dial(self, credential: Credential) -> Line:
+    def dial(self, credential: KubeCredential) -> KubeConnection:
         """kube/transport.py's Dial."""
         if credential.server != self.server.url:
-            return open_line(credential)
-        return Line(_Session(self), credential.server)
+            return open_connection(credential)
+        return KubeConnection(_Session(self), credential.server)
 
     def exchange(self, method: str, target: str, headers: dict[str, str], body: bytes, patience: float) -> Response:
         """One request. patience: seconds that the client waits for an answer. Raises requests' exceptions."""

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.emulators.kube import status
-from infra.emulators.kube.history import Key, Page
+from infra.emulators.kube.history import HistoryPage, Key
 from infra.emulators.kube.objects import KubeObject
-from infra.emulators.kube.resources import Resource, Version
+from infra.emulators.kube.resources import ServedResource, Version
 from infra.emulators.kube.selectors import Selection, selection
 from infra.emulators.kube.serialization import item
 from infra.emulators.kube.store import ObjectStore
@@ -81,8 +81,8 @@ def _too_large(asked: int, current: int) -> status.ApiError:
 
 
 def _page(
-    store: ObjectStore, resource: Resource, namespace: str, query: Mapping[str, str], chosen: Selection
-) -> tuple[Page, int]:
+    store: ObjectStore, resource: ServedResource, namespace: str, query: Mapping[str, str], chosen: Selection
+) -> tuple[HistoryPage, int]:
     """The page asked for and its effective limit."""
     group, plural = resource.alias or (resource.group, resource.plural)
     limit, asked = _number(query, "limit"), _number(query, "resourceVersion")
@@ -114,13 +114,13 @@ def _page(
     if node and not limit and not exact:
         pods = [pod for pod in store.pods_on(node) if chosen.wants(pod)]
         mine = [pod for pod in pods if not namespace or pod["metadata"]["namespace"] == namespace]
-        return Page(mine, store.version), 0
+        return HistoryPage(mine, store.version), 0
     version_wanted = asked if exact else None
     return store.page(plural, group, namespace, limit=limit, wanted=wanted, version=version_wanted), limit
 
 
 def list_objects(
-    store: ObjectStore, resource: Resource, version: Version, namespace: str, query: Mapping[str, str]
+    store: ObjectStore, resource: ServedResource, version: Version, namespace: str, query: Mapping[str, str]
 ) -> KubeObject:
     """The List object for a request; its items are READ ONLY. ApiError 400, 410, 504."""
     chosen = selection(query, resource.group, resource.plural)

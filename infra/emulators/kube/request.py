@@ -41,7 +41,7 @@ def answer(code: int, document: KubeObject, headers: Mapping[str, str] | None = 
     return Response(code, {"Content-Type": "application/json", **(headers or {})}, msgspec.json.encode(document))
 
 
-class Route(msgspec.Struct, frozen=True):
+class ResourcePath(msgspec.Struct, frozen=True):
     """What a resource path names; name "" for the collection."""
 
     group: str
@@ -61,7 +61,7 @@ class Request(msgspec.Struct, frozen=True):
     headers: dict[str, str]
     body: bytes
     user: User
-    route: Route | None = None
+    route: ResourcePath | None = None
 
     @property
     def content_type(self) -> str:
@@ -130,7 +130,7 @@ def _split(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 @functools.lru_cache(maxsize=1024)
-def route_of(path: str) -> Route | None:
+def route_of(path: str) -> ResourcePath | None:
     """The resource a path names (plural "" for a group version's discovery), None when it is not such a path."""
     segments = [unquote(each) for each in path.strip("/").split("/")]
     if segments[0] == "api" and len(segments) >= 2:
@@ -144,4 +144,4 @@ def route_of(path: str) -> Route | None:
     if len(rest) >= 3 and rest[0] == "namespaces" and not of_namespace:
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = (*rest, "", "", "")[:3]
-    return Route(group, version, plural, namespace, name, subresource)
+    return ResourcePath(group, version, plural, namespace, name, subresource)

@@ -28,7 +28,7 @@ class Version(msgspec.Struct, frozen=True):
     status: bool = False
 
 
-class Resource(msgspec.Struct, frozen=True):
+class ServedResource(msgspec.Struct, frozen=True):
     """A resource as served. versions: preferred first; storage: the version objects are kept in; alias: the (group,
     plural) whose objects these are, for events.k8s.io which shows the core events."""
 
@@ -148,15 +148,15 @@ _VERBS = {
 
 
 @functools.cache
-def _builtin() -> tuple[Resource, ...]:
+def _builtin() -> tuple[ServedResource, ...]:
     return tuple(_rows())
 
 
-def _rows() -> Iterator[Resource]:
+def _rows() -> Iterator[ServedResource]:
     for group, names, plural, kind, flags, short, categories in _TABLE:
         scale = _SCALE if "C" in flags else None
         versions = tuple(Version(name, scale=scale, status="S" in flags) for name in names.split(","))
-        yield Resource(
+        yield ServedResource(
             group=group,
             plural=plural,
             kind=kind,
@@ -177,7 +177,7 @@ class Registry:
     """The resources of one server. Changes only when a CRD comes or goes."""
 
     def __init__(self) -> None:
-        self._by_name: dict[tuple[str, str], Resource] = {}
+        self._by_name: dict[tuple[str, str], ServedResource] = {}
         self._served: frozenset[tuple[str, str]] = frozenset()
         self._groups: dict[str, tuple[str, ...]] = {}
 
@@ -189,7 +189,7 @@ class Registry:
         registry._count()
         return registry
 
-    def add(self, resource: Resource) -> None:
+    def add(self, resource: ServedResource) -> None:
         """Serves a resource from now on (again: in its new shape)."""
         self._by_name[(resource.group, resource.plural)] = resource
         self._count()
@@ -209,11 +209,11 @@ class Registry:
                 found.setdefault(resource.group, {}).update(dict.fromkeys(v.name for v in resource.versions))
         self._groups = {group: tuple(versions) for group, versions in found.items()}
 
-    def find(self, plural: str, group: str) -> Resource | None:
+    def find(self, plural: str, group: str) -> ServedResource | None:
         """The resource of that name, None when it is not served."""
         return self._by_name.get((group, plural))
 
-    def stored(self, plural: str, group: str) -> Resource:
+    def stored(self, plural: str, group: str) -> ServedResource:
         """The resource under which its objects are kept; ApiError 404 when it is not served."""
         found = self.find(plural, group)
         if found is None:
@@ -228,6 +228,6 @@ class Registry:
         """Whether there is anything in this group and version."""
         return (group, version) in self._served
 
-    def of(self, group: str, version: str) -> list[Resource]:
+    def of(self, group: str, version: str) -> list[ServedResource]:
         """The resources served in one group and version."""
         return [each for each in list(self._by_name.values()) if each.group == group and each.version(version)]

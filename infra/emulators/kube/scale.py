@@ -10,7 +10,7 @@ from typing import Any
 
 from infra.emulators.kube import selectors, status
 from infra.emulators.kube.objects import KubeObject, clone, dig
-from infra.emulators.kube.resources import Resource, Version
+from infra.emulators.kube.resources import ServedResource, Version
 
 
 def _path(text: str) -> list[str]:
@@ -37,7 +37,7 @@ def scale_of(version: Version, obj: KubeObject) -> KubeObject:
     }
 
 
-def apply_scale(resource: Resource, version: Version, obj: KubeObject, scale: KubeObject) -> KubeObject:
+def apply_scale(resource: ServedResource, version: Version, obj: KubeObject, scale: KubeObject) -> KubeObject:
     """A copy of the object with the replicas and the resourceVersion of a Scale; ApiError 422 for a bad number."""
     replicas = dig(scale, "spec", "replicas") or 0
     name = obj["metadata"]["name"]

@@ -62,7 +62,7 @@ class Requirement(msgspec.Struct, frozen=True):
         return f"{self.key}{'>' if self.operator == 'gt' else '<'}{self.values[0]}"
 
 
-class _Parser:
+class _SelectorsParser:
     def __init__(self, text: str) -> None:
         self.tokens = [match.group(1) for match in _TOKEN.finditer(text)] or [""]
         self.at = 0
@@ -163,7 +163,7 @@ def _checked_value(key: str, value: str) -> str:
 @functools.lru_cache(maxsize=1024)  # clients ask for the same again and again
 def parse_labels(text: str) -> tuple[Requirement, ...]:
     """`a=b,c in (d,e),!f` as requirements; ApiError 400 in the real server's words."""
-    return _Parser(text).parse()
+    return _SelectorsParser(text).parse()
 
 
 def from_object(selector: Mapping[str, Any] | None) -> tuple[Requirement, ...] | None:

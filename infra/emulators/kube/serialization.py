@@ -7,7 +7,7 @@ version's schema does not know is lost. events.k8s.io shows the core events unde
 from __future__ import annotations
 
 from infra.emulators.kube.objects import KubeObject
-from infra.emulators.kube.resources import Resource, Version
+from infra.emulators.kube.resources import ServedResource, Version
 from infra.emulators.kube.schema import prune
 
 _EVENT_NAMES = {
@@ -22,7 +22,7 @@ _EVENT_NAMES = {
 _CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
 
 
-def show(resource: Resource, version: Version, obj: KubeObject) -> KubeObject:
+def show(resource: ServedResource, version: Version, obj: KubeObject) -> KubeObject:
     """A stored object (READ ONLY, and so is the answer) as this version shows it."""
     api_version = resource.at(version.name)
     if resource.alias:
@@ -35,7 +35,7 @@ def show(resource: Resource, version: Version, obj: KubeObject) -> KubeObject:
     return shown
 
 
-def item(resource: Resource, version: Version, obj: KubeObject) -> KubeObject:
+def item(resource: ServedResource, version: Version, obj: KubeObject) -> KubeObject:
     """The same as an item of a list: built-in items come without kind and apiVersion, custom ones with them."""
     shown = show(resource, version, obj)
     if not resource.native:
@@ -43,7 +43,7 @@ def item(resource: Resource, version: Version, obj: KubeObject) -> KubeObject:
     return {key: value for key, value in shown.items() if key not in {"kind", "apiVersion"}}
 
 
-def taken_in(resource: Resource, obj: KubeObject) -> KubeObject:
+def taken_in(resource: ServedResource, obj: KubeObject) -> KubeObject:
     """An object a client sent, as it is stored."""
     if resource.alias:
         return {**{_CORE_NAMES.get(key, key): value for key, value in obj.items()}, "apiVersion": "v1"}

@@ -23,17 +23,17 @@ from typing import Any, Self
 import yaml
 
 from infra.emulators.kube import crds
-from infra.emulators.kube.api import Api, Logged
-from infra.emulators.kube.auth import MASTERS, Rule, User
+from infra.emulators.kube.api import Api, ApiLoggedRequest
+from infra.emulators.kube.auth import MASTERS, RbacRule, User
 from infra.emulators.kube.faults import Faults
 from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.kube.tls import Authority
+from infra.emulators.kube.tls import TlsAuthority
 
 _GZIP_FROM = 128 * 1024  # bytes, as the real server
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _ApiServerHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "simulated", ""
     disable_nagle_algorithm = True
@@ -114,7 +114,7 @@ class _HttpServer(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], api: Api, context: ssl.SSLContext | None) -> None:
-        super().__init__(address, _Handler)
+        super().__init__(address, _ApiServerHandler)
         self.api, self._context = api, context
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -185,7 +185,7 @@ class ApiServer:
         store: ObjectStore,
         *,
         users: Iterable[User] | None = None,
-        rbac: Mapping[str, Iterable[Rule]] | None = None,
+        rbac: Mapping[str, Iterable[RbacRule]] | None = None,
         crd_directory: Path | None = crds.OWN,
         tls: bool = False,
         bookmark_interval: float = 60.0,
@@ -198,7 +198,7 @@ class ApiServer:
         self.api = Api(store, known, rbac or {}, crd_directory, bookmark_interval=bookmark_interval)
         self.url = ""
         self._address = address
-        self._tls = Authority() if tls else None
+        self._tls = TlsAuthority() if tls else None
         self._server: _HttpServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -208,7 +208,7 @@ class ApiServer:
         return self.api.faults
 
     @property
-    def requests(self) -> list[Logged]:
+    def requests(self) -> list[ApiLoggedRequest]:
         """The requests so far, oldest first."""
         return list(self.api.requests)
 

@@ -23,12 +23,12 @@ from contextlib import AbstractContextManager
 from chalicelib.model.timestamps import format_time
 from infra.emulators.kube import status
 from infra.emulators.kube.defaults import fill
-from infra.emulators.kube.history import Collection, Event, Key, Page
+from infra.emulators.kube.history import Collection, HistoryEvent, HistoryPage, Key
 from infra.emulators.kube.objects import KubeObject, clone
-from infra.emulators.kube.resources import Registry, Resource
+from infra.emulators.kube.resources import Registry, ServedResource
 
 Objects = list[KubeObject]
-Events = list[Event]
+Events = list[HistoryEvent]
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
@@ -113,7 +113,7 @@ class ObjectStore:
         limit: int = 0,
         version: int | None = None,
         wanted: Callable[[KubeObject], bool] | None = None,
-    ) -> Page:
+    ) -> HistoryPage:
         """Up to `limit` (0: all) wanted objects with keys after `after`, as they were at `version` (None: now).
 
         Raises 410 when the writes since that version are no longer all kept.
@@ -289,14 +289,14 @@ class ObjectStore:
             raise status.not_found(plural, group, key[1])
         return old
 
-    def _agree(self, resource: Resource, meta: KubeObject, old: KubeObject) -> None:
+    def _agree(self, resource: ServedResource, meta: KubeObject, old: KubeObject) -> None:
         if meta.get("uid", old["uid"]) != old["uid"]:
             why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['uid']}"
             raise status.conflict(resource.plural, resource.group, old["name"], why)
         if meta.get("resourceVersion") not in {None, "", old["resourceVersion"]}:
             raise status.conflict(resource.plural, resource.group, old["name"])
 
-    def _dress(self, resource: Resource, obj: KubeObject, *, keep: bool = False) -> None:
+    def _dress(self, resource: ServedResource, obj: KubeObject, *, keep: bool = False) -> None:
         obj.setdefault("apiVersion", resource.api_version)
         obj.setdefault("kind", resource.kind)
         meta = obj["metadata"]
@@ -311,7 +311,7 @@ class ObjectStore:
         if resource.generation:
             meta.setdefault("generation", 1)
 
-    def _put(self, resource: Resource, key: Key, obj: KubeObject) -> KubeObject:
+    def _put(self, resource: ServedResource, key: Key, obj: KubeObject) -> KubeObject:
         held = self._held(resource.plural, resource.group)
         self._version += 1
         obj["metadata"]["resourceVersion"] = str(self._version)
@@ -320,7 +320,7 @@ class ObjectStore:
         self._changed.notify_all()
         return obj
 
-    def _drop(self, resource: Resource, key: Key, last: KubeObject) -> KubeObject:
+    def _drop(self, resource: ServedResource, key: Key, last: KubeObject) -> KubeObject:
         held = self._held(resource.plural, resource.group)
         self._version += 1
         gone = {**last, "metadata": {**last["metadata"], "resourceVersion": str(self._version)}}
@@ -329,7 +329,7 @@ class ObjectStore:
         self._changed.notify_all()
         return gone
 
-    def _bind(self, resource: Resource, key: Key, old: KubeObject | None, new: KubeObject | None) -> None:
+    def _bind(self, resource: ServedResource, key: Key, old: KubeObject | None, new: KubeObject | None) -> None:
         if resource.plural != "pods" or resource.group:
             return
         before = old.get("spec", {}).get("nodeName") if old else None

@@ -27,7 +27,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-class Authority:
+class TlsAuthority:
     """A certificate authority with a key of its own, made when it is created."""
 
     def __init__(self) -> None:

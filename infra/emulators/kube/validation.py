@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from infra.emulators.kube import status
 from infra.emulators.kube.objects import KubeObject, clone, dig
-from infra.emulators.kube.resources import Resource, Version
+from infra.emulators.kube.resources import ServedResource, Version
 from infra.emulators.kube.scale import number_causes
 from infra.emulators.kube.schema import causes as schema_causes
 from infra.emulators.kube.status import cause
@@ -32,7 +32,7 @@ _UNCHECKED = frozenset({("", "events")})  # core events are stored under any nam
 Cause = dict[str, str]
 
 
-def _name_causes(resource: Resource, meta: KubeObject) -> Iterator[Cause]:
+def _name_causes(resource: ServedResource, meta: KubeObject) -> Iterator[Cause]:
     key = (resource.group, resource.plural)
     name, prefix = meta.get("name", ""), meta.get("generateName", "")
     if not name and not prefix:
@@ -140,7 +140,7 @@ _RULES = {
 }
 
 
-def check(resource: Resource, version: Version, obj: KubeObject, old: KubeObject | None = None) -> None:
+def check(resource: ServedResource, version: Version, obj: KubeObject, old: KubeObject | None = None) -> None:
     """ApiError 422 with every cause unless the object may be stored in place of `old` (None: as a new one)."""
     found: list[Cause] = []
     if old is None:

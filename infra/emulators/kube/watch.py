@@ -13,9 +13,9 @@ import msgspec
 
 from infra.emulators.kube import status
 from infra.emulators.kube.defaults import fill
-from infra.emulators.kube.history import Event
+from infra.emulators.kube.history import HistoryEvent
 from infra.emulators.kube.objects import KubeObject
-from infra.emulators.kube.resources import Resource, Version
+from infra.emulators.kube.resources import ServedResource, Version
 from infra.emulators.kube.selectors import Selection, selection
 from infra.emulators.kube.serialization import show
 from infra.emulators.kube.store import ObjectStore
@@ -30,7 +30,7 @@ def is_watch(query: Mapping[str, str]) -> bool:
     return query.get("watch") in _TRUE
 
 
-class Watch:
+class WatchStream:
     """One watch request.
 
     stopped: whether the server is going down; bookmark_interval: wall seconds between bookmarks, where allowed
@@ -39,7 +39,7 @@ class Watch:
     def __init__(
         self,
         store: ObjectStore,
-        resource: Resource,
+        resource: ServedResource,
         version: Version,
         namespace: str,
         query: Mapping[str, str],
@@ -93,7 +93,7 @@ class Watch:
             if not self._store.wait(since, min(_SLICE, deadline - now), stopped=self._stopped):
                 yield b""
 
-    def _event(self, event: Event) -> bytes:
+    def _event(self, event: HistoryEvent) -> bytes:
         if self._namespace and event.object["metadata"].get("namespace") != self._namespace:
             return b""
         before = event.previous is not None and self._chosen.wants(event.previous)

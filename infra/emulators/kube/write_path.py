@@ -11,8 +11,8 @@ from typing import Any
 from chalicelib.model.errors import BadInput
 from infra.emulators.kube import apply, crds, patches, scale, schema, status, validation
 from infra.emulators.kube.objects import KubeObject, clone, dig
-from infra.emulators.kube.request import Request, Response, Route, answer
-from infra.emulators.kube.resources import Resource, Version
+from infra.emulators.kube.request import Request, ResourcePath, Response, answer
+from infra.emulators.kube.resources import ServedResource, Version
 from infra.emulators.kube.serialization import show, taken_in
 from infra.emulators.kube.store import ObjectStore, terminating
 
@@ -37,7 +37,7 @@ def _tidy(obj: KubeObject) -> KubeObject:
 class Target:
     """One resource in one version, with the store it lives in: what a request's route resolves to."""
 
-    def __init__(self, store: ObjectStore, resource: Resource, version: Version, route: Route) -> None:
+    def __init__(self, store: ObjectStore, resource: ServedResource, version: Version, route: ResourcePath) -> None:
         self.store, self.resource, self.version, self.route = store, resource, version, route
         self.group, self.plural = resource.alias or (resource.group, resource.plural)
 

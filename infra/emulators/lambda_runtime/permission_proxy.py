@@ -19,41 +19,43 @@ from urllib.parse import urlsplit
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
-from infra.emulators.iam import Asked, Judge, arn, of_dynamodb, of_secrets
+from infra.emulators.iam import IamRequest, Judge, arn, of_dynamodb, of_secrets
 
 _SIGNED = re.compile(r"Credential=([^/,]+)/[0-9]{8}/[^/]+/([a-z0-9-]+)/aws4_request")
 _HOP = frozenset({"connection", "content-length", "host", "keep-alive", "transfer-encoding", "expect"})
 _CLUSTER = re.compile(r"/clusters/([^/?]+)")
 
-Needs = Callable[[str, str, Mapping[str, Any], str], Iterator[Asked]]
+Needs = Callable[[str, str, Mapping[str, Any], str], Iterator[IamRequest]]
 """(method of botocore, action, arguments, account) -> what the call needs."""
 
 
-def _table(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[Asked]:
+def _table(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
     del action
     return of_dynamodb(method, arguments, account)
 
 
-def _secret(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[Asked]:
+def _secret(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
     del action
     return of_secrets(method, arguments, account)
 
 
-def _queue(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[Asked]:
+def _queue(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
     del method
     name = arguments.get("QueueName") or arguments["QueueUrl"].rpartition("/")[2]
-    yield Asked(f"sqs:{action.removesuffix('Batch')}", arn("sqs", name, account))
+    yield IamRequest(f"sqs:{action.removesuffix('Batch')}", arn("sqs", name, account))
 
 
-def _log(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[Asked]:
+def _log(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
     del method
     stream = arguments.get("logStreamName", "")
-    yield Asked(f"logs:{action}", arn("logs", f"log-group:{arguments['logGroupName']}:log-stream:{stream}", account))
+    yield IamRequest(
+        f"logs:{action}", arn("logs", f"log-group:{arguments['logGroupName']}:log-stream:{stream}", account)
+    )
 
 
-def _parameter(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[Asked]:
+def _parameter(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
     del method
-    yield Asked(f"ssm:{action}", arn("ssm", f"parameter/{arguments['Name'].removeprefix('/')}", account))
+    yield IamRequest(f"ssm:{action}", arn("ssm", f"parameter/{arguments['Name'].removeprefix('/')}", account))
 
 
 _NEEDS: Mapping[str, Needs] = {
@@ -65,18 +67,18 @@ _NEEDS: Mapping[str, Needs] = {
 }
 
 
-def needs(service: str, target: str, path: str, body: bytes, account: str) -> tuple[Asked, ...]:
+def needs(service: str, target: str, path: str, body: bytes, account: str) -> tuple[IamRequest, ...]:
     """What a request needs permission for. Raises LookupError, ValueError where it is not one that is known here."""
     if service == "eks" and (found := _CLUSTER.fullmatch(path)):
-        return (Asked("eks:DescribeCluster", arn("eks", f"cluster/{found[1]}", account)),)
+        return (IamRequest("eks:DescribeCluster", arn("eks", f"cluster/{found[1]}", account)),)
     prefix, _, action = target.partition(".")
     return tuple(_NEEDS[prefix](xform_name(action), action, json.loads(body), account))
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PermissionProxyHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: _Server
+    server: _PermissionProxyServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
         """Nothing."""
@@ -98,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - names given by the base class
 
 
-class _Server(ThreadingHTTPServer):
+class _PermissionProxyServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64
@@ -118,7 +120,7 @@ class Door:
         self.judge = Judge({}, self.caller)
         self.strange: list[str] = []
         self.failing: set[tuple[str, str]] = set()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _PermissionProxyServer(("127.0.0.1", 0), _PermissionProxyHandler)
         self._server.door = self
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)

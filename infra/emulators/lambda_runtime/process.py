@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from infra.emulators.lambda_runtime.file_system import Folders
-from infra.emulators.lambda_runtime.runtime_api import Event, RuntimeApi, Said
+from infra.emulators.lambda_runtime.runtime_api import RuntimeApi, RuntimeEvent, RuntimeResponse
 
 INIT = 10.0
 """Seconds that Lambda gives the start of a function."""
@@ -121,7 +121,7 @@ class Process:
         assert self._api is not None
         timeout = self.configuration.timeout
         self._api.hand_out(
-            Event(
+            RuntimeEvent(
                 str(uuid.uuid4()),
                 json.dumps(event).encode(),
                 self.configuration.arn,
@@ -164,7 +164,7 @@ class Process:
             self._api.stop()
         self._process, self._api = None, None
 
-    def _wait(self, seconds: float) -> Said | None:
+    def _wait(self, seconds: float) -> RuntimeResponse | None:
         """What the runtime says next; None if it says nothing, or ends."""
         assert self._api is not None
         assert self._process is not None

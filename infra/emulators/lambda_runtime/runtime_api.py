@@ -17,7 +17,7 @@ _ROOT = "/2018-06-01/runtime"
 _MOST = 6 * 2**20  # bytes of an answer that Lambda takes
 
 
-class Event(msgspec.Struct, frozen=True):
+class RuntimeEvent(msgspec.Struct, frozen=True):
     """One invocation: its id, the event's JSON, the function's ARN, and the deadline in epoch milliseconds."""
 
     request: str
@@ -26,23 +26,23 @@ class Event(msgspec.Struct, frozen=True):
     deadline: int
 
 
-class Said(msgspec.Struct, frozen=True):
+class RuntimeResponse(msgspec.Struct, frozen=True):
     """What the runtime said. kind: `ready` (it asks for an event), `response`, `error` or `init`; body: JSON."""
 
     kind: str
     body: Any = None
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _RuntimeApiHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _Server
+    server: _RuntimeApiServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
         """Nothing."""
 
     def do_GET(self) -> None:
         """The next event; the runtime waits for it as long as there is none."""
-        self.server.said.put(Said("ready"))
+        self.server.said.put(RuntimeResponse("ready"))
         event = self.server.events.get()
         if event is None:
             self.close_connection = True
@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
         """A response or an error. The client of the runtime sends both in chunks or with a length."""
         body = self._body()
         kind = "init" if self.path == f"{_ROOT}/init/error" else self.path.rpartition("/")[2]
-        self.server.said.put(Said(kind, json.loads(body or b"null")))
+        self.server.said.put(RuntimeResponse(kind, json.loads(body or b"null")))
         self._send(202, b'{"status": "OK"}', {})
 
     def _body(self) -> bytes:
@@ -83,14 +83,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-class _Server(ThreadingHTTPServer):
+class _RuntimeApiServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self.said: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        super().__init__(("127.0.0.1", 0), _RuntimeApiHandler)
+        self.events: queue.SimpleQueue[RuntimeEvent | None] = queue.SimpleQueue()
+        self.said: queue.SimpleQueue[RuntimeResponse] = queue.SimpleQueue()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A runtime that is killed breaks its connections."""
@@ -100,16 +100,16 @@ class RuntimeApi:
     """address: `host:port`, as AWS_LAMBDA_RUNTIME_API has it."""
 
     def __init__(self) -> None:
-        self._server = _Server()
+        self._server = _RuntimeApiServer()
         self.address = f"127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
 
-    def hand_out(self, event: Event) -> None:
+    def hand_out(self, event: RuntimeEvent) -> None:
         """The runtime gets this when it asks next."""
         self._server.events.put(event)
 
-    def next(self, timeout: float) -> Said | None:
+    def next(self, timeout: float) -> RuntimeResponse | None:
         """What the runtime says next; None if it says nothing for so many seconds."""
         try:
             return self._server.said.get(timeout=timeout)

@@ -23,11 +23,11 @@ Answer = Callable[[Json], Json]
 """A proxy event -> what the app answers (`statusCode`, `headers`, `body`)."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _GatewayHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "local", ""
     disable_nagle_algorithm = True
-    server: _Server
+    server: _GatewayServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
         """Nothing."""
@@ -53,28 +53,28 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-class _Server(ThreadingHTTPServer):
+class _GatewayServer(ThreadingHTTPServer):
     daemon_threads = True
-    front: Front
+    front: ApiGatewayFront
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Broken connections are a client's right."""
 
 
-class Front:
+class ApiGatewayFront:
     """answer_event: gives an event to the app's process. api_key: what read routes ask for."""
 
     def __init__(self, answer_event: Answer, api_key: str, ended: Ended = logged) -> None:
         self._ended = ended
         self._answer_event, self.api_key = answer_event, api_key
         self._numbers = itertools.count(1)
-        self._server: _Server | None = None
+        self._server: _GatewayServer | None = None
         self._thread: Worker | None = None
         self.url = ""
 
     def start(self) -> str:
         """Serve on 127.0.0.1; the URL."""
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _GatewayServer(("127.0.0.1", 0), _GatewayHandler)
         self._server.front = self
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = Worker(

@@ -37,7 +37,7 @@ from infra.emulators.events import KEPT, QueueSource, Schedule
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.lambda_events import Json
-from infra.emulators.live.api_gateway_server import Front
+from infra.emulators.live.api_gateway_server import ApiGatewayFront
 from infra.emulators.live.checked_threads import Worker, logged
 from infra.emulators.live.event_watcher import LiveExporter
 from infra.emulators.live.lambda_processes import Functions, Result
@@ -162,7 +162,7 @@ class Emulation:
         )
         self._cleanup.append(self.functions.stop)
         self.functions.warm(*self.setting.warm)
-        self.front = Front(self._through_app, secrets.token_urlsafe(24), self._end)
+        self.front = ApiGatewayFront(self._through_app, secrets.token_urlsafe(24), self._end)
         self._cleanup.append(self.front.stop)
         self.front.start()
         self._exporter()

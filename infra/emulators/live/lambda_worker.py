@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from infra.emulators.async_invocations import AsyncLambda
 from infra.emulators.aws import client
 from infra.emulators.deployed_functions import invocations, queues
-from infra.emulators.lambda_events import Context
+from infra.emulators.lambda_events import LambdaContext
 from infra.emulators.live.shared_clock import CLOCK, clock_from
 from infra.emulators.live.usage_counters import Counts, VirtualDelays
 
@@ -56,7 +56,7 @@ def main(function: str, handler: str) -> int:
         asked = json.loads(line)
         checkpoints.places = frozenset(asked.get("die_at", ()))
         counts.clear()
-        context = Context(function, f"{function}-{os.getpid()}-{number}")
+        context = LambdaContext(function, f"{function}-{os.getpid()}-{number}")
         made: dict[str, Any]
         try:
             made = {"answer": entered(asked["event"], context)}

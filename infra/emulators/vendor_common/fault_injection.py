@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Fault(StrEnum):
+class VendorFault(StrEnum):
     """What becomes of a call."""
 
     UNAUTHORIZED = "the key is refused"
@@ -27,19 +27,19 @@ class Fault(StrEnum):
 
 @dataclass(slots=True)
 class _Order:
-    fault: Fault
+    fault: VendorFault
     fits: Callable[[str], bool]
     times: int
 
 
-class Faults:
+class VendorFaults:
     """Faults for the calls to come, in the order they were asked for. writes: the actions that change something."""
 
     def __init__(self, writes: Collection[str]) -> None:
         self._writes = writes
         self._orders: list[_Order] = []
 
-    def next(self, fault: Fault, *, on: str = "any", times: int = 1) -> None:
+    def next(self, fault: VendorFault, *, on: str = "any", times: int = 1) -> None:
         """The next `times` calls meet it. on: `read`, `write`, `any`, or an action's name; times -1: all of them."""
         tests: dict[str, Callable[[str], bool]] = {
             "any": lambda _: True,
@@ -52,7 +52,7 @@ class Faults:
         """From now on nothing goes wrong."""
         self._orders.clear()
 
-    def take(self, action: str) -> Fault | None:
+    def take(self, action: str) -> VendorFault | None:
         """What this call meets."""
         for order in self._orders:
             if order.times and order.fits(action):

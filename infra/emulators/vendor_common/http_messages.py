@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 
 Pairs = Sequence[tuple[str, str]]
 _PAGE = b"<!DOCTYPE html><html><body><h1>Sign in to the network</h1></body></html>"
@@ -52,12 +52,12 @@ class Answer(msgspec.Struct, frozen=True):
     hang_up: bool = False
 
 
-def spoilt(answer: Answer, fault: Fault | None) -> Answer:
+def spoilt(answer: Answer, fault: VendorFault | None) -> Answer:
     """The answer after what the wire did to it."""
-    if fault is Fault.WEB_PAGE:
+    if fault is VendorFault.WEB_PAGE:
         return Answer(200, _PAGE, {"Content-Type": "text/html; charset=utf-8"})
-    if fault is Fault.CUT_OFF:
+    if fault is VendorFault.CUT_OFF:
         return msgspec.structs.replace(answer, cut=max(1, len(answer.body) // 2))
-    if fault in (Fault.HANGS_UP, Fault.LOST_ANSWER):
+    if fault in (VendorFault.HANGS_UP, VendorFault.LOST_ANSWER):
         return msgspec.structs.replace(answer, hang_up=True)
     return answer

@@ -24,7 +24,7 @@ class Due(msgspec.Struct, frozen=True):
     kept: Set[str] = frozenset()
 
 
-class Joining:
+class VendorNodeRegistration:
     """Makes and removes the Nodes of one account in one cluster. due: plays the vendor up to now and says what follows;
     it holds the vendor's lock while it looks."""
 

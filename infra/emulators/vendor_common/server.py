@@ -25,7 +25,7 @@ def unchanged(body: bytes) -> bytes:
     return body
 
 
-class Front(Protocol):
+class VendorDispatcher(Protocol):
     """What answers. crashes: mistakes of the emulation itself, one text each."""
 
     crashes: list[str]
@@ -34,7 +34,7 @@ class Front(Protocol):
         """One request off the wire; raises nothing. Called from several threads."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _VendorHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "emulated", ""
     disable_nagle_algorithm = True
@@ -99,7 +99,7 @@ class VendorServer:
     documents.
     """
 
-    def __init__(self, front: Front, *, tls: Pair | None = None) -> None:
+    def __init__(self, front: VendorDispatcher, *, tls: Pair | None = None) -> None:
         self._front, self._tls = front, tls
         self.url = ""
         self.address = "127.0.0.1"  # of this machine; another one before `start` for clients that refuse loopback
@@ -119,7 +119,7 @@ class VendorServer:
 
     def start(self, port: int = 0) -> str:
         """Serve on the address and return the URL; port 0: any free one."""
-        handler = type("Handler", (_Handler,), {"vendor": self})
+        handler = type("Handler", (_VendorHandler,), {"vendor": self})
         self._server = _HttpServer((self.address, port), handler)
         if self._tls is not None:
             self._server.context = server_context(self._tls)

@@ -12,32 +12,32 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.registry import run_step
-from chalicelib.operations.step_context import World
+from chalicelib.operations.step_context import StepContext
 from chalicelib.providers.errors import ProviderError
-from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, Times
+from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations
 from infra.emulators.alicloud.serializers import as_text
 from infra.emulators.fake_cluster import InMemoryCluster
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
 from tests.operations import new_operation
 
 MOST, LEAST = 12, 1
 FAULTS = (
-    Fault.LOST_ANSWER,
-    Fault.LOST_ANSWER,
-    Fault.CUT_OFF,
-    Fault.SERVER_ERROR,
-    Fault.HANGS_UP,
-    Fault.WEB_PAGE,
-    Fault.THROTTLED,
-    Fault.THROTTLED_FOR,
-    Fault.CONFLICT,
-    Fault.OLD_TIME,
-    Fault.UNAUTHORIZED,
+    VendorFault.LOST_ANSWER,
+    VendorFault.LOST_ANSWER,
+    VendorFault.CUT_OFF,
+    VendorFault.SERVER_ERROR,
+    VendorFault.HANGS_UP,
+    VendorFault.WEB_PAGE,
+    VendorFault.THROTTLED,
+    VendorFault.THROTTLED_FOR,
+    VendorFault.CONFLICT,
+    VendorFault.OLD_TIME,
+    VendorFault.UNAUTHORIZED,
 )
 CLASSES = {
     "Throttled",
@@ -133,7 +133,7 @@ class Disorder:
         self.bench = AlicloudBench(
             desired=self.dice.random() < 0.7,
             prefix=self.dice.choice(("", "alicloud://")),
-            times=Times(check=self.dice.choice((7200.0, 300.0, 45.0))),
+            times=AlicloudDurations(check=self.dice.choice((7200.0, 300.0, 45.0))),
         )
         self.cloud = self.bench.cloud
         self.cloud.takes_empty_removals = self.dice.random() < 0.5
@@ -172,7 +172,7 @@ class Disorder:
         if self.dice.random() < 0.4:
             self.cloud.spoil(self.group, self.dice.choice((NO_STOCK, QUOTA, NOT_STARTING)), self.dice.randint(1, 3))
         to_size = min(seen.max, seen.target + self.dice.randint(1, 4))
-        operation = self.order(Kind.GROW, seen.target, to_size)
+        operation = self.order(OperationKind.GROW, seen.target, to_size)
         self.drive(operation)
         ours = [each for each in self.held.activities if f'"{operation.spec.id}"' in each.metadata]
         assert len(ours) <= 1, "asked twice"
@@ -191,7 +191,7 @@ class Disorder:
         ]
         chosen = self.dice.sample(there, k=min(len(there), self.dice.randint(1, 3)))
         if chosen and seen.target - len(chosen) >= seen.min:
-            self.take(Kind.REMOVE, seen, chosen)
+            self.take(OperationKind.REMOVE, seen, chosen)
 
     def discard(self) -> None:
         seen = self.look()
@@ -200,13 +200,13 @@ class Disorder:
         broken = [each for each in seen.instances if each.error or (not each.node and self.dice.random() < 0.3)]
         chosen = self.dice.sample(broken, k=self.dice.randint(0, len(broken)))
         if chosen:
-            self.take(Kind.DISCARD, seen, chosen)
+            self.take(OperationKind.DISCARD, seen, chosen)
 
-    def take(self, kind: Kind, seen: NodeGroup, chosen: list[Instance]) -> None:
+    def take(self, kind: OperationKind, seen: NodeGroup, chosen: list[Instance]) -> None:
         self.doomed |= {each.handle for each in chosen}
-        targets = tuple(Target(each.node, each.id, each.handle) for each in chosen)
+        targets = tuple(RemovalTarget(each.node, each.id, each.handle) for each in chosen)
         outcome = self.drive(self.order(kind, seen.target, seen.target - len(chosen), *targets))
-        if isinstance(outcome, Done):
+        if isinstance(outcome, Succeeded):
             kept = {key.removeprefix("kept ") for key in outcome.facts if key.startswith("kept ")}
             self.settle(400.0)
             assert not {each.handle for each in chosen} & set(self.held.machines) - kept, "said to be removed"
@@ -215,7 +215,7 @@ class Disorder:
         seen = self.look()
         if seen is None or seen.target <= seen.min:
             return
-        self.drive(self.order(Kind.SHRINK, seen.target, self.dice.randint(seen.min, seen.target - 1)))
+        self.drive(self.order(OperationKind.SHRINK, seen.target, self.dice.randint(seen.min, seen.target - 1)))
 
     def vanish(self) -> None:
         if self.held.machines and self.dice.random() < 0.5:
@@ -243,7 +243,7 @@ class Disorder:
             assert len({instance.id for instance in each.instances}) == len(each.instances)
         return found[self.group]
 
-    def order(self, kind: Kind, start: int, end: int, *targets: Target) -> Operation:
+    def order(self, kind: OperationKind, start: int, end: int, *targets: RemovalTarget) -> Operation:
         self.number += 1
         now = self.bench.now()
         return new_operation(
@@ -271,14 +271,14 @@ class Disorder:
                 self.bench.provider(credential="rotated")
                 self.revoked = False
             before = self.held.desired
-            outcome = run_step(operation, World(self.bench.provider, self.cluster, Options()), self.bench.now())
+            outcome = run_step(operation, StepContext(self.bench.provider, self.cluster, Options()), self.bench.now())
             self.said.append(repr(outcome))
             self.bounded(operation, before)
             chance = self.dice.random()
             if chance < 0.1:
                 self.settle(self.dice.choice((0.0, 30.0, 120.0)))  # the process died; the message comes again
                 continue
-            if not isinstance(outcome, Pending):
+            if not isinstance(outcome, InProgress):
                 self.bench.server.faults.clear()
                 if isinstance(outcome, Failed):
                     assert outcome.cls.removeprefix("Cluster") in CLASSES
@@ -352,7 +352,7 @@ class Disorder:
         if before is None or now is None or now == before or self.people:
             return
         assert now <= MOST
-        assert now >= LEAST or operation.spec.kind is Kind.DISCARD
+        assert now >= LEAST or operation.spec.kind is OperationKind.DISCARD
 
     def check(self) -> None:
         self.cloud.step()
@@ -385,7 +385,7 @@ class Disorder:
             assert not seen.error
             broken = [each for each in seen.instances if each.error]
             if broken:
-                self.take(Kind.DISCARD, seen, broken)
+                self.take(OperationKind.DISCARD, seen, broken)
             self.settle(1000.0)
         seen = self.look()
         assert seen is not None
@@ -393,15 +393,15 @@ class Disorder:
             held.fates.clear()
             self.dice = random.Random(0)
             before = len(held.machines)
-            operation = self.order(Kind.GROW, seen.target, seen.target + 1)
-            assert isinstance(self.quietly(operation), Done)
+            operation = self.order(OperationKind.GROW, seen.target, seen.target + 1)
+            assert isinstance(self.quietly(operation), Succeeded)
             self.settle(1000.0)
             assert len([each for each in held.machines.values() if each.state not in GONE_SOON]) == before + 1
 
     def quietly(self, operation: Operation) -> Outcome:
         for _ in range(100):
-            outcome = run_step(operation, World(self.bench.provider, self.cluster, Options()), self.bench.now())
-            if not isinstance(outcome, Pending):
+            outcome = run_step(operation, StepContext(self.bench.provider, self.cluster, Options()), self.bench.now())
+            if not isinstance(outcome, InProgress):
                 return outcome
             operation = operation.with_status(step=outcome.step, data=outcome.data)
             self.settle(outcome.after)

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
 from tests.operations import new_operation
 
-_VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove", Kind.DISCARD: "remove"}
+_VERBS = {
+    OperationKind.GROW: "grow",
+    OperationKind.SHRINK: "shrink_target",
+    OperationKind.REMOVE: "remove",
+    OperationKind.DISCARD: "remove",
+}
 _MOST = 60
 
 
 def order(
-    bench: AlicloudBench, kind: Kind, group: str, start: int, end: int, *handles: str, op: str = "op-0123456789abcdef"
+    bench: AlicloudBench,
+    kind: OperationKind,
+    group: str,
+    start: int,
+    end: int,
+    *handles: str,
+    op: str = "op-0123456789abcdef",
 ) -> Operation:
     """handles: of the instances to remove."""
     nodes = {node.name for node in bench.nodes()}
-    targets = tuple(Target(each if each in nodes else "", f"cn-hangzhou.{each}", each) for each in handles)
+    targets = tuple(RemovalTarget(each if each in nodes else "", f"cn-hangzhou.{each}", each) for each in handles)
     now = bench.now()
     return new_operation(
         id=op,
@@ -52,7 +63,7 @@ def drive(bench: AlicloudBench, operation: Operation) -> Outcome:
         except (Conflict, Throttled, Transient) as error:
             bench.settle(max(10.0, error.retry_after))
             continue
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return outcome
         operation = operation.with_status(step=outcome.step, data=outcome.data)
         bench.settle(max(1.0, outcome.after))

@@ -13,7 +13,7 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.alicloud.credentials import of_this_process
 from chalicelib.providers.errors import ProviderError, Unauthorized
 from infra.emulators.alicloud.iam import Role
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.alicloud.fixtures import seen
 from tests.contract.provider_fixtures.alicloud import SECRET, AlicloudBench
 
@@ -75,7 +75,7 @@ def test_ALI_1_a_group_of_another_region_is_not_found(bench: AlicloudBench) -> N
 def test_ALI_2_a_clock_that_is_wrong_is_told_by_name_and_not_asked_for_ever(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     provider, nodes = bench.provider(), bench.nodes()
-    bench.server.faults.next(Fault.OLD_TIME, times=-1)
+    bench.server.faults.next(VendorFault.OLD_TIME, times=-1)
     with pytest.raises(ProviderError) as caught:
         provider.observe(nodes)
     assert caught.value.code == "InvalidTimeStamp.Expired"

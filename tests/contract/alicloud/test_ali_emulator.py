@@ -7,26 +7,28 @@ from typing import Any
 
 import pytest
 
-from infra.emulators.alicloud.account import REGION, Cloud
-from infra.emulators.alicloud.dispatcher import Front
-from infra.emulators.alicloud.errors import Refused
-from infra.emulators.alicloud.fault_injection import Throttle
-from infra.emulators.alicloud.handlers import NEW, OLD, Actions, Sent
+from infra.emulators.alicloud.account import REGION, AlicloudCloud
+from infra.emulators.alicloud.dispatcher import AlicloudDispatcher
+from infra.emulators.alicloud.errors import AlicloudRefusedError
+from infra.emulators.alicloud.fault_injection import AlicloudThrottle
+from infra.emulators.alicloud.handlers import NEW, OLD, AlicloudHandlers, Sent
 from infra.emulators.alicloud.iam import Role
-from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, Group, Times
+from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, AlicloudDurations, AlicloudGroup
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.http_messages import Incoming
 
 START = 1_800_000_000.0
 
 
-class Bed:
+class AliEmulatorFixture:
     """An account and its actions, without signatures and HTTP."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(START)
-        self.cloud = Cloud(self.clock, times=Times(create=40.0, remove=20.0, fail=10.0, check=300.0))
-        self.actions = Actions(self.cloud)
+        self.cloud = AlicloudCloud(
+            self.clock, times=AlicloudDurations(create=40.0, remove=20.0, fail=10.0, check=300.0)
+        )
+        self.actions = AlicloudHandlers(self.cloud)
 
     def call(self, action: str, version: str = NEW, /, **values: object) -> Any:
         sent = {name.replace("_", "."): str(value) for name, value in {"RegionId": REGION, **values}.items()}
@@ -34,11 +36,11 @@ class Bed:
         return self.actions.find(version, action)(Sent(version, sent))
 
     def refusal(self, action: str, version: str = NEW, /, **values: object) -> str:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(AlicloudRefusedError) as caught:
             self.call(action, version, **values)
         return caught.value.code
 
-    def scale(self, group: Group, value: int, kind: str = "TotalCapacity", **more: object) -> Any:
+    def scale(self, group: AlicloudGroup, value: int, kind: str = "TotalCapacity", **more: object) -> Any:
         return self.call(
             "ScaleWithAdjustment",
             ScalingGroupId=group.id,
@@ -47,7 +49,7 @@ class Bed:
             **{"SyncActivity": True, **more},
         )
 
-    def scale_refusal(self, group: Group, value: object, kind: str = "TotalCapacity", **more: object) -> str:
+    def scale_refusal(self, group: AlicloudGroup, value: object, kind: str = "TotalCapacity", **more: object) -> str:
         return self.refusal(
             "ScaleWithAdjustment",
             ScalingGroupId=group.id,
@@ -62,11 +64,11 @@ class Bed:
 
 
 @pytest.fixture
-def bed() -> Bed:
-    return Bed()
+def bed() -> AliEmulatorFixture:
+    return AliEmulatorFixture()
 
 
-def test_a_failed_activity_leaves_the_desired_number_and_ess_tries_again_later(bed: Bed) -> None:
+def test_a_failed_activity_leaves_the_desired_number_and_ess_tries_again_later(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     bed.cloud.spoil(group.id, NO_STOCK, 2)
     bed.scale(group, 2)
@@ -79,7 +81,7 @@ def test_a_failed_activity_leaves_the_desired_number_and_ess_tries_again_later(b
     assert group.count("InService") == 2
 
 
-def test_a_desired_number_that_is_only_changed_takes_effect_when_ess_looks(bed: Bed) -> None:
+def test_a_desired_number_that_is_only_changed_takes_effect_when_ess_looks(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=3)
     oldest = next(iter(group.machines))
     assert bed.scale(group, 2, SyncActivity=False) == {"ActivityType": "CapacityChange"}
@@ -89,7 +91,7 @@ def test_a_desired_number_that_is_only_changed_takes_effect_when_ess_looks(bed: 
     assert group.total == 2
 
 
-def test_values_beyond_the_bounds_are_clamped_without_a_word(bed: Bed) -> None:
+def test_values_beyond_the_bounds_are_clamped_without_a_word(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=2, least=1, most=4, desired=False)
     assert "ScalingActivityId" in bed.scale(group, 100, "QuantityChangeInCapacity")
     bed.after(40.0)
@@ -102,7 +104,9 @@ def test_values_beyond_the_bounds_are_clamped_without_a_word(bed: Bed) -> None:
     assert bed.scale_refusal(group, 0) == "IncorrectCapacity.MinSize"
 
 
-def test_an_absolute_number_below_what_exists_takes_machines_away_but_no_protected_ones(bed: Bed) -> None:
+def test_an_absolute_number_below_what_exists_takes_machines_away_but_no_protected_ones(
+    bed: AliEmulatorFixture,
+) -> None:
     """What makes upstream's count dangerous (defect 4)."""
     group = bed.cloud.add_group("g", size=3, desired=False)
     first, second, third = group.machines
@@ -113,7 +117,7 @@ def test_an_absolute_number_below_what_exists_takes_machines_away_but_no_protect
     assert {each.machine.id for each in bed.cloud.released} == {second, third}
 
 
-def test_one_token_is_one_order_and_not_another(bed: Bed) -> None:
+def test_one_token_is_one_order_and_not_another(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     first = bed.scale(group, 2, ClientToken="t")
     bed.after(40.0)
@@ -124,7 +128,7 @@ def test_one_token_is_one_order_and_not_another(bed: Bed) -> None:
     assert bed.scale_refusal(group, 3, ClientToken="t\u00e9") == "InvalidParameter"
 
 
-def test_what_was_refused_may_be_asked_again_with_the_same_token(bed: Bed) -> None:
+def test_what_was_refused_may_be_asked_again_with_the_same_token(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     bed.scale(group, 1)
     assert bed.scale_refusal(group, 2, ClientToken="t") == "ScalingActivityInProgress"
@@ -142,18 +146,18 @@ def test_what_was_refused_may_be_asked_again_with_the_same_token(bed: Bed) -> No
         ("TotalCapacity", "many"),
     ],
 )
-def test_numbers_out_of_range_are_refused(bed: Bed, kind: str, value: object) -> None:
+def test_numbers_out_of_range_are_refused(bed: AliEmulatorFixture, kind: str, value: object) -> None:
     assert bed.scale_refusal(bed.cloud.add_group("g", most=2000), value, kind) == "InvalidParameter"
 
 
-def test_a_plan_only_changes_nothing(bed: Bed) -> None:
+def test_a_plan_only_changes_nothing(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     assert "PlanResult" in bed.scale(group, 3, ExecutionMode="PlanOnly")
     assert (group.desired, group.activities) == (0, [])
 
 
 @pytest.mark.parametrize("state", ["Inactive", "Deleting", "suspended"])
-def test_a_group_that_is_off_takes_no_orders(bed: Bed, state: str) -> None:
+def test_a_group_that_is_off_takes_no_orders(bed: AliEmulatorFixture, state: str) -> None:
     group = bed.cloud.add_group("g", size=1)
     if state == "suspended":
         group.system_suspended = True
@@ -166,7 +170,7 @@ def test_a_group_that_is_off_takes_no_orders(bed: Bed, state: str) -> None:
     )
 
 
-def test_a_suspended_process_rejects_the_activity_and_not_the_call(bed: Bed) -> None:
+def test_a_suspended_process_rejects_the_activity_and_not_the_call(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=1)
     group.suspended.add("ScaleOut")
     made = bed.scale(group, 2)
@@ -175,7 +179,7 @@ def test_a_suspended_process_rejects_the_activity_and_not_the_call(bed: Bed) -> 
     assert group.total == 1
 
 
-def test_a_machine_that_does_not_start_is_there_for_a_while_and_vanishes(bed: Bed) -> None:
+def test_a_machine_that_does_not_start_is_there_for_a_while_and_vanishes(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     bed.cloud.spoil(group.id, NOT_STARTING)
     bed.scale(group, 1)
@@ -185,7 +189,7 @@ def test_a_machine_that_does_not_start_is_there_for_a_while_and_vanishes(bed: Be
     assert (group.activities[-1].status, group.activities[-1].problems) == ("Failed", [NOT_STARTING])
 
 
-def test_stock_is_counted_down_and_comes_back_with_a_released_machine(bed: Bed) -> None:
+def test_stock_is_counted_down_and_comes_back_with_a_released_machine(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     place = ("ecs.g7.xlarge", "cn-hangzhou-i")
     bed.cloud.stock[place] = 1
@@ -197,7 +201,7 @@ def test_stock_is_counted_down_and_comes_back_with_a_released_machine(bed: Bed) 
     assert bed.cloud.stock[place] == 1
 
 
-def test_instances_attached_by_hand_are_only_let_go(bed: Bed) -> None:
+def test_instances_attached_by_hand_are_only_let_go(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=0, desired=False)
     (attached,) = bed.cloud.add_machines(group.id, 1, creation="Attached")
     bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=attached)
@@ -205,7 +209,7 @@ def test_instances_attached_by_hand_are_only_let_go(bed: Bed) -> None:
     assert [(each.machine.id, each.kept) for each in bed.cloud.released] == [(attached, True)]
 
 
-def test_economical_mode_keeps_a_stopped_machine_that_counts_no_more(bed: Bed) -> None:
+def test_economical_mode_keeps_a_stopped_machine_that_counts_no_more(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=2, desired=False)
     first = next(iter(group.machines))
     bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=first, RemovePolicy="recycle")
@@ -215,7 +219,7 @@ def test_economical_mode_keeps_a_stopped_machine_that_counts_no_more(bed: Bed) -
     assert (told["TotalCapacity"], told["TotalInstanceCount"], told["StoppedCapacity"]) == (1, 2, 1)
 
 
-def test_one_invalid_instance_rejects_all_unless_it_may_be_ignored(bed: Bed) -> None:
+def test_one_invalid_instance_rejects_all_unless_it_may_be_ignored(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=3)
     first, second, _ = group.machines
     bed.cloud.set_state(second, "Protected")
@@ -230,7 +234,7 @@ def test_one_invalid_instance_rejects_all_unless_it_may_be_ignored(bed: Bed) -> 
     assert (group.activities[-1].status, group.desired) == ("Warning", 2)
 
 
-def test_a_removal_may_leave_the_desired_number_and_is_made_good(bed: Bed) -> None:
+def test_a_removal_may_leave_the_desired_number_and_is_made_good(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=2)
     bed.call(
         "RemoveInstances",
@@ -248,7 +252,7 @@ def test_a_removal_may_leave_the_desired_number_and_is_made_good(bed: Bed) -> No
     ("action", "most"),
     [("DescribeScalingGroups", 50), ("DescribeScalingConfigurations", 50), ("DescribeScalingInstances", 100)],
 )
-def test_pages_have_their_limits(bed: Bed, action: str, most: int) -> None:
+def test_pages_have_their_limits(bed: AliEmulatorFixture, action: str, most: int) -> None:
     assert bed.call(action, PageSize=most)["PageSize"] == most
     assert bed.call(action)["PageSize"] == 10
     for size in (0, most + 1):
@@ -256,7 +260,7 @@ def test_pages_have_their_limits(bed: Bed, action: str, most: int) -> None:
     assert bed.refusal(action, PageNumber=0) == "InvalidParameter"
 
 
-def test_ids_have_their_limits_and_names_of_their_version(bed: Bed) -> None:
+def test_ids_have_their_limits_and_names_of_their_version(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=3)
     many = {f"ScalingGroupIds_{number}": "asg-x" for number in range(1, 22)}
     assert bed.refusal("DescribeScalingGroups", **many) == "InvalidParameter"
@@ -266,7 +270,7 @@ def test_ids_have_their_limits_and_names_of_their_version(bed: Bed) -> None:
     assert bed.refusal("DescribeScalingInstances", OLD, PageSize=51) == "InvalidParameter"
 
 
-def test_activities_are_asked_for_by_group_or_by_id_newest_first(bed: Bed) -> None:
+def test_activities_are_asked_for_by_group_or_by_id_newest_first(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     for size in (1, 2):
         bed.scale(group, size)
@@ -281,14 +285,14 @@ def test_activities_are_asked_for_by_group_or_by_id_newest_first(bed: Bed) -> No
     assert bed.call("DescribeScalingActivities", ScalingGroupId=group.id, StatusCode="Failed")["TotalCount"] == 0
 
 
-def test_another_region_and_another_api_have_nothing(bed: Bed) -> None:
+def test_another_region_and_another_api_have_nothing(bed: AliEmulatorFixture) -> None:
     bed.cloud.add_group("g", size=1)
     assert bed.call("DescribeScalingGroups", RegionId="cn-beijing")["TotalCount"] == 0
     assert bed.refusal("DescribeScalingGroups", "2014-05-26") == "InvalidAction.NotFound"
     assert bed.refusal("DescribeScalingGroups", RegionId="") == "MissingRegionId"
 
 
-def test_what_is_listed_may_be_some_seconds_old_while_activities_are_not(bed: Bed) -> None:
+def test_what_is_listed_may_be_some_seconds_old_while_activities_are_not(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", desired=False)
     bed.cloud.lag = 10.0
     bed.cloud.step()
@@ -301,7 +305,7 @@ def test_what_is_listed_may_be_some_seconds_old_while_activities_are_not(bed: Be
     assert seen == [0, 0, 2, 2]
 
 
-def test_a_removal_of_nothing_that_is_there_is_refused_or_does_nothing(bed: Bed) -> None:
+def test_a_removal_of_nothing_that_is_there_is_refused_or_does_nothing(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=1)
     nothing = {"ScalingGroupId": group.id, "InstanceIds_1": "i-unknown", "IgnoreInvalidInstance": "true"}
     assert bed.refusal("RemoveInstances", **nothing) == "InvalidInstanceId.NotFound"
@@ -314,13 +318,13 @@ def test_a_removal_of_nothing_that_is_there_is_refused_or_does_nothing(bed: Bed)
 
 def test_calls_beyond_the_rate_are_told_when_to_come_back() -> None:
     clock = ManualClock(START)
-    throttle = Throttle(clock)
+    throttle = AlicloudThrottle(clock)
     throttle.limits["A"] = (2, 10.0)
     throttle.count("A")
     clock.advance(4.0)
     throttle.count("A")
     throttle.count("B")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(AlicloudRefusedError) as caught:
         throttle.count("A")
     assert (caught.value.code, caught.value.status, caught.value.retry_after) == ("Throttling.User", 400, 6000)
     clock.advance(6.0)
@@ -328,7 +332,7 @@ def test_calls_beyond_the_rate_are_told_when_to_come_back() -> None:
 
 
 def test_sts_gives_sessions_of_a_length_it_allows_and_metadata_are_served_in_both_spellings() -> None:
-    front = Front(Cloud(ManualClock(START)))
+    front = AlicloudDispatcher(AlicloudCloud(ManualClock(START)))
     front.ring.roles["acs:ram::1:role/r"] = Role("acs:ram::1:role/r", frozenset({"provider"}))
     front.ring.identities["provider"] = {"token"}
     front.metadata.role = "acs:ram::1:role/r"
@@ -354,7 +358,7 @@ def test_sts_gives_sessions_of_a_length_it_allows_and_metadata_are_served_in_bot
 
 
 def test_an_unsigned_call_is_refused_in_the_form_of_the_vendor() -> None:
-    answer = Front(Cloud(ManualClock(START))).handle(
+    answer = AlicloudDispatcher(AlicloudCloud(ManualClock(START))).handle(
         Incoming("POST", "/?Action=DescribeScalingGroups&Version=2022-02-22", {"host": "ess.local"})
     )
     body = json.loads(answer.body)

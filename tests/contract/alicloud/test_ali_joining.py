@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from infra.emulators.alicloud.account import Cloud
-from infra.emulators.alicloud.mutations import Orders, Removal
-from infra.emulators.alicloud.node_registration import TAG, Joining, Ways
+from infra.emulators.alicloud.account import AlicloudCloud
+from infra.emulators.alicloud.mutations import AlicloudMutations, Removal
+from infra.emulators.alicloud.node_registration import TAG, AlicloudNodeRegistration, AlicloudRegistrationOptions
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 
 
-class Bed:
+class AliJoiningFixture:
     """A cluster and an account, moved together."""
 
-    def __init__(self, ways: Ways | None = None) -> None:
+    def __init__(self, ways: AlicloudRegistrationOptions | None = None) -> None:
         self.clock = ManualClock(1_800_000_000.0)
         self.store = ObjectStore(self.clock)
-        self.cloud = Cloud(self.clock)
+        self.cloud = AlicloudCloud(self.clock)
         self.cluster = ClusterSimulation(
-            self.store, self.clock, more=[Joining(self.cloud, self.store, self.clock, ways)]
+            self.store, self.clock, more=[AlicloudNodeRegistration(self.cloud, self.store, self.clock, ways)]
         )
 
     def after(self, seconds: float) -> None:
@@ -33,7 +33,7 @@ class Bed:
 
 
 def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
-    bed = Bed(Ways(boot=30.0))
+    bed = AliJoiningFixture(AlicloudRegistrationOptions(boot=30.0))
     group = bed.cloud.add_group("g")
     group.desired, group.check_at = 1, bed.clock()
     bed.after(0.0)
@@ -50,7 +50,7 @@ def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
 
 
 def test_labels_capacity_and_taints_are_those_of_the_machine_and_its_pool() -> None:
-    bed = Bed(Ways(prefix="alicloud://", reserve={"cpu": "100m", "memory": "1Gi"}))
+    bed = AliJoiningFixture(AlicloudRegistrationOptions(prefix="alicloud://", reserve={"cpu": "100m", "memory": "1Gi"}))
     group = bed.cloud.add_group(
         "gpu",
         size=1,
@@ -77,7 +77,7 @@ def test_labels_capacity_and_taints_are_those_of_the_machine_and_its_pool() -> N
 
 
 def test_an_arm_machine_is_an_arm_node() -> None:
-    bed = Bed()
+    bed = AliJoiningFixture()
     bed.cloud.add_group("arm", size=1, types=("ecs.g8y.xlarge",))
     bed.after(0.0)
     (node,) = bed.nodes().values()
@@ -86,7 +86,7 @@ def test_an_arm_machine_is_an_arm_node() -> None:
 
 @pytest.mark.parametrize("how", ["vanish", "delete"])
 def test_the_node_of_a_released_instance_goes_and_no_other(how: str) -> None:
-    bed = Bed()
+    bed = AliJoiningFixture()
     bed.store.create("nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}})
     group = bed.cloud.add_group("g", size=2)
     bed.after(0.0)
@@ -102,18 +102,18 @@ def test_the_node_of_a_released_instance_goes_and_no_other(how: str) -> None:
 
 
 def test_the_node_of_a_detached_instance_stays() -> None:
-    bed = Bed()
+    bed = AliJoiningFixture()
     group = bed.cloud.add_group("g", desired=False)
     (attached,) = bed.cloud.add_machines(group.id, 1, creation="Attached")
     bed.after(0.0)
-    Orders(bed.cloud).remove(Removal(group.id, (attached,)))
+    AlicloudMutations(bed.cloud).remove(Removal(group.id, (attached,)))
     bed.after(20.0)
     assert not group.machines
     assert set(bed.nodes()) == {attached}
 
 
 def test_machines_of_another_cluster_do_not_join() -> None:
-    bed = Bed(Ways(never=frozenset({"asg-bp1local00000001"})))
+    bed = AliJoiningFixture(AlicloudRegistrationOptions(never=frozenset({"asg-bp1local00000001"})))
     bed.cloud.add_group("theirs", size=3)
     bed.after(600.0)
     assert not bed.nodes()

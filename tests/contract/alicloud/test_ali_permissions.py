@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.alicloud.credentials import of_this_process
 from chalicelib.providers.errors import Unauthorized
-from infra.emulators.alicloud.dispatcher import Logged
+from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
 from infra.emulators.alicloud.iam import Policy, Role, read_policy
 from infra.emulators.alicloud.models import NO_STOCK
 from tests.contract.alicloud.fixtures import drive, order, seen
@@ -40,24 +40,26 @@ def bench() -> Iterator[AlicloudBench]:
     of_this_process.cache_clear()
 
 
-def everything(bench: AlicloudBench) -> list[Logged]:
+def everything(bench: AlicloudBench) -> list[AlicloudLoggedRequest]:
     """All that this provider ever does; the calls that it made."""
     group = bench.add_group("g", size=2)
     template = bench.cloud.add_group("from-template", template=True)
     bench.bind(template.id, 0, 5)
     assert not seen(bench, group).template_error
     assert not seen(bench, template.id).template_error
-    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 2, 3, op="a-0123456789abcdef")), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 3, op="a-0123456789abcdef")), Succeeded)
     bench.cloud.spoil(group, NO_STOCK, 1)
-    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 3, 4, op="b-0123456789abcdef")), Failed)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 3, 4, op="b-0123456789abcdef")), Failed)
     broken = [each.handle for each in seen(bench, group).instances if each.error]
-    assert isinstance(drive(bench, order(bench, Kind.DISCARD, group, 4, 3, *broken, op="c-0123456789abcdef")), Done)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.DISCARD, group, 4, 3, *broken, op="c-0123456789abcdef")), Succeeded
+    )
     first = bench.machines(group)[0]
-    operation = order(bench, Kind.REMOVE, group, 3, 2, first, op="d-0123456789abcdef")
+    operation = order(bench, OperationKind.REMOVE, group, 3, 2, first, op="d-0123456789abcdef")
     assert bench.provider().release(operation)
-    assert isinstance(drive(bench, operation), Done)
+    assert isinstance(drive(bench, operation), Succeeded)
     bench.cloud.groups[group].desired = 4
-    assert isinstance(drive(bench, order(bench, Kind.SHRINK, group, 4, 2, op="e-0123456789abcdef")), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.SHRINK, group, 4, 2, op="e-0123456789abcdef")), Succeeded)
     return bench.look()
 
 

@@ -10,25 +10,25 @@ import random
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled, Transient
-from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, QUOTA, Times
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.alicloud.fixtures import ask, order, seen
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
 
 _FAULTS = (
-    Fault.LOST_ANSWER,
-    Fault.LOST_ANSWER,
-    Fault.CUT_OFF,
-    Fault.SERVER_ERROR,
-    Fault.HANGS_UP,
-    Fault.WEB_PAGE,
-    Fault.THROTTLED,
-    Fault.THROTTLED_FOR,
-    Fault.CONFLICT,
-    Fault.OLD_TIME,
+    VendorFault.LOST_ANSWER,
+    VendorFault.LOST_ANSWER,
+    VendorFault.CUT_OFF,
+    VendorFault.SERVER_ERROR,
+    VendorFault.HANGS_UP,
+    VendorFault.WEB_PAGE,
+    VendorFault.THROTTLED,
+    VendorFault.THROTTLED_FOR,
+    VendorFault.CONFLICT,
+    VendorFault.OLD_TIME,
 )
 _MOST = 12
 
@@ -40,7 +40,9 @@ class Life:
         self.dice = random.Random(seed)
         check = self.dice.choice((7200.0, 7200.0, 45.0))
         self.bench = AlicloudBench(
-            desired=self.dice.random() < 0.5, prefix=self.dice.choice(("", "alicloud://")), times=Times(check=check)
+            desired=self.dice.random() < 0.5,
+            prefix=self.dice.choice(("", "alicloud://")),
+            times=AlicloudDurations(check=check),
         )
         self.bench.cloud.takes_empty_removals = self.dice.random() < 0.5
         self.group = self.bench.add_group("g", size=self.dice.randint(0, 3), most=_MOST)
@@ -62,7 +64,7 @@ class Life:
 
     # -- what happens
 
-    def _order(self, kind: Kind, start: int, end: int, *handles: str) -> Operation:
+    def _order(self, kind: OperationKind, start: int, end: int, *handles: str) -> Operation:
         self.ops += 1
         return order(self.bench, kind, self.group, start, end, *handles, op=f"{kind}-{self.ops:04d}-0123456789")
 
@@ -73,7 +75,7 @@ class Life:
         if self.dice.random() < 0.3:
             fate = self.dice.choice((NO_STOCK, QUOTA, NOT_STARTING))
             self.bench.cloud.spoil(self.group, fate, self.dice.randint(1, 3))
-        operation = self._order(Kind.GROW, start, min(_MOST, start + self.dice.randint(1, 4)))
+        operation = self._order(OperationKind.GROW, start, min(_MOST, start + self.dice.randint(1, 4)))
         before, outcome = len(self.held.machines), self._drive(operation)
         asked = operation.spec.to_size - (operation.spec.from_size if self.held.desired is None else min(before, start))
         ours = [each for each in self.held.activities if f'"{operation.spec.id}"' in each.metadata]
@@ -81,7 +83,7 @@ class Life:
         assert sum(len(each.machines) for each in ours) <= asked
         self.bench.calm()
         self._catch_up()
-        if isinstance(outcome, Done) and before == start:
+        if isinstance(outcome, Succeeded) and before == start:
             assert seen(self.bench, self.group).target == operation.spec.to_size
 
     def _remove(self) -> None:
@@ -91,8 +93,10 @@ class Life:
         chosen = self.dice.sample(there, k=min(len(there), self.dice.randint(1, 3)))
         if chosen:
             self.doomed |= set(chosen)
-            outcome = self._drive(self._order(Kind.REMOVE, observed.target, observed.target - len(chosen), *chosen))
-            if isinstance(outcome, Done):
+            outcome = self._drive(
+                self._order(OperationKind.REMOVE, observed.target, observed.target - len(chosen), *chosen)
+            )
+            if isinstance(outcome, Succeeded):
                 self.bench.settle(300.0)
                 assert not set(chosen) & set(self.held.machines)
 
@@ -101,7 +105,7 @@ class Life:
         broken = [each.handle for each in observed.instances if each.error]
         if broken:
             there = set(self.held.machines)
-            self._drive(self._order(Kind.DISCARD, observed.target, observed.target - len(broken), *broken))
+            self._drive(self._order(OperationKind.DISCARD, observed.target, observed.target - len(broken), *broken))
             assert {each for each in there if each not in self.held.machines} <= self.doomed | self._failed()
 
     def _vanish(self) -> None:
@@ -127,7 +131,7 @@ class Life:
             except (Conflict, Throttled, Transient) as error:
                 self.bench.settle(max(10.0, error.retry_after))
                 continue
-            if not isinstance(outcome, Pending):
+            if not isinstance(outcome, InProgress):
                 self.bench.server.faults.clear()
                 return outcome
             operation = operation.with_status(step=outcome.step, data=outcome.data)

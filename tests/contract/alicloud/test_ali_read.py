@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib.model.group import InstanceState
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.errors import ProviderError, Transient
-from infra.emulators.alicloud.dispatcher import Front
+from infra.emulators.alicloud.dispatcher import AlicloudDispatcher
 from infra.emulators.alicloud.serializers import older
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.http_messages import Incoming
 from tests.contract.alicloud.fixtures import drive, order, seen
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
@@ -30,8 +30,10 @@ def test_ALI_7_all_pages_of_137_instances_are_read(bench: AlicloudBench) -> None
     assert sum(call.action == "DescribeScalingInstances" for call in bench.look()) == 3
 
 
-@pytest.mark.parametrize("fault", [Fault.CUT_OFF, Fault.SERVER_ERROR, Fault.WEB_PAGE])
-def test_ALI_7_a_page_that_fails_fails_the_group_and_never_makes_it_smaller(bench: AlicloudBench, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [VendorFault.CUT_OFF, VendorFault.SERVER_ERROR, VendorFault.WEB_PAGE])
+def test_ALI_7_a_page_that_fails_fails_the_group_and_never_makes_it_smaller(
+    bench: AlicloudBench, fault: VendorFault
+) -> None:
     group, other = bench.add_group("g", size=137, most=200), bench.add_group("other", size=1)
     provider, nodes, front = bench.provider(), bench.nodes(), bench.server.front
     handle = front.handle
@@ -51,7 +53,7 @@ def test_ALI_7_a_page_that_fails_fails_the_group_and_never_makes_it_smaller(benc
 def test_ALI_7_when_the_groups_themselves_cannot_be_read_nothing_is_seen(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     provider, nodes = bench.provider(), bench.nodes()
-    bench.server.faults.next(Fault.CUT_OFF, on="DescribeScalingGroups", times=-1)
+    bench.server.faults.next(VendorFault.CUT_OFF, on="DescribeScalingGroups", times=-1)
     with pytest.raises(Transient):
         provider.observe(nodes)
 
@@ -89,7 +91,7 @@ def test_ALI_15_a_group_that_is_off_stops_no_other(bench: AlicloudBench, state: 
     _switch_off(bench, group, state)
     off = seen(bench, group)
     assert off.error
-    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 1, 2)), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 1, 2)), Succeeded)
     assert len(bench.machines(other)) == 2
 
 
@@ -113,7 +115,7 @@ def test_ALI_16_numbers_and_booleans_as_text_make_no_difference(bench: AlicloudB
     plain = seen(bench, group)
     bench.server.front.text_values = True
     assert seen(bench, group) == plain
-    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 3, 4)), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 3, 4)), Succeeded)
 
 
 def test_ALI_16_both_versions_of_the_api_say_the_same(bench: AlicloudBench) -> None:
@@ -124,7 +126,7 @@ def test_ALI_16_both_versions_of_the_api_say_the_same(bench: AlicloudBench) -> N
     assert older({"ScalingGroups": [{"ScalingGroupId": group, "VSwitchIds": ["v"]}]}) == {
         "ScalingGroups": {"ScalingGroup": [{"ScalingGroupId": group, "VSwitchIds": {"VSwitchId": ["v"]}}]}
     }
-    assert isinstance(bench.server.front, Front)
+    assert isinstance(bench.server.front, AlicloudDispatcher)
 
 
 def test_ALI_DEFECT_14_forty_groups_are_read_by_twenty_and_not_one_by_one(bench: AlicloudBench) -> None:
@@ -187,7 +189,7 @@ def test_ALI_14_ALI_DEFECT_12_templates_are_like_the_nodes_that_come(bench: Alic
 def test_a_forbidden_reader_is_told_so_and_asks_no_further(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     provider = bench.provider()
-    bench.server.faults.next(Fault.FORBIDDEN, times=-1)
+    bench.server.faults.next(VendorFault.FORBIDDEN, times=-1)
     with pytest.raises(ProviderError) as caught:
         provider.observe(())
     assert caught.value.cls == "Unauthorized"

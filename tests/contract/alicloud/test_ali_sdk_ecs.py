@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.emulators.alicloud.account import REGION, Cloud
-from infra.emulators.alicloud.models import Template
+from infra.emulators.alicloud.account import REGION, AlicloudCloud
+from infra.emulators.alicloud.models import AlicloudTemplate
 from infra.emulators.alicloud.server import AlicloudServer
 from infra.emulators.controllers.clock import ManualClock
 from tests.contract.alicloud.sdk import load, wall
@@ -20,7 +20,7 @@ KEY, SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Any]:
     sdk = load("ecs20140526")
-    with AlicloudServer(Cloud(ManualClock(wall()))) as server:
+    with AlicloudServer(AlicloudCloud(ManualClock(wall()))) as server:
         server.ring.add(KEY, SECRET)
         client = sdk.Client(
             sdk.Config(
@@ -54,7 +54,7 @@ def test_ALI_DEFECT_13_the_vendor_client_reads_all_instance_types_page_by_page(b
 
 def test_the_vendor_client_reads_a_launch_template_by_number_and_by_default(bed: Any) -> None:
     group = bed.cloud.add_group("from-template", template=True, machine_tags={"team": "web"}, disk=80)
-    bed.cloud.templates[group.template, 2] = Template(group.template, 2, "ecs.g6.xlarge", default=False)
+    bed.cloud.templates[group.template, 2] = AlicloudTemplate(group.template, 2, "ecs.g6.xlarge", default=False)
     request = bed.models.DescribeLaunchTemplateVersionsRequest
 
     def read(**asked: Any) -> Any:

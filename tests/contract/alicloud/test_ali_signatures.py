@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from infra.emulators.alicloud.authentication import Gate
-from infra.emulators.alicloud.errors import Refused
-from infra.emulators.alicloud.iam import Key, Ring, Role, read_policy
+from infra.emulators.alicloud.authentication import AlicloudAuthenticator
+from infra.emulators.alicloud.errors import AlicloudRefusedError
+from infra.emulators.alicloud.iam import AlicloudKey, AlicloudKeyRing, Role, read_policy
 from infra.emulators.alicloud.signing import acs3_request, acs3_signature, canonical_query, rpc_signature
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.http_messages import Incoming
@@ -77,16 +77,16 @@ def acs3(sent: Mapping[str, str] = C, signature: str = "", **changed: str) -> In
     return Incoming("POST", bare.target, {**headers, "authorization": told})
 
 
-def gate(ring: Ring | None = None, at: float = AT) -> tuple[Gate, ManualClock]:
+def gate(ring: AlicloudKeyRing | None = None, at: float = AT) -> tuple[AlicloudAuthenticator, ManualClock]:
     clock = ManualClock(at)
     if ring is None:
-        ring = Ring()
+        ring = AlicloudKeyRing()
         ring.add(KEY, SECRET)
-    return Gate(ring, clock), clock
+    return AlicloudAuthenticator(ring, clock), clock
 
 
-def refused(guard: Gate, incoming: Incoming) -> str:
-    with pytest.raises(Refused) as caught:
+def refused(guard: AlicloudAuthenticator, incoming: Incoming) -> str:
+    with pytest.raises(AlicloudRefusedError) as caught:
         guard.admit(incoming)
     return caught.value.code
 
@@ -115,8 +115,8 @@ def test_ALI_2_vector_C_with_and_without_a_session() -> None:
 def test_ALI_2_the_vectors_are_let_in() -> None:
     assert gate()[0].admit(acs3(signature=SIGNATURE_C)).id == KEY
     assert gate()[0].admit(rpc(A, Signature="4NgM17HpVCUzBZRqeZMcAnnLwsc=")).id == KEY
-    ring = Ring()
-    ring.keys[KEY] = Key(KEY, SECRET, token=B["SecurityToken"], expires=AT + 1.0)
+    ring = AlicloudKeyRing()
+    ring.keys[KEY] = AlicloudKey(KEY, SECRET, token=B["SecurityToken"], expires=AT + 1.0)
     assert gate(ring)[0].admit(rpc(B, Signature="8lDCAKe3shTfGt6peubnWVxX6e0=")).id == KEY
 
 
@@ -159,11 +159,11 @@ def test_ALI_2_every_header_that_matters_must_be_signed() -> None:
 
 
 def test_keys_that_are_unknown_disabled_or_of_an_ended_session_are_refused_by_name() -> None:
-    ring = Ring()
+    ring = AlicloudKeyRing()
     assert refused(gate(ring)[0], acs3()) == "InvalidAccessKeyId.NotFound"
     ring.add(KEY, SECRET).active = False
     assert refused(gate(ring)[0], acs3()) == "InvalidAccessKeyId.Inactive"
-    ring.keys[KEY] = Key(KEY, SECRET, token=TOKEN_C, expires=AT)
+    ring.keys[KEY] = AlicloudKey(KEY, SECRET, token=TOKEN_C, expires=AT)
     assert refused(gate(ring)[0], acs3()) == "MissingSecurityToken"
     assert refused(gate(ring)[0], acs3(x_acs_security_token="other")) == "InvalidSecurityToken.MismatchWithAccessKey"
     assert refused(gate(ring)[0], acs3(x_acs_security_token=TOKEN_C)) == "InvalidSecurityToken.Expired"
@@ -182,7 +182,7 @@ def test_a_policy_allows_what_it_says_and_a_denial_wins() -> None:
 
 
 def test_a_session_of_a_role_has_a_secret_of_its_own() -> None:
-    ring = Ring()
+    ring = AlicloudKeyRing()
     first, second = (ring.session(Role("acs:ram::1:role/r", frozenset()), AT) for _ in range(2))
     assert first.id != second.id
     assert {first.secret, first.token, second.secret, second.token} <= set(ring.secrets())

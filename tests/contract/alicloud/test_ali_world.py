@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from infra.emulators.alicloud.attached_account import AlicloudAccount
-from infra.emulators.alicloud.models import NO_STOCK, Group
-from infra.emulators.alicloud.node_registration import Ways
+from infra.emulators.alicloud.models import NO_STOCK, AlicloudGroup
+from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 
 POLICY = """
 apiVersion: outscaler.dev/v1
@@ -29,7 +29,7 @@ spec:
 """
 
 
-class Bed:
+class AliWorldFixture:
     """The world with its account and two groups: `first` is preferred to `second`."""
 
     def __init__(self, world: LocalWorld, account: AlicloudAccount) -> None:
@@ -47,7 +47,7 @@ class Bed:
         )
         world.seed(objects.node("system", cpu="2"))
 
-    def _entry(self, group: Group, priority: int) -> str:
+    def _entry(self, group: AlicloudGroup, priority: int) -> str:
         return f"    - {{provider: alicloud, id: {group.id}, min: 0, max: 4, priority: {priority}}}"
 
     def settled(self) -> bool:
@@ -55,13 +55,13 @@ class Bed:
 
 
 @pytest.fixture(params=["", "alicloud://"])
-def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
-    account = AlicloudAccount(ways=Ways(prefix=request.param, boot=20.0))
+def bed(request: pytest.FixtureRequest) -> Iterator[AliWorldFixture]:
+    account = AlicloudAccount(ways=AlicloudRegistrationOptions(prefix=request.param, boot=20.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        yield Bed(world, account)
+        yield AliWorldFixture(world, account)
 
 
-def test_ALI_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again(bed: Bed) -> None:
+def test_ALI_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again(bed: AliWorldFixture) -> None:
     world, cloud = bed.world, bed.cloud
     cloud.spoil(bed.first.id, NO_STOCK, 4)
     world.seed(objects.deployment("web", replicas=4, cpu="1500m", memory="1Gi"))
@@ -86,13 +86,13 @@ def test_ALI_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again
 
 @pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:claimed"])
 def test_ALI_17_functions_that_die_and_lists_that_lag_buy_exactly_what_is_needed(place: str) -> None:
-    account = AlicloudAccount(ways=Ways(boot=20.0))
+    account = AlicloudAccount(ways=AlicloudRegistrationOptions(boot=20.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        bed = Bed(world, account)
+        bed = AliWorldFixture(world, account)
         bed.cloud.lag = 15.0
         bed.cloud.step()
         world.kill_at(place, times=2)
-        account.server.faults.next(Fault.LOST_ANSWER, on="write")
+        account.server.faults.next(VendorFault.LOST_ANSWER, on="write")
         world.seed(objects.deployment("web", replicas=4, cpu="1500m", memory="1Gi"))
         world.step_until(bed.settled, limit=900.0)
         world.step(120.0)

@@ -12,25 +12,25 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
-from infra.emulators.cherryservers.models import NEVER_JOINS, NO_CREDIT, NO_STOCK, NOT_DEPLOYED, Server
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.cherryservers.models import NEVER_JOINS, NO_CREDIT, NO_STOCK, NOT_DEPLOYED, CherryServer
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.cherryservers.fixtures import ask, claimed, follows, order, target
 from tests.contract.provider_fixtures.cherryservers import CherryBench
 
 MOST, LEAST = 10, 1
 FAULTS = (
-    Fault.LOST_ANSWER,
-    Fault.LOST_ANSWER,
-    Fault.CUT_OFF,
-    Fault.SERVER_ERROR,
-    Fault.HANGS_UP,
-    Fault.WEB_PAGE,
-    Fault.THROTTLED,
-    Fault.THROTTLED_FOR,
-    Fault.UNAUTHORIZED,
+    VendorFault.LOST_ANSWER,
+    VendorFault.LOST_ANSWER,
+    VendorFault.CUT_OFF,
+    VendorFault.SERVER_ERROR,
+    VendorFault.HANGS_UP,
+    VendorFault.WEB_PAGE,
+    VendorFault.THROTTLED,
+    VendorFault.THROTTLED_FOR,
+    VendorFault.UNAUTHORIZED,
 )
 CLASSES = {
     "Throttled",
@@ -149,10 +149,10 @@ class Disorder:
                 self.group, self.dice.choice((NO_STOCK, NO_CREDIT, NOT_DEPLOYED, NEVER_JOINS)), self.dice.randint(1, 3)
             )
         to_size = min(found.max, found.target + self.dice.randint(1, 4))
-        operation = self.order(Kind.GROW, found.target, to_size)
+        operation = self.order(OperationKind.GROW, found.target, to_size)
         self.orders[operation.spec.id] = to_size - found.target
         outcome = self.drive(operation)
-        if isinstance(outcome, Done) and not self.people:
+        if isinstance(outcome, Succeeded) and not self.people:
             assert len(self.bought(operation.spec.id)) == to_size - found.target
 
     def remove(self) -> None:
@@ -162,7 +162,7 @@ class Disorder:
         there = [each for each in found.instances if each.node and each.state is InstanceState.RUNNING]
         chosen = self.dice.sample(there, k=min(len(there), self.dice.randint(1, 3)))
         if chosen and found.target - len(chosen) >= found.min:
-            self.take(Kind.REMOVE, found, chosen)
+            self.take(OperationKind.REMOVE, found, chosen)
 
     def discard(self) -> None:
         found = self.look()
@@ -172,15 +172,15 @@ class Disorder:
         broken = [each for each in found.instances if each.error or each.node not in joined]
         chosen = self.dice.sample(broken, k=self.dice.randint(0, len(broken)))
         if chosen:
-            self.take(Kind.DISCARD, found, chosen)
+            self.take(OperationKind.DISCARD, found, chosen)
 
-    def take(self, kind: Kind, found: NodeGroup, chosen: list[Instance]) -> None:
+    def take(self, kind: OperationKind, found: NodeGroup, chosen: list[Instance]) -> None:
         handles = {int(each.handle) for each in chosen}
         self.doomed |= handles
         outcome = self.drive(
             self.order(kind, found.target, found.target - len(chosen), *(target(each) for each in chosen))
         )
-        if isinstance(outcome, Done):
+        if isinstance(outcome, Succeeded):
             assert not [each for each in self.cloud.servers.values() if each.id in handles and not each.leaving]
 
     def vanish(self) -> None:
@@ -188,7 +188,7 @@ class Disorder:
         if members and self.dice.random() < 0.5:
             self.lose(self.dice.choice(members))
 
-    def lose(self, server: Server) -> None:
+    def lose(self, server: CherryServer) -> None:
         self.doomed.add(server.id)
         self.lost.add(server.id)
         self.cloud.vanish(server.id)
@@ -208,7 +208,7 @@ class Disorder:
             assert len({each.handle for each in group.instances}) == len(group.instances)
         return next(group for group in observed.groups if group.id == self.group)
 
-    def order(self, kind: Kind, start: int, end: int, *targets: Target) -> Operation:
+    def order(self, kind: OperationKind, start: int, end: int, *targets: RemovalTarget) -> Operation:
         self.number += 1
         return order(self.bench, kind, self.group, start, end, *targets, op=f"{kind}-{self.number:04d}-0123456789")
 
@@ -226,7 +226,7 @@ class Disorder:
             if outcome is None:
                 self.bench.settle(15.0)
                 continue
-            if not isinstance(outcome, Pending):
+            if not isinstance(outcome, InProgress):
                 self.bench.calm()
                 if isinstance(outcome, Failed):
                     assert outcome.cls in CLASSES
@@ -267,7 +267,7 @@ class Disorder:
 
     # -- what must always hold
 
-    def bought(self, operation: str) -> list[Server]:
+    def bought(self, operation: str) -> list[CherryServer]:
         """Whatever became of them."""
         return [
             each
@@ -301,13 +301,13 @@ class Disorder:
         there = len([each for each in self.cloud.members(self.group) if not each.leaving])
         assert found.target == there
         if there < MOST:
-            operation = self.order(Kind.GROW, there, there + 1)
+            operation = self.order(OperationKind.GROW, there, there + 1)
             for _ in range(60):
                 operation = claimed(operation)
                 outcome = ask(self.bench.provider(), operation)
-                if not isinstance(outcome, Pending):
+                if not isinstance(outcome, InProgress):
                     break
                 operation = follows(operation, outcome)
                 self.bench.settle(outcome.after)
-            assert isinstance(outcome, Done)
+            assert isinstance(outcome, Succeeded)
             assert len(self.bench.machines(self.group)) == there + 1

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from infra.emulators.cherryservers.account import Cloud
-from infra.emulators.cherryservers.dispatcher import Front, Token
-from infra.emulators.cherryservers.models import Times
+from infra.emulators.cherryservers.account import CherryCloud
+from infra.emulators.cherryservers.dispatcher import CherryDispatcher, Token
+from infra.emulators.cherryservers.models import CherryDurations
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 
@@ -28,13 +28,15 @@ ORDER: Mapping[str, Any] = {
 }
 
 
-class Bed:
+class EmulatorClient:
     """An account and its API; a request a second is no hurry."""
 
-    def __init__(self, times: Times | None = None) -> None:
+    def __init__(self, times: CherryDurations | None = None) -> None:
         self.clock = ManualClock(START)
-        self.cloud = Cloud(self.clock, times=times or Times(deploy=100.0, virtual=30.0, fail=20.0, terminate=10.0))
-        self.front = Front(self.cloud)
+        self.cloud = CherryCloud(
+            self.clock, times=times or CherryDurations(deploy=100.0, virtual=30.0, fail=20.0, terminate=10.0)
+        )
+        self.front = CherryDispatcher(self.cloud)
         self.front.tokens[TOKEN] = Token()
         self.front.throttle.limit = None
 

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from chalicelib.model.group import Instance, NodeGroup
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 from tests.contract.provider_fixtures.cherryservers import CherryBench
 from tests.operations import new_operation
 
-_VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove", Kind.DISCARD: "remove"}
+_VERBS = {
+    OperationKind.GROW: "grow",
+    OperationKind.SHRINK: "shrink_target",
+    OperationKind.REMOVE: "remove",
+    OperationKind.DISCARD: "remove",
+}
 _MOST = 80
 
 
 def order(
-    bench: CherryBench, kind: Kind, group: str, start: int, end: int, *targets: Target, op: str = "op-0123456789abcdef"
+    bench: CherryBench,
+    kind: OperationKind,
+    group: str,
+    start: int,
+    end: int,
+    *targets: RemovalTarget,
+    op: str = "op-0123456789abcdef",
 ) -> Operation:
     """targets: what to remove."""
     now = bench.now()
@@ -35,9 +46,9 @@ def order(
     )
 
 
-def target(instance: Instance) -> Target:
+def target(instance: Instance) -> RemovalTarget:
     """As a plan names an instance that it has seen."""
-    return Target(instance.node, instance.id, instance.handle)
+    return RemovalTarget(instance.node, instance.id, instance.handle)
 
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
@@ -54,7 +65,7 @@ def answer(bench: CherryBench, operation: Operation) -> Outcome | ProviderError:
         return error
 
 
-def follows(operation: Operation, outcome: Pending) -> Operation:
+def follows(operation: Operation, outcome: InProgress) -> Operation:
     """The operation as the table has it after that step."""
     return operation.with_status(step=outcome.step, data=outcome.data)
 
@@ -74,7 +85,7 @@ def drive(bench: CherryBench, operation: Operation) -> Outcome:
         except (Conflict, Throttled, Transient) as error:
             bench.settle(max(10.0, error.retry_after))
             continue
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return outcome
         operation = follows(operation, outcome)
         bench.settle(outcome.after)

@@ -10,38 +10,45 @@ from typing import Any
 import pytest
 import requests
 
-from infra.emulators.cherryservers.account import Cloud
+from infra.emulators.cherryservers.account import CherryCloud
 from infra.emulators.cherryservers.dispatcher import Token
 from infra.emulators.cherryservers.fault_injection import RETRY_AFTER
-from infra.emulators.cherryservers.models import NEVER_JOINS, NO_CREDIT, NO_STOCK, NOT_DEPLOYED, Fate, Times
+from infra.emulators.cherryservers.models import (
+    NEVER_JOINS,
+    NO_CREDIT,
+    NO_STOCK,
+    NOT_DEPLOYED,
+    CherryDurations,
+    CherryProvisioningFate,
+)
 from infra.emulators.cherryservers.server import CherryServer
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.vendor_common.fault_injection import Fault
-from tests.contract.cherryservers.emulator_client import ORDER, SERVERS, START, TOKEN, Bed
+from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.contract.cherryservers.emulator_client import ORDER, SERVERS, START, TOKEN, EmulatorClient
 
 
 @pytest.fixture
-def bed() -> Bed:
-    return Bed()
+def bed() -> EmulatorClient:
+    return EmulatorClient()
 
 
-def buy(bed: Bed, **changed: Any) -> int:
+def buy(bed: EmulatorClient, **changed: Any) -> int:
     return int(bed.json("POST", SERVERS, {**ORDER, **changed})["id"])
 
 
-def said(bed: Bed, server: int) -> tuple[str, str]:
+def said(bed: EmulatorClient, server: int) -> tuple[str, str]:
     shown = bed.json("GET", f"/servers/{server}")
     return shown["state"], shown["status"]
 
 
-def in_list(bed: Bed) -> dict[int, str]:
+def in_list(bed: EmulatorClient) -> dict[int, str]:
     return {row["id"]: row["state"] for row in bed.json("GET", SERVERS)}
 
 
 # -- time
 
 
-def test_a_server_is_pending_then_provisioned_then_deployed(bed: Bed) -> None:
+def test_a_server_is_pending_then_provisioned_then_deployed(bed: EmulatorClient) -> None:
     server, virtual = buy(bed), buy(bed, plan="cloud_vps_4", region="LT-Siauliai")
     assert said(bed, server) == ("pending", "deploying")
     bed.after(5.0)
@@ -52,7 +59,7 @@ def test_a_server_is_pending_then_provisioned_then_deployed(bed: Bed) -> None:
     assert said(bed, server) == ("active", "deployed")
 
 
-def test_a_terminated_server_is_listed_for_a_while_and_gone_then(bed: Bed) -> None:
+def test_a_terminated_server_is_listed_for_a_while_and_gone_then(bed: EmulatorClient) -> None:
     server = bed.cloud.add_server("workers").id
     assert bed.ask("DELETE", f"/servers/{server}").status == 204
     assert in_list(bed) == {server: "terminating"}
@@ -63,7 +70,7 @@ def test_a_terminated_server_is_listed_for_a_while_and_gone_then(bed: Bed) -> No
     assert bed.refusal("DELETE", f"/servers/{server}")[0] == 404
 
 
-def test_what_is_terminated_while_it_is_deployed_is_never_active(bed: Bed) -> None:
+def test_what_is_terminated_while_it_is_deployed_is_never_active(bed: EmulatorClient) -> None:
     server = buy(bed)
     bed.ask("DELETE", f"/servers/{server}")
     bed.after(9.0)
@@ -73,8 +80,8 @@ def test_what_is_terminated_while_it_is_deployed_is_never_active(bed: Bed) -> No
 
 
 @pytest.mark.parametrize("state", ["pending", "active", "inactive"])
-def test_a_deployment_fails_where_it_is_its_fate(bed: Bed, state: str) -> None:
-    bed.cloud.spoil("workers", Fate(fails=True, state=state))
+def test_a_deployment_fails_where_it_is_its_fate(bed: EmulatorClient, state: str) -> None:
+    bed.cloud.spoil("workers", CherryProvisioningFate(fails=True, state=state))
     first, second = buy(bed), buy(bed)
     bed.after(20.0)
     assert said(bed, first) == (state, "failed deployment")
@@ -82,7 +89,7 @@ def test_a_deployment_fails_where_it_is_its_fate(bed: Bed, state: str) -> None:
     assert (said(bed, first), said(bed, second)) == ((state, "failed deployment"), ("active", "deployed"))
 
 
-def test_lists_may_be_late_in_both_directions(bed: Bed) -> None:
+def test_lists_may_be_late_in_both_directions(bed: EmulatorClient) -> None:
     bed.cloud.lag, bed.cloud.delete_lag = 30.0, 40.0
     old, new = bed.cloud.add_server("workers").id, buy(bed)
     assert in_list(bed) == {old: "active"}
@@ -99,7 +106,7 @@ def test_lists_may_be_late_in_both_directions(bed: Bed) -> None:
 # -- stock and money
 
 
-def test_stock_goes_with_orders_and_comes_back_with_deletions(bed: Bed) -> None:
+def test_stock_goes_with_orders_and_comes_back_with_deletions(bed: EmulatorClient) -> None:
     bed.cloud.stock["e5_1620v4", "eu_nord_1"] = 2
 
     def left() -> int:
@@ -117,7 +124,7 @@ def test_stock_goes_with_orders_and_comes_back_with_deletions(bed: Bed) -> None:
     buy(bed)
 
 
-def test_spot_machines_have_a_stock_of_their_own_and_may_vanish(bed: Bed) -> None:
+def test_spot_machines_have_a_stock_of_their_own_and_may_vanish(bed: EmulatorClient) -> None:
     bed.cloud.spot_stock["e5_1620v4", "eu_nord_1"] = 1
     server = buy(bed, spot_market=True)
     assert bed.json("GET", f"/servers/{server}")["spot_instance"] is True
@@ -127,7 +134,7 @@ def test_spot_machines_have_a_stock_of_their_own_and_may_vanish(bed: Bed) -> Non
     assert bed.refusal("GET", f"/servers/{server}")[0] == 404
 
 
-def test_credit_and_quota_end(bed: Bed) -> None:
+def test_credit_and_quota_end(bed: EmulatorClient) -> None:
     bed.cloud.credit = 1
     buy(bed)
     status, text = bed.refusal("POST", SERVERS, ORDER)
@@ -136,7 +143,7 @@ def test_credit_and_quota_end(bed: Bed) -> None:
     assert "limit" in bed.refusal("POST", SERVERS, ORDER)[1]
 
 
-def test_fates_are_for_the_pool_they_were_meant_for(bed: Bed) -> None:
+def test_fates_are_for_the_pool_they_were_meant_for(bed: EmulatorClient) -> None:
     bed.cloud.spoil("workers", NO_STOCK, 2)
     buy(bed, tags={"k8s-nodepool": "others"})
     assert [bed.refusal("POST", SERVERS, ORDER)[0] for _ in range(2)] == [400, 400]
@@ -164,7 +171,7 @@ def test_fates_are_for_the_pool_they_were_meant_for(bed: Bed) -> None:
     ],
 )
 def test_orders_that_make_no_sense_are_refused_and_cost_nothing(
-    bed: Bed, changed: dict[str, Any], status: int, word: str
+    bed: EmulatorClient, changed: dict[str, Any], status: int, word: str
 ) -> None:
     found = bed.refusal("POST", SERVERS, {**ORDER, **changed})
     assert found[0] == status
@@ -173,19 +180,19 @@ def test_orders_that_make_no_sense_are_refused_and_cost_nothing(
     assert set(bed.cloud.stock.values()) == {500}
 
 
-def test_a_body_that_is_no_json_is_refused(bed: Bed) -> None:
+def test_a_body_that_is_no_json_is_refused(bed: EmulatorClient) -> None:
     for body in (b"{", b"[]", b"\xff"):
         assert bed.refusal("POST", SERVERS, body)[0] == 400
 
 
-def test_ssh_keys_are_taken_as_numbers_and_as_texts(bed: Bed) -> None:
+def test_ssh_keys_are_taken_as_numbers_and_as_texts(bed: EmulatorClient) -> None:
     for keys in ([101], ["101"]):
         server = bed.json("POST", SERVERS, {**ORDER, "ssh_keys": keys})
         assert [each["id"] for each in server["ssh_keys"]] == [101]
     assert bed.json("POST", SERVERS, {**ORDER, "ssh_keys": None})["ssh_keys"] == []
 
 
-def test_what_a_server_was_told_is_kept_for_tests_and_shown_to_nobody(bed: Bed) -> None:
+def test_what_a_server_was_told_is_kept_for_tests_and_shown_to_nobody(bed: EmulatorClient) -> None:
     text = base64.b64encode(b"#!/bin/bash\necho example-bootstrap\n").decode()
     server = buy(bed, user_data=text, os_partition_size=60)
     order = bed.cloud.servers[server].order
@@ -195,7 +202,7 @@ def test_what_a_server_was_told_is_kept_for_tests_and_shown_to_nobody(bed: Bed) 
     assert text not in bed.ask("GET", f"/servers/{server}").body.decode()
 
 
-def test_a_hostname_may_be_taken_twice_unless_the_vendor_minds(bed: Bed) -> None:
+def test_a_hostname_may_be_taken_twice_unless_the_vendor_minds(bed: EmulatorClient) -> None:
     assert buy(bed) != buy(bed)
     bed.cloud.unique_hostnames = True
     assert "in use" in bed.refusal("POST", SERVERS, ORDER)[1]
@@ -204,7 +211,7 @@ def test_a_hostname_may_be_taken_twice_unless_the_vendor_minds(bed: Bed) -> None
 # -- pages
 
 
-def test_limit_and_offset_cut_a_list_and_the_total_is_told(bed: Bed) -> None:
+def test_limit_and_offset_cut_a_list_and_the_total_is_told(bed: EmulatorClient) -> None:
     made = [bed.cloud.add_server("workers").id for _ in range(7)]
     found: list[int] = []
     for offset in (0, 3, 6, 9):
@@ -216,7 +223,7 @@ def test_limit_and_offset_cut_a_list_and_the_total_is_told(bed: Bed) -> None:
     assert bed.refusal("GET", f"{SERVERS}?limit=many")[0] == 400
 
 
-def test_a_cap_holds_with_and_without_a_limit(bed: Bed) -> None:
+def test_a_cap_holds_with_and_without_a_limit(bed: EmulatorClient) -> None:
     made = [bed.cloud.add_server("workers").id for _ in range(5)]
     bed.front.actions.cap = 2
     for query in ("", "?limit=100"):
@@ -227,7 +234,7 @@ def test_a_cap_holds_with_and_without_a_limit(bed: Bed) -> None:
     assert bed.ask("GET", SERVERS).headers == {}
 
 
-def test_fields_and_status_narrow_an_answer(bed: Bed) -> None:
+def test_fields_and_status_narrow_an_answer(bed: EmulatorClient) -> None:
     buy(bed)
     bed.cloud.add_server("workers")
     assert bed.json("GET", f"{SERVERS}?fields=id,state") == [
@@ -241,7 +248,7 @@ def test_fields_and_status_narrow_an_answer(bed: Bed) -> None:
 # -- who may, and how often
 
 
-def test_only_a_token_of_the_account_is_let_in(bed: Bed) -> None:
+def test_only_a_token_of_the_account_is_let_in(bed: EmulatorClient) -> None:
     for token in ("", "CHERRY-EXAMPLE-OTHER"):
         assert bed.refusal("GET", SERVERS, token=token)[0] == 401
     bed.front.tokens["reader"] = Token(writes=False)
@@ -251,7 +258,7 @@ def test_only_a_token_of_the_account_is_let_in(bed: Bed) -> None:
     assert bed.refusal("GET", SERVERS)[0] == 401
 
 
-def test_what_is_of_others_is_forbidden_and_what_is_not_is_missing(bed: Bed) -> None:
+def test_what_is_of_others_is_forbidden_and_what_is_not_is_missing(bed: EmulatorClient) -> None:
     foreign = bed.cloud.add_server("workers", project=20002).id
     assert bed.refusal("GET", "/projects/20002/servers")[0] == 403
     assert [bed.refusal(method, f"/servers/{foreign}")[0] for method in ("GET", "DELETE")] == [403, 403]
@@ -261,7 +268,7 @@ def test_what_is_of_others_is_forbidden_and_what_is_not_is_missing(bed: Bed) -> 
     assert in_list(bed) == {}
 
 
-def test_the_fifth_request_in_a_second_is_too_many(bed: Bed) -> None:
+def test_the_fifth_request_in_a_second_is_too_many(bed: EmulatorClient) -> None:
     bed.front.throttle.limit = (4, 1.0)
     answers = []
     for _ in range(5):
@@ -274,7 +281,7 @@ def test_the_fifth_request_in_a_second_is_too_many(bed: Bed) -> None:
     assert bed.refusal("GET", SERVERS, token="another")[0] == 401  # whoever is refused is not counted
 
 
-def test_errors_may_come_in_the_older_form(bed: Bed) -> None:
+def test_errors_may_come_in_the_older_form(bed: EmulatorClient) -> None:
     bed.front.wordy = True
     assert json.loads(bed.ask("GET", "/servers/7").body) == {
         "errors": ["Server not found."],
@@ -285,24 +292,24 @@ def test_errors_may_come_in_the_older_form(bed: Bed) -> None:
 # -- faults, and the wire
 
 
-def test_faults_are_met_before_anything_happens_or_after_it(bed: Bed) -> None:
-    bed.front.faults.next(Fault.THROTTLED_FOR, on="write")
+def test_faults_are_met_before_anything_happens_or_after_it(bed: EmulatorClient) -> None:
+    bed.front.faults.next(VendorFault.THROTTLED_FOR, on="write")
     assert bed.ask("POST", SERVERS, ORDER).headers["Retry-After"] == str(RETRY_AFTER)
-    bed.front.faults.next(Fault.HANGS_UP, on="create_server")
+    bed.front.faults.next(VendorFault.HANGS_UP, on="create_server")
     assert bed.ask("POST", SERVERS, ORDER).hang_up
     assert not bed.cloud.servers
-    bed.front.faults.next(Fault.LOST_ANSWER, on="create_server")
+    bed.front.faults.next(VendorFault.LOST_ANSWER, on="create_server")
     assert bed.ask("POST", SERVERS, ORDER).hang_up
     assert list(bed.cloud.servers) == [1000]
-    bed.front.faults.next(Fault.CUT_OFF, on="delete_server")
+    bed.front.faults.next(VendorFault.CUT_OFF, on="delete_server")
     assert bed.ask("DELETE", "/servers/1000").hang_up  # an answer without a body cannot be cut
     assert in_list(bed) == {1000: "terminating"}
 
 
-def test_the_log_tells_what_was_asked_and_never_the_token(bed: Bed) -> None:
+def test_the_log_tells_what_was_asked_and_never_the_token(bed: EmulatorClient) -> None:
     buy(bed)
     bed.ask("GET", f"{SERVERS}?limit=5")
-    bed.front.faults.next(Fault.SERVER_ERROR)
+    bed.front.faults.next(VendorFault.SERVER_ERROR)
     bed.ask("DELETE", "/servers/1000")
     assert [call.line for call in bed.front.log] == [
         f"POST {SERVERS} hostname=k8s-ours-workers-gndxdmmw k8s-cluster=ours k8s-nodepool=workers",
@@ -314,7 +321,7 @@ def test_the_log_tells_what_was_asked_and_never_the_token(bed: Bed) -> None:
 
 
 def test_over_the_wire_it_is_the_same() -> None:
-    cloud = Cloud(ManualClock(START), times=Times())
+    cloud = CherryCloud(ManualClock(START), times=CherryDurations())
     with CherryServer(cloud) as server:
         server.add_token(TOKEN)
         one = cloud.add_server("workers").id
@@ -330,7 +337,7 @@ def test_over_the_wire_it_is_the_same() -> None:
         assert [call.status for call in server.log] == [200, 204, 301]
 
 
-def test_a_fate_that_never_joins_is_deployed_like_any_other(bed: Bed) -> None:
+def test_a_fate_that_never_joins_is_deployed_like_any_other(bed: EmulatorClient) -> None:
     bed.cloud.spoil("workers", NEVER_JOINS)
     server = buy(bed)
     bed.after(200.0)

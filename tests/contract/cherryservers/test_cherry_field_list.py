@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infra.emulators.cherryservers.account import PROJECT, TEAM
-from tests.contract.cherryservers.emulator_client import ORDER, SERVERS, Bed
+from tests.contract.cherryservers.emulator_client import ORDER, SERVERS, EmulatorClient
 from tests.contract.cherryservers.field_list import KNOWN, LIVE, compare
 from tests.reference_data import SHARED, needs_shared
 
@@ -44,8 +44,8 @@ ROW = {
 
 
 @pytest.fixture
-def bed() -> Bed:
-    made = Bed()
+def bed() -> EmulatorClient:
+    made = EmulatorClient()
     made.cloud.add_server("workers", plan="amd-ryzen-9950x", region="LT-Siauliai")
     rich = made.cloud.order(PROJECT, made.cloud.add_server("workers").order)
     rich.bgp = rich.volume = True
@@ -75,7 +75,7 @@ def same_shape(example: Any, found: Any, place: str = "") -> list[str]:
     return [] if numbers or type(example) is type(found) else [f"{place}: {found!r} instead of {example!r}"]
 
 
-def test_the_list_of_servers(bed: Bed) -> None:
+def test_the_list_of_servers(bed: EmulatorClient) -> None:
     answer = bed.ask("GET", SERVERS)
     rows = json.loads(answer.body)
     assert (answer.status, answer.headers["X-Total-Count"], len(rows)) == (200, "3", 3)
@@ -86,7 +86,7 @@ def test_the_list_of_servers(bed: Bed) -> None:
     assert rows[0]["termination_date"] == "None"
 
 
-def test_one_server_has_every_key_that_is_listed_for_its_types(bed: Bed) -> None:
+def test_one_server_has_every_key_that_is_listed_for_its_types(bed: EmulatorClient) -> None:
     rich = max(bed.cloud.servers)
     seen = listed("Server", bed.json("PUT", f"/servers/{rich}", {"tags": {"a": "b"}}))
     listed("SSHKeys", bed.json("GET", "/ssh-keys/101"))
@@ -121,7 +121,7 @@ def test_one_server_has_every_key_that_is_listed_for_its_types(bed: Bed) -> None
         assert seen[name] >= KNOWN[name].keys() | LIVE.get(name, {}).keys(), name
 
 
-def test_a_server_that_was_ordered(bed: Bed) -> None:
+def test_a_server_that_was_ordered(bed: EmulatorClient) -> None:
     answer = bed.ask("POST", SERVERS, ORDER)
     made = json.loads(answer.body)
     listed("Server", made)
@@ -131,7 +131,7 @@ def test_a_server_that_was_ordered(bed: Bed) -> None:
     assert bed.json("GET", f"/servers/{made['id']}") == made
 
 
-def test_a_server_that_was_changed(bed: Bed) -> None:
+def test_a_server_that_was_changed(bed: EmulatorClient) -> None:
     answer = bed.ask("PUT", "/servers/1000", {"tags": {"k8s-cluster": "other"}, "name": "n", "hostname": "h"})
     listed("Server", json.loads(answer.body))
     assert answer.status == 201
@@ -140,14 +140,14 @@ def test_a_server_that_was_changed(bed: Bed) -> None:
     assert bed.refusal("PUT", "/servers/1000", {"plan": "x"})[0] == 400
 
 
-def test_a_server_that_was_deleted_has_neither_a_body_nor_a_content_type(bed: Bed) -> None:
+def test_a_server_that_was_deleted_has_neither_a_body_nor_a_content_type(bed: EmulatorClient) -> None:
     answer = bed.ask("DELETE", "/servers/1000")
     assert (answer.status, answer.body, answer.headers) == (204, b"", {"Content-Type": ""})
     bed.front.typed = True
     assert bed.ask("DELETE", "/servers/1001").headers == {}
 
 
-def test_the_plans_and_one_of_them_by_slug_and_number(bed: Bed) -> None:
+def test_the_plans_and_one_of_them_by_slug_and_number(bed: EmulatorClient) -> None:
     rows = bed.json("GET", "/plans")
     seen = listed(["Plan"], rows)
     assert seen["Plan"] == KNOWN["Plan"].keys() | LIVE["Plan"].keys()
@@ -160,24 +160,24 @@ def test_the_plans_and_one_of_them_by_slug_and_number(bed: Bed) -> None:
     assert bed.json("GET", f"/teams/{TEAM}/plans") == rows
 
 
-def test_plans_are_chosen_by_type_and_region(bed: Bed) -> None:
+def test_plans_are_chosen_by_type_and_region(bed: EmulatorClient) -> None:
     assert {row["type"] for row in bed.json("GET", "/plans?type[]=vps")} == {"vps"}
     assert {row["type"] for row in bed.json("GET", "/plans?type[]=vps&type[]=baremetal")} == {"vps", "baremetal"}
     assert {row["slug"] for row in bed.json("GET", "/plans?region_id=2")} == {"e3_1240v3", "e5_1620v4"}
 
 
-def test_the_regions(bed: Bed) -> None:
+def test_the_regions(bed: EmulatorClient) -> None:
     seen = listed(["Region"], bed.json("GET", "/regions"))
     assert seen["Region"] == KNOWN["Region"].keys() | LIVE["Region"].keys()
     assert bed.json("GET", "/regions/LT-Siauliai") == bed.json("GET", "/regions/1")
 
 
-def test_the_project(bed: Bed) -> None:
+def test_the_project(bed: EmulatorClient) -> None:
     assert listed("Project", bed.json("GET", f"/projects/{PROJECT}"))["Project"] == KNOWN["Project"].keys()
     assert bed.json("GET", f"/teams/{TEAM}/projects") == [bed.json("GET", f"/projects/{PROJECT}")]
 
 
-def test_the_ssh_keys(bed: Bed) -> None:
+def test_the_ssh_keys(bed: EmulatorClient) -> None:
     assert listed(["SSHKeys"], bed.json("GET", "/ssh-keys"))["SSHKeys"] == KNOWN["SSHKeys"].keys()
 
 

@@ -6,16 +6,20 @@ import base64
 
 import pytest
 
-from infra.emulators.cherryservers.account import Cloud
-from infra.emulators.cherryservers.models import NEVER_JOINS, NOT_DEPLOYED, Order, Server, Times
-from infra.emulators.cherryservers.node_registration import UNINITIALIZED, Joining, Ways
+from infra.emulators.cherryservers.account import CherryCloud
+from infra.emulators.cherryservers.models import NEVER_JOINS, NOT_DEPLOYED, CherryDurations, CherryServer, Order
+from infra.emulators.cherryservers.node_registration import (
+    UNINITIALIZED,
+    CherryNodeRegistration,
+    CherryRegistrationOptions,
+)
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 
 SCRIPT = "kubeadm join --token nf8atf.kwfs1t15pjmhk7n4 203.0.113.10:6443\n# --node-labels=pool=workers,team=web\n"
-TIMES = Times(deploy=100.0, fail=20.0, terminate=10.0)
+TIMES = CherryDurations(deploy=100.0, fail=20.0, terminate=10.0)
 
 
 def token_secret(**data: str) -> KubeObject:
@@ -27,18 +31,18 @@ def token_secret(**data: str) -> KubeObject:
     }
 
 
-class Bed:
+class CherryJoiningFixture:
     """A cluster and an account, moved together."""
 
-    def __init__(self, ways: Ways | None = None) -> None:
+    def __init__(self, ways: CherryRegistrationOptions | None = None) -> None:
         self.clock = ManualClock(1_800_000_000.0)
         self.store = ObjectStore(self.clock)
-        self.cloud = Cloud(self.clock, times=TIMES)
+        self.cloud = CherryCloud(self.clock, times=TIMES)
         self.cluster = ClusterSimulation(
-            self.store, self.clock, more=[Joining(self.cloud, self.store, self.clock, ways)]
+            self.store, self.clock, more=[CherryNodeRegistration(self.cloud, self.store, self.clock, ways)]
         )
 
-    def order(self, hostname: str, script: str = SCRIPT, *, cluster: str = "ours", size: int = 0) -> Server:
+    def order(self, hostname: str, script: str = SCRIPT, *, cluster: str = "ours", size: int = 0) -> CherryServer:
         return self.cloud.order(
             10001,
             Order(
@@ -60,7 +64,7 @@ class Bed:
 
 
 def test_a_server_becomes_a_ready_node_named_by_its_hostname_some_time_after_it_is_deployed() -> None:
-    bed = Bed(Ways(boot=30.0))
+    bed = CherryJoiningFixture(CherryRegistrationOptions(boot=30.0))
     server = bed.order("k8s-a", size=60)
     bed.after(129.0)
     assert not bed.nodes()
@@ -82,7 +86,7 @@ def test_a_server_becomes_a_ready_node_named_by_its_hostname_some_time_after_it_
 
 
 def test_provider_ids_may_be_bare_and_the_label_pool_may_be_missing() -> None:
-    bed = Bed(Ways(prefix="", reserve={"cpu": "100m"}))
+    bed = CherryJoiningFixture(CherryRegistrationOptions(prefix="", reserve={"cpu": "100m"}))
     server = bed.cloud.add_server("workers")
     bed.after(0.0)
     node = bed.nodes()[server.hostname]
@@ -92,7 +96,7 @@ def test_provider_ids_may_be_bare_and_the_label_pool_may_be_missing() -> None:
 
 
 def test_the_cloud_controller_may_come_later_than_the_kubelet() -> None:
-    bed = Bed(Ways(boot=0.0, adopt=60.0))
+    bed = CherryJoiningFixture(CherryRegistrationOptions(boot=0.0, adopt=60.0))
     server = bed.order("k8s-a")
     bed.after(100.0)
     node = bed.nodes()["k8s-a"]
@@ -124,7 +128,7 @@ def test_the_cloud_controller_may_come_later_than_the_kubelet() -> None:
 def test_only_who_holds_a_token_that_the_cluster_knows_is_let_in(
     held: dict[str, str] | None, script: str, enters: bool
 ) -> None:
-    bed = Bed(Ways(check_token=True, boot=30.0))
+    bed = CherryJoiningFixture(CherryRegistrationOptions(check_token=True, boot=30.0))
     if held is not None:
         bed.store.create("secrets", token_secret(**held))
     bed.order("k8s-a", script)
@@ -135,7 +139,7 @@ def test_only_who_holds_a_token_that_the_cluster_knows_is_let_in(
 
 
 def test_who_fails_to_deploy_never_joins_or_is_of_another_cluster_is_no_node() -> None:
-    bed = Bed()
+    bed = CherryJoiningFixture()
     bed.cloud.spoil("workers", NOT_DEPLOYED)
     bed.cloud.spoil("workers", NEVER_JOINS)
     for name in ("broken", "silent", "fine"):
@@ -146,7 +150,7 @@ def test_who_fails_to_deploy_never_joins_or_is_of_another_cluster_is_no_node() -
 
 
 def test_the_node_of_a_server_that_goes_goes_with_it_and_no_other() -> None:
-    bed = Bed(Ways(boot=0.0))
+    bed = CherryJoiningFixture(CherryRegistrationOptions(boot=0.0))
     bed.store.create("nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}})
     first, second, third = (bed.cloud.add_server("workers") for _ in range(3))
     bed.after(0.0)
@@ -159,7 +163,7 @@ def test_the_node_of_a_server_that_goes_goes_with_it_and_no_other() -> None:
 
 
 def test_of_two_servers_with_one_hostname_the_older_is_the_node() -> None:
-    bed = Bed(Ways(boot=0.0))
+    bed = CherryJoiningFixture(CherryRegistrationOptions(boot=0.0))
     first, _ = (bed.cloud.add_server("workers", hostname="twin") for _ in range(2))
     bed.after(0.0)
     (node,) = bed.nodes().values()

@@ -9,8 +9,8 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.errors import NotFound, ProviderError, Transient
-from infra.emulators.cherryservers.node_registration import Ways
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.cherryservers.fixtures import seen
 from tests.contract.provider_fixtures.cherryservers import CherryBench
 
@@ -68,7 +68,7 @@ def test_a_project_that_is_not_there_is_not_found_and_a_foreign_one_is_refused(b
 def test_CHERRY_D8_what_the_vendor_says_is_told(bench: CherryBench, wordy: bool) -> None:
     bench.add_group("g", size=1)
     bench.server.front.wordy = wordy
-    bench.server.faults.next(Fault.FORBIDDEN, times=-1)
+    bench.server.faults.next(VendorFault.FORBIDDEN, times=-1)
     error = failure(bench)
     assert "You are not allowed to perform this action" in error.message
     assert "403" in error.message
@@ -108,7 +108,7 @@ def test_CHERRY_13_a_word_that_nobody_knows_is_running_and_told_once(bench: Cher
 def test_CHERRY_14_a_node_is_the_servers_by_its_id_in_both_spellings(
     bench: CherryBench, prefix: str, ours: bool
 ) -> None:
-    bench.ways = Ways(boot=0.0, prefix=prefix)
+    bench.ways = CherryRegistrationOptions(boot=0.0, prefix=prefix)
     group = bench.add_group("g", size=1)
     (instance,) = seen(bench, group).instances
     (node,) = bench.nodes()
@@ -137,7 +137,7 @@ def test_CHERRY_D6_a_pass_costs_one_list_and_one_plan_an_hour_whatever_nodes_the
 
 
 def test_CHERRY_D24_a_label_makes_nobody_a_member(bench: CherryBench) -> None:
-    bench.ways = Ways(boot=0.0, pool_label=True)
+    bench.ways = CherryRegistrationOptions(boot=0.0, pool_label=True)
     group = bench.add_group("g", size=1)
     stranger = bench.cloud.add_server("g", tags={"k8s-cluster": "ours"})
     assert str(stranger.id) not in {each.handle for each in seen(bench, group).instances}

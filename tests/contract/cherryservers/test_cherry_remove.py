@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome
-from infra.emulators.vendor_common.fault_injection import Fault
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, Outcome, Succeeded
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.cherryservers.fixtures import answer, drive, order, seen, target
 from tests.contract.provider_fixtures.cherryservers import CherryBench
 
@@ -21,7 +21,9 @@ def bench() -> Iterator[CherryBench]:
         yield made
 
 
-def removal(bench: CherryBench, group: str, *targets: Target, kind: Kind = Kind.REMOVE, op: str = "one") -> Operation:
+def removal(
+    bench: CherryBench, group: str, *targets: RemovalTarget, kind: OperationKind = OperationKind.REMOVE, op: str = "one"
+) -> Operation:
     size = bench.target(group)
     return order(bench, kind, group, size, size - len(targets), *targets, op=f"{op}-0123456789ab")
 
@@ -39,8 +41,12 @@ def refused(bench: CherryBench, operation: Operation) -> Failed:
 def test_CHERRY_12_by_number_and_by_hostname_where_the_node_has_no_id_yet(bench: CherryBench) -> None:
     group = bench.add_group("g", size=4)
     first, second, third, fourth = seen(bench, group).instances
-    targets = (Target(first.node, first.id, first.handle), Target(second.node, second.id), Target(third.node, ""))
-    assert isinstance(drive(bench, removal(bench, group, *targets)), Done)
+    targets = (
+        RemovalTarget(first.node, first.id, first.handle),
+        RemovalTarget(second.node, second.id),
+        RemovalTarget(third.node, ""),
+    )
+    assert isinstance(drive(bench, removal(bench, group, *targets)), Succeeded)
     assert bench.machines(group) == [fourth.handle]
     assert [call.path for call in bench.look() if call.writes] == [
         f"/servers/{each.handle}" for each in (first, second, third)
@@ -51,21 +57,21 @@ def test_CHERRY_12_one_that_is_gone_counts_as_removed(bench: CherryBench) -> Non
     group = bench.add_group("g", size=3)
     first, second, third = seen(bench, group).instances
     bench.cloud.vanish(int(first.handle))
-    assert isinstance(drive(bench, removal(bench, group, target(first), target(second))), Done)
+    assert isinstance(drive(bench, removal(bench, group, target(first), target(second))), Succeeded)
     assert bench.machines(group) == [third.handle]
 
 
 def test_CHERRY_12_one_that_goes_between_the_list_and_its_deletion_counts_as_removed(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
     first, _ = seen(bench, group).instances
-    bench.server.faults.next(Fault.NOT_FOUND, on="delete_server")
-    assert isinstance(drive(bench, removal(bench, group, target(first))), Done)
+    bench.server.faults.next(VendorFault.NOT_FOUND, on="delete_server")
+    assert isinstance(drive(bench, removal(bench, group, target(first))), Succeeded)
 
 
 def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_refused_and_so_are_the_others(bench: CherryBench) -> None:
     group = bench.add_group("g", size=3)
     first, *_ = seen(bench, group).instances
-    for stranger in (Target("nobody", ""), Target("a", "aws:///eu/i-1"), Target("", "")):
+    for stranger in (RemovalTarget("nobody", ""), RemovalTarget("a", "aws:///eu/i-1"), RemovalTarget("", "")):
         outcome = refused(bench, removal(bench, group, target(first), stranger))
         assert outcome.cls == "InvalidRequest"
 
@@ -82,7 +88,7 @@ def test_CHERRY_12_CHERRY_D24_a_server_of_others_is_refused(bench: CherryBench, 
     pool, told = made[whose]
     other = bench.cloud.add_server(pool, **told)
     ours = seen(bench, group).instances[0]
-    stranger = Target(other.hostname, f"cherryservers://{other.id}", str(other.id))
+    stranger = RemovalTarget(other.hostname, f"cherryservers://{other.id}", str(other.id))
     outcome = refused(bench, removal(bench, group, target(ours), stranger))
     assert outcome.cls == "InvalidRequest"
     assert str(other.id) in outcome.message
@@ -91,9 +97,11 @@ def test_CHERRY_12_CHERRY_D24_a_server_of_others_is_refused(bench: CherryBench, 
 def test_CHERRY_12_CHERRY_D16_of_two_servers_with_one_hostname_none_goes_by_name(bench: CherryBench) -> None:
     group = bench.add_group("g", size=1)
     twins = [bench.cloud.add_server("g", hostname="twin").id for _ in range(2)]
-    refused(bench, removal(bench, group, Target("twin", "")))
+    refused(bench, removal(bench, group, RemovalTarget("twin", "")))
     node = next(each for each in bench.nodes() if each.name == "twin")
-    assert isinstance(drive(bench, removal(bench, group, Target(node.name, node.provider_id), op="second")), Done)
+    assert isinstance(
+        drive(bench, removal(bench, group, RemovalTarget(node.name, node.provider_id), op="second")), Succeeded
+    )
     assert [id_ for id_ in twins if not bench.cloud.servers[id_].leaving] == [twins[1]]
 
 
@@ -103,7 +111,7 @@ def test_CHERRY_12_CHERRY_D17_below_the_minimum_nothing_goes_however_quickly_one
     assert refused(bench, removal(bench, group, *(target(each) for each in (first, second, third)))).cls == (
         "InvalidRequest"
     )
-    assert isinstance(drive(bench, removal(bench, group, target(first), target(second), op="second")), Done)
+    assert isinstance(drive(bench, removal(bench, group, target(first), target(second), op="second")), Succeeded)
     refused(bench, removal(bench, group, target(third), op="third"))
 
 
@@ -111,7 +119,7 @@ def test_CHERRY_D12_a_deleted_server_that_lists_still_show_as_active_is_counted_
     bench.cloud.delete_lag = 600.0
     group = bench.add_group("g", size=3, least=2)
     first, second, _ = seen(bench, group).instances
-    assert isinstance(drive(bench, removal(bench, group, target(first))), Done)
+    assert isinstance(drive(bench, removal(bench, group, target(first))), Succeeded)
     assert seen(bench, group).target == 2
     refused(bench, removal(bench, group, target(second), op="second"))
 
@@ -121,21 +129,21 @@ def test_CHERRY_D12_one_that_somebody_else_is_deleting_counts_for_no_minimum_and
     bench.cloud.terminate(bench.cloud.members(group)[0])
     _, second, _ = seen(bench, group).instances
     assert refused(bench, removal(bench, group, target(second))).cls == "InvalidRequest"
-    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 2, 3)), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 3)), Succeeded)
     assert len(bench.machines(group)) == 3
 
 
 def test_CHERRY_D15_a_provider_id_that_is_none_does_not_stop_a_handle(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
     first, second = seen(bench, group).instances
-    assert isinstance(drive(bench, removal(bench, group, Target(first.node, "", first.handle))), Done)
+    assert isinstance(drive(bench, removal(bench, group, RemovalTarget(first.node, "", first.handle))), Succeeded)
     assert bench.machines(group) == [second.handle]
 
 
 def test_one_that_the_vendor_will_not_delete_is_named_and_the_others_go(bench: CherryBench) -> None:
     group = bench.add_group("g", size=3)
     first, second, third = seen(bench, group).instances
-    bench.server.faults.next(Fault.OLD_TIME, on="delete_server")
+    bench.server.faults.next(VendorFault.OLD_TIME, on="delete_server")
     outcome = drive(bench, removal(bench, group, target(first), target(second)))
     assert isinstance(outcome, Failed)
     assert first.node in outcome.message
@@ -158,17 +166,19 @@ def test_a_server_of_the_control_plane_is_left_alone(bench: CherryBench) -> None
 def test_a_server_that_never_joined_is_discarded_and_one_that_has_is_not(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2, least=2)
     joined, _ = seen(bench, group).instances
-    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 2, 3)), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 3)), Succeeded)
     new = next(each for each in seen(bench, group).instances if each.handle not in {"1000", "1001"})
-    assert refused(bench, removal(bench, group, target(joined), kind=Kind.DISCARD)).cls == "Conflict"
-    assert isinstance(drive(bench, removal(bench, group, target(new), kind=Kind.DISCARD, op="second")), Done)
+    assert refused(bench, removal(bench, group, target(joined), kind=OperationKind.DISCARD)).cls == "Conflict"
+    assert isinstance(
+        drive(bench, removal(bench, group, target(new), kind=OperationKind.DISCARD, op="second")), Succeeded
+    )
     assert bench.machines(group) == ["1000", "1001"]
 
 
 def test_thirty_servers_go_in_one_operation_at_no_more_than_four_calls_a_second(bench: CherryBench) -> None:
     group = bench.add_group("g", size=30, most=40)
     victims = [target(each) for each in seen(bench, group).instances]
-    assert isinstance(drive(bench, removal(bench, group, *victims)), Done)
+    assert isinstance(drive(bench, removal(bench, group, *victims)), Succeeded)
     assert not bench.machines(group)
     times = [call.at for call in bench.server.log]
     assert max(sum(begin <= at < begin + 1.0 for at in times) for begin in times) <= 4
@@ -176,6 +186,6 @@ def test_thirty_servers_go_in_one_operation_at_no_more_than_four_calls_a_second(
 
 def test_CHERRY_D18_a_target_is_not_lowered_where_that_would_take_a_server(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
-    assert isinstance(answer(bench, order(bench, Kind.SHRINK, group, 2, 1)), Failed)
-    assert isinstance(answer(bench, order(bench, Kind.SHRINK, group, 3, 2, op="second-0123456789")), Done)
+    assert isinstance(answer(bench, order(bench, OperationKind.SHRINK, group, 2, 1)), Failed)
+    assert isinstance(answer(bench, order(bench, OperationKind.SHRINK, group, 3, 2, op="second-0123456789")), Succeeded)
     assert len(bench.machines(group)) == 2

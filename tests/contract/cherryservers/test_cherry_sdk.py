@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from infra.emulators.certificates import Authority
-from infra.emulators.cherryservers.account import PROJECT, TEAM, Cloud
+from infra.emulators.certificates import CertificateAuthority
+from infra.emulators.cherryservers.account import PROJECT, TEAM, CherryCloud
 from infra.emulators.cherryservers.server import CherryServer
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.cherryservers.emulator_client import START, TOKEN
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CherryServer, Path]]:
-    authority = Authority("of the emulated vendor")
+    authority = CertificateAuthority("of the emulated vendor")
     trusted = tmp_path_factory.mktemp("trust") / "ca.pem"
     trusted.write_bytes(authority.pem)
-    with CherryServer(Cloud(ManualClock(START)), tls=authority.server()) as server:
+    with CherryServer(CherryCloud(ManualClock(START)), tls=authority.server()) as server:
         server.add_token(TOKEN)
         server.throttle.limit = None
         yield server, trusted
@@ -90,9 +90,14 @@ def test_the_vendor_client_is_told_why_it_gets_none(bed: Any) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "status"),
-    [(Fault.UNAUTHORIZED, "401"), (Fault.FORBIDDEN, "403"), (Fault.THROTTLED_FOR, "429"), (Fault.SERVER_ERROR, "500")],
+    [
+        (VendorFault.UNAUTHORIZED, "401"),
+        (VendorFault.FORBIDDEN, "403"),
+        (VendorFault.THROTTLED_FOR, "429"),
+        (VendorFault.SERVER_ERROR, "500"),
+    ],
 )
-def test_the_vendor_client_notices_faults(bed: Any, fault: Fault, status: str) -> None:
+def test_the_vendor_client_notices_faults(bed: Any, fault: VendorFault, status: str) -> None:
     bed.server.faults.next(fault)
     with pytest.raises(Exception, match=status):
         bed.client.get_servers(PROJECT)

@@ -10,13 +10,19 @@ from collections.abc import Iterator
 import pytest
 
 from infra.emulators.cherryservers.attached_account import TOKEN, CherryAccount
-from infra.emulators.cherryservers.models import NEVER_JOINS, NO_STOCK, NOT_DEPLOYED, Fate, Times
-from infra.emulators.cherryservers.node_registration import Ways
+from infra.emulators.cherryservers.models import (
+    NEVER_JOINS,
+    NO_STOCK,
+    NOT_DEPLOYED,
+    CherryDurations,
+    CherryProvisioningFate,
+)
+from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 
-TIMES = Times(deploy=120.0, fail=40.0, terminate=30.0)
+TIMES = CherryDurations(deploy=120.0, fail=40.0, terminate=30.0)
 POOLS = {"first": {"plan": "e5_1620v4"}, "second": {"plan": "e3_1240v3"}}
 POLICY = """
 apiVersion: outscaler.dev/v1
@@ -35,7 +41,7 @@ spec:
 """
 
 
-class Bed:
+class CherryWorldFixture:
     """The world with its account and two pools: `first` is preferred to `second`."""
 
     def __init__(self, world: LocalWorld, account: CherryAccount) -> None:
@@ -63,13 +69,13 @@ class Bed:
 
 
 @pytest.fixture
-def bed() -> Iterator[Bed]:
-    account = CherryAccount(times=TIMES, ways=Ways(boot=20.0, adopt=10.0))
+def bed() -> Iterator[CherryWorldFixture]:
+    account = CherryAccount(times=TIMES, ways=CherryRegistrationOptions(boot=20.0, adopt=10.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        yield Bed(world, account)
+        yield CherryWorldFixture(world, account)
 
 
-def test_CHERRY_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again(bed: Bed) -> None:
+def test_CHERRY_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again(bed: CherryWorldFixture) -> None:
     world, cloud = bed.world, bed.cloud
     cloud.spoil("first", NO_STOCK, 9)
     bed.work(2)
@@ -86,7 +92,9 @@ def test_CHERRY_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_ag
 
 
 @pytest.mark.parametrize("fate", [NOT_DEPLOYED, NEVER_JOINS])
-def test_CHERRY_D25_a_server_that_fails_or_never_joins_goes_and_another_takes_its_place(bed: Bed, fate: Fate) -> None:
+def test_CHERRY_D25_a_server_that_fails_or_never_joins_goes_and_another_takes_its_place(
+    bed: CherryWorldFixture, fate: CherryProvisioningFate
+) -> None:
     bed.cloud.spoil("first", fate)
     bed.work(1)
     bed.world.step_until(bed.settled, limit=2400.0)
@@ -96,11 +104,11 @@ def test_CHERRY_D25_a_server_that_fails_or_never_joins_goes_and_another_takes_it
 
 
 @pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:claimed"])
-def test_functions_that_die_and_lists_that_lag_buy_exactly_what_is_needed(bed: Bed, place: str) -> None:
+def test_functions_that_die_and_lists_that_lag_buy_exactly_what_is_needed(bed: CherryWorldFixture, place: str) -> None:
     world = bed.world
     bed.cloud.lag = 20.0
     world.kill_at(place, times=2)
-    bed.account.server.faults.next(Fault.LOST_ANSWER, on="write")
+    bed.account.server.faults.next(VendorFault.LOST_ANSWER, on="write")
     bed.work(2)
     world.step_until(bed.settled, limit=1500.0)
     world.step(120.0)
@@ -111,9 +119,11 @@ def test_functions_that_die_and_lists_that_lag_buy_exactly_what_is_needed(bed: B
 
 def test_servers_join_with_tokens_that_we_make_and_the_token_is_nowhere_else(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    account = CherryAccount(times=TIMES, ways=Ways(boot=20.0, check_token=True), create_tokens=True)
+    account = CherryAccount(
+        times=TIMES, ways=CherryRegistrationOptions(boot=20.0, check_token=True), create_tokens=True
+    )
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        bed = Bed(world, account)
+        bed = CherryWorldFixture(world, account)
         bed.work(2)
         world.step_until(bed.settled, limit=900.0)
         tokens = [

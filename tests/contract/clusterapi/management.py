@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.registry import build
 from infra.emulators.controllers.capi.controller import ClusterApi
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.kube.auth import MASTERS, Rule, User
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.auth import MASTERS, RbacRule, User
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.contract.clusterapi.objects import GROUP, Json, deployment, machine, machine_set, node
@@ -38,7 +38,7 @@ LIMITED = "system:serviceaccount:outscaler:outscaler"
 class Management:
     """The server, its store and one provider's view of it."""
 
-    def __init__(self, rules: Sequence[Rule] | None = None, crds: Path | None = None) -> None:
+    def __init__(self, rules: Sequence[RbacRule] | None = None, crds: Path | None = None) -> None:
         self.clock = ManualClock(NOW)
         self.store = ObjectStore(self.clock)
         users = (User("admin", "token-of-admin", (MASTERS,)), User(LIMITED, "token-of-limited"))
@@ -60,7 +60,7 @@ class Management:
             meta = {"name": each.name, "annotations": dict(each.annotations)}
             self.store.load("nodes", [{"metadata": meta, "spec": {"providerID": each.provider_id}}])
 
-    def kube(self) -> Cluster:
+    def kube(self) -> KubeClient:
         """The real client, which never waits."""
         access = KubernetesAccess(kubeconfig_secret="kubeconfig")
         config = self.server.kubeconfig(self.user)
@@ -77,7 +77,7 @@ class Management:
         reason = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 429: "TooManyRequests"}.get(status, "")
         body = {"kind": "Status", "status": "Failure", "message": "by the test", "reason": reason, "code": status}
         text = json.dumps(body).encode() if status else b""
-        self.server.faults.add(Fault(method, path, status=status, body=text, **more))
+        self.server.faults.add(KubeFault(method, path, status=status, body=text, **more))
 
     def requests(self) -> list[str]:
         """The requests since the last look: `GET machinedeployments/md-0/scale 200`, shortened."""
@@ -159,7 +159,7 @@ def _short(path: str) -> str:
 
 
 @contextmanager
-def management(rules: Sequence[Rule] | None = None, crds: Path | None = None) -> Iterator[Management]:
+def management(rules: Sequence[RbacRule] | None = None, crds: Path | None = None) -> Iterator[Management]:
     """A running server."""
     made = Management(rules, crds)
     with made.server:
@@ -193,9 +193,9 @@ def finalized(obj: Json) -> Json:
     return {**obj, "metadata": {**obj["metadata"], "finalizers": [f"machine.{GROUP}"]}}
 
 
-def operation(kind: Kind, start: int, end: int, *indices: int, op: str = "op", group: str = "") -> Operation:
+def operation(kind: OperationKind, start: int, end: int, *indices: int, op: str = "op", group: str = "") -> Operation:
     """An operation on md-0; indices: of the machines it removes."""
-    targets = tuple(Target(f"n-{at}", f"c:///i-{at}", f"default/m-{at}") for at in indices)
+    targets = tuple(RemovalTarget(f"n-{at}", f"c:///i-{at}", f"default/m-{at}") for at in indices)
     return new_operation(
         id=op,
         cluster="test",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.models import Machine, Resource
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
 
 GROUP = "cluster.x-k8s.io"
 MIN = f"{GROUP}/cluster-api-autoscaler-node-group-min-size"
@@ -219,9 +219,9 @@ def node(name: str, provider_id: str = "", *, of: str = "", namespace: str = "de
     return Node(name, {"kubernetes.io/hostname": name}, {}, provider_id=provider_id, annotations=annotations)
 
 
-def as_resource(obj: Json) -> Resource:
-    return msgspec.convert(obj, Resource)
+def as_resource(obj: Json) -> CapiResource:
+    return msgspec.convert(obj, CapiResource)
 
 
-def as_machine(obj: Json) -> Machine:
-    return msgspec.convert(obj, Machine)
+def as_machine(obj: Json) -> CapiMachine:
+    return msgspec.convert(obj, CapiMachine)

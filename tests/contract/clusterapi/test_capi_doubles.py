@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from chalicelib.model.group import Instance
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.base import Observation
 from tests.contract.clusterapi.management import Management, fill, management, operation
 from tests.contract.clusterapi.objects import GROUP, Json, machine, node, pool, pool_node
@@ -139,13 +139,13 @@ def test_what_contradicts_itself_is_held_and_told_and_the_rest_is_as_before(
     assert len(gap.detail) < 1000
 
 
-def wanted(kind: Kind, name: str) -> Operation:
+def wanted(kind: OperationKind, name: str) -> Operation:
     """Remove m-0 as node n-0, or discard m-3 as the Machine that never joined."""
     index = int(name[-1])
     named = (
-        Target(f"n-{index}", f"c:///i-{index}", f"default/m-{index}")
-        if kind is Kind.REMOVE
-        else (Target("", f"pending-machine-default_{name}", f"default/{name}"))
+        RemovalTarget(f"n-{index}", f"c:///i-{index}", f"default/m-{index}")
+        if kind is OperationKind.REMOVE
+        else (RemovalTarget("", f"pending-machine-default_{name}", f"default/{name}"))
     )
     return operation(kind, 4, 3).with_spec(targets=(named,))
 
@@ -156,12 +156,12 @@ def test_an_attack_between_the_plan_and_the_change_stops_the_change(
 ) -> None:
     del says
     attack(there)
-    for kind, name in ((Kind.REMOVE, "m-0"), (Kind.REMOVE, "m-1"), (Kind.DISCARD, "m-3")):
+    for kind, name in ((OperationKind.REMOVE, "m-0"), (OperationKind.REMOVE, "m-1"), (OperationKind.DISCARD, "m-3")):
         if name not in doubtful:
             continue
-        gone = kind is Kind.REMOVE and "n-1" not in [each.name for each in there.nodes()]
+        gone = kind is OperationKind.REMOVE and "n-1" not in [each.name for each in there.nodes()]
         outcome = there.provider().remove(wanted(kind, name))
-        assert isinstance(outcome, Pending if gone else Failed), outcome
+        assert isinstance(outcome, InProgress if gone else Failed), outcome
         if isinstance(outcome, Failed):
             assert outcome.cls in {"Conflict", "InvalidRequest"}
             assert (there.size(), there.marked()) == (4, {})
@@ -173,10 +173,10 @@ def test_honest_machines_are_removed_all_the_same(
 ) -> None:
     del says
     attack(there)
-    for kind, name in ((Kind.REMOVE, "m-2"), (Kind.DISCARD, "m-3")):
+    for kind, name in ((OperationKind.REMOVE, "m-2"), (OperationKind.DISCARD, "m-3")):
         if name not in doubtful:
             outcome = there.provider().remove(wanted(kind, name))
-            assert isinstance(outcome, Pending), outcome
+            assert isinstance(outcome, InProgress), outcome
             there.work()
             assert name not in there.machines()
             return
@@ -184,7 +184,7 @@ def test_honest_machines_are_removed_all_the_same(
 
 def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Management) -> None:
     """The plan took n-1 for m-0; Cluster API says that m-0 is n-0."""
-    wrong = operation(Kind.REMOVE, 4, 3).with_spec(targets=(Target("n-1", "c:///i-0", "default/m-0"),))
+    wrong = operation(OperationKind.REMOVE, 4, 3).with_spec(targets=(RemovalTarget("n-1", "c:///i-0", "default/m-0"),))
     outcome = there.provider().remove(wrong)
     assert isinstance(outcome, Failed)
     assert "is node n-0 by now, and n-1 was drained" in outcome.message
@@ -194,7 +194,9 @@ def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Ma
 def test_a_node_with_the_placeholder_of_a_machine_as_its_id_is_not_that_machine(there: Management) -> None:
     placeholder = "pending-machine-default_m-3"
     renew_new(there, "evil", placeholder)
-    wrong = operation(Kind.REMOVE, 4, 3).with_spec(targets=(Target("evil", placeholder, "default/m-3"),))
+    wrong = operation(OperationKind.REMOVE, 4, 3).with_spec(
+        targets=(RemovalTarget("evil", placeholder, "default/m-3"),)
+    )
     assert isinstance(there.provider().remove(wrong), Failed)
     assert (there.size(), there.marked()) == (4, {})
 
@@ -204,11 +206,11 @@ def test_a_mark_that_was_set_before_the_attack_is_taken_off(there: Management) -
     there.fault("PATCH", "/scale", 500, times=-1)
     provider = there.provider()
     with pytest.raises(Exception, match="by the test"):
-        provider.remove(wanted(Kind.REMOVE, "m-0"))
+        provider.remove(wanted(OperationKind.REMOVE, "m-0"))
     there.server.faults.clear()
     assert set(there.marked()) == {"m-0"}
     renew(there, "n-1", "c:///i-0")
-    assert isinstance(there.provider().remove(wanted(Kind.REMOVE, "m-0")), Failed)
+    assert isinstance(there.provider().remove(wanted(OperationKind.REMOVE, "m-0")), Failed)
     assert (there.size(), there.marked()) == (4, {})
 
 
@@ -217,7 +219,7 @@ def test_a_machine_of_another_cluster_with_our_id_holds_nothing_of_ours(there: M
     there.add(machine("copy", "", cluster="c2", provider_id="c:///i-0", node="n-0", owners=()))
     observed = there.provider(settings={"clusterName": "c1", "namespace": "default"}).observe(there.nodes())
     assert not [each for each in machines(observed).values() if each.held]
-    assert isinstance(there.provider().remove(wanted(Kind.REMOVE, "m-0")), Pending)
+    assert isinstance(there.provider().remove(wanted(OperationKind.REMOVE, "m-0")), InProgress)
 
 
 @pytest.mark.parametrize(
@@ -239,9 +241,9 @@ def test_an_instance_of_a_pool_that_is_not_one_node_is_held(attack: Callable[[Ma
         [group] = there.provider(settings=settings).observe(there.nodes()).groups
         doubtful = [each for each in group.instances if each.held]
         assert doubtful
-        target = Target("evil", doubtful[0].id, doubtful[0].handle)
+        target = RemovalTarget("evil", doubtful[0].id, doubtful[0].handle)
         outcome = there.provider(settings=settings).remove(
-            operation(Kind.REMOVE, 3, 2, group="MachinePool/default/mp").with_spec(targets=(target,))
+            operation(OperationKind.REMOVE, 3, 2, group="MachinePool/default/mp").with_spec(targets=(target,))
         )
         assert isinstance(outcome, Failed), outcome
         assert there.size("mp", "MachinePool") in {2, 3}
@@ -265,17 +267,17 @@ def test_a_pool_with_nodes_that_are_not_ours_loses_no_instance(refs: list[Json],
         [group] = provider.observe(there.nodes()).groups
         assert {each.id: bool(each.held) for each in group.instances} == {"c:///p-0": False, "c:///p-1": held}
         outcome = provider.remove(
-            operation(Kind.DISCARD, 2, 1, group="MachinePool/default/mp").with_spec(
-                targets=(Target("", "c:///p-1", "listed:c:///p-1"),)
+            operation(OperationKind.DISCARD, 2, 1, group="MachinePool/default/mp").with_spec(
+                targets=(RemovalTarget("", "c:///p-1", "listed:c:///p-1"),)
             )
         )
-        assert isinstance(outcome, Failed if held else Pending), outcome
+        assert isinstance(outcome, Failed if held else InProgress), outcome
         assert there.size("mp", "MachinePool") == 2
 
 
 def test_the_whole_drain_of_an_honest_node_still_works(there: Management) -> None:
-    outcome = there.provider().remove(wanted(Kind.REMOVE, "m-0"))
-    assert isinstance(outcome, Pending)
+    outcome = there.provider().remove(wanted(OperationKind.REMOVE, "m-0"))
+    assert isinstance(outcome, InProgress)
     there.work()
-    assert isinstance(there.provider().poll(wanted(Kind.REMOVE, "m-0")), Done)
+    assert isinstance(there.provider().poll(wanted(OperationKind.REMOVE, "m-0")), Succeeded)
     assert there.machines() == ["m-1", "m-2", "m-3"]

@@ -13,13 +13,13 @@ import pytest
 
 from chalicelib.kube.connect import connect
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.providers.base import Connection, Observation, Provider
 from chalicelib.providers.errors import InvalidRequest, Transient
 from chalicelib.providers.registry import build
-from chalicelib.providers.services import Means
+from chalicelib.providers.services import ProviderServices
 from tests.contract.clusterapi.management import Management, fill, finalized, management, operation
 from tests.contract.clusterapi.objects import GROUP, Json, cluster, deployment, machine, machine_set, node, pool
 
@@ -111,7 +111,7 @@ def apart(there: Management, settings: Mapping[str, str], secret: str = "managem
             there.kube(),
             there.clock,
             KubernetesAccess(kubeconfig_secret="workload"),
-            Means(connect=to),
+            ProviderServices(connect=to),
         ),
     )
 
@@ -266,7 +266,7 @@ def test_groups_of_one_name_are_others_in_other_clusters_and_when_made_anew(ther
 def test_what_an_old_policy_has_begun_is_taken_back_and_nothing_else_is_done(there: Management) -> None:
     """A removal had marked its Machine when the version came that requires clusterName."""
     fill(there, 3)
-    begun = operation(Kind.REMOVE, 3, 2, 0)
+    begun = operation(OperationKind.REMOVE, 3, 2, 0)
     there.fault("PATCH", "/scale", 500, times=-1)
     with pytest.raises(Transient):
         there.provider().remove(begun)
@@ -277,8 +277,8 @@ def test_what_an_old_policy_has_begun_is_taken_back_and_nothing_else_is_done(the
     for outcome in (
         provider.remove(begun),
         provider.poll(begun),
-        provider.grow(operation(Kind.GROW, 3, 4)),
-        provider.shrink_target(operation(Kind.SHRINK, 3, 2)),
+        provider.grow(operation(OperationKind.GROW, 3, 4)),
+        provider.shrink_target(operation(OperationKind.SHRINK, 3, 2)),
     ):
         assert isinstance(outcome, Failed)
         assert (outcome.cls, "clusterName" in outcome.message) == ("InvalidRequest", True)

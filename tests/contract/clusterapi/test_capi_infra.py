@@ -13,7 +13,7 @@ import pytest
 
 from chalicelib.model.group import NodeGroup
 from infra.emulators.kube import crds
-from infra.emulators.kube.auth import Rule
+from infra.emulators.kube.auth import RbacRule
 from infra.emulators.kube.store import ObjectStore
 from tests.builders import cluster, growth, words
 from tests.contract.clusterapi.management import Management, management
@@ -215,8 +215,8 @@ def _without_bounds(there: Management, name: str) -> Json:
 
 
 READS = [
-    Rule(verbs=("get", "list"), groups=(GROUP,), resources=("*",)),
-    Rule(verbs=("get",), urls=("/apis", "/apis/*")),
+    RbacRule(verbs=("get", "list"), groups=(GROUP,), resources=("*",)),
+    RbacRule(verbs=("get",), urls=("/apis", "/apis/*")),
 ]
 
 

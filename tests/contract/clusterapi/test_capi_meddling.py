@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from chalicelib.model.group import InstanceState, NodeGroup
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.policy import Options
 from chalicelib.operations.registry import run_step
-from chalicelib.operations.step_context import World
+from chalicelib.operations.step_context import StepContext
 from chalicelib.providers.errors import ProviderError
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi.fields import CLUSTER_NAME, DELETE_MACHINE, PAUSED, marks
-from infra.emulators.crash_injection import Killed
+from infra.emulators.crash_injection import FunctionKilled
 from infra.emulators.fake_cluster import InMemoryCluster
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from tests.contract.clusterapi.objects import GROUP, Json
 from tests.contract.provider_fixtures.clusterapi import ClusterApiBench
 from tests.operations import new_operation
@@ -31,16 +31,20 @@ from tests.operations import new_operation
 LEAST, MOST, TURNS = 1, 6, 60
 PLURALS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools"}
 FAULTS = (
-    Fault(status=409, body=b"{}"),
-    Fault(status=500, body=b"{}"),
-    Fault(truncate=20),
-    Fault(close=True),
-    Fault(close=True, late=True),
-    Fault(status=403, body=b"{}"),
-    Fault(status=200, body=b"<html>"),
+    KubeFault(status=409, body=b"{}"),
+    KubeFault(status=500, body=b"{}"),
+    KubeFault(truncate=20),
+    KubeFault(close=True),
+    KubeFault(close=True, late=True),
+    KubeFault(status=403, body=b"{}"),
+    KubeFault(status=200, body=b"<html>"),
 )
 # What may run beside what on one group (plan/repair.py); removals and growth do.
-APART = {Kind.GROW: {Kind.GROW, Kind.DISCARD}, Kind.DISCARD: {Kind.GROW, Kind.DISCARD}, Kind.REMOVE: set[Kind]()}
+APART = {
+    OperationKind.GROW: {OperationKind.GROW, OperationKind.DISCARD},
+    OperationKind.DISCARD: {OperationKind.GROW, OperationKind.DISCARD},
+    OperationKind.REMOVE: set[OperationKind](),
+}
 
 
 def groups(version: str) -> list[Json]:
@@ -79,7 +83,7 @@ class Walk:
         self.bench.line.ask = self.ask
         self.cluster = InMemoryCluster(self.bench.now)
 
-    def ask(self, method: str, target: str) -> Fault | None:
+    def ask(self, method: str, target: str) -> KubeFault | None:
         assert method == "GET" or "foreign" not in target
         return None if self.calm or self.random.random() > 0.15 else self.random.choice(FAULTS)
 
@@ -117,23 +121,27 @@ class Walk:
             self.asked[made.spec.group] += len(made.spec.targets)
             self.meant |= {each.handle.partition("/")[2] for each in made.spec.targets}
 
-    def order(self, group: NodeGroup, kind: Kind) -> Operation | None:
+    def order(self, group: NodeGroup, kind: OperationKind) -> Operation | None:
         there = [each for each in self.open.values() if each.spec.group == group.id]
         if APART[kind] & {each.spec.kind for each in there}:
             return None
         taken = {target.handle for each in there for target in each.spec.targets}
-        state = InstanceState.RUNNING if kind is Kind.REMOVE else InstanceState.CREATING
+        state = InstanceState.RUNNING if kind is OperationKind.REMOVE else InstanceState.CREATING
         fit = [
             each
             for each in group.instances
             if each.state is state
             and each.handle not in taken
             and not each.held
-            and bool(each.node) == (kind is Kind.REMOVE)
+            and bool(each.node) == (kind is OperationKind.REMOVE)
         ]
         count = self.random.randint(1, 2)
-        targets = () if kind is Kind.GROW else tuple(Target(each.node, each.id, each.handle) for each in fit[:count])
-        end = min(MOST, group.target + count) if kind is Kind.GROW else group.target - len(targets)
+        targets = (
+            ()
+            if kind is OperationKind.GROW
+            else tuple(RemovalTarget(each.node, each.id, each.handle) for each in fit[:count])
+        )
+        end = min(MOST, group.target + count) if kind is OperationKind.GROW else group.target - len(targets)
         if end == group.target or group.scale_down_held:
             return None
         self.number += 1
@@ -153,14 +161,14 @@ class Walk:
 
     def act(self, operation: Operation) -> None:
         before, dies = self.sizes(), not self.calm and self.random.random() < 0.15
-        world = World(self.bench.provider, self.known(), Options(), checkpoint=_dying if dies else _living)
+        world = StepContext(self.bench.provider, self.known(), Options(), checkpoint=_dying if dies else _living)
         outcome: Outcome | None
         try:
             outcome = run_step(operation, world, self.bench.now())
-        except Killed:
+        except FunctionKilled:
             outcome = None
         self.check(operation, before, self.sizes())
-        if isinstance(outcome, Pending):
+        if isinstance(outcome, InProgress):
             self.open[operation.spec.id] = operation.with_status(step=outcome.step, data=outcome.data)
         elif outcome is not None:
             del self.open[operation.spec.id]
@@ -170,13 +178,13 @@ class Walk:
         changed = {name: (before[name], after[name]) for name in after if before[name] != after[name]}
         assert changed.keys() <= {operation.spec.group}
         for start, end in changed.values():
-            if operation.spec.kind is Kind.GROW:
+            if operation.spec.kind is OperationKind.GROW:
                 assert (start, end) == (operation.spec.from_size, operation.spec.to_size)
                 assert end <= MOST
                 continue
             self.lowered[operation.spec.group] += start - end
             assert start > end
-            assert end >= LEAST or operation.spec.kind is Kind.DISCARD
+            assert end >= LEAST or operation.spec.kind is OperationKind.DISCARD
             assert self.lowered[operation.spec.group] <= self.asked[operation.spec.group]
 
     def nodes(self) -> tuple[Any, ...]:
@@ -250,7 +258,7 @@ class Walk:
 
 
 def _dying(place: str) -> None:
-    raise Killed(place)
+    raise FunctionKilled(place)
 
 
 def _living(place: str) -> None:

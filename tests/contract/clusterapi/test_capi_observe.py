@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import InstanceState
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
 from infra.emulators.controllers import objects
 from infra.emulators.kube import crds
-from infra.emulators.kube.api import Logged
-from infra.emulators.kube.auth import Rule
+from infra.emulators.kube.api import ApiLoggedRequest
+from infra.emulators.kube.auth import RbacRule
 from tests.contract.clusterapi.management import fill, management, operation
 from tests.contract.clusterapi.objects import (
     GROUP,
@@ -88,7 +88,7 @@ def test_CAPI_2_the_preferred_version_is_used_unless_one_is_set() -> None:
         assert f"/apis/{GROUP}/v1beta1/machines" in _paths(there.server.requests)
 
 
-def _paths(requests: Iterable[Logged]) -> set[str]:
+def _paths(requests: Iterable[ApiLoggedRequest]) -> set[str]:
     return {each.path.partition("?")[0] for each in requests}
 
 
@@ -172,8 +172,8 @@ def test_a_truncated_list_is_an_error_of_that_list_only() -> None:
 
 
 def test_machines_that_may_not_be_listed_leave_groups_that_say_so() -> None:
-    readable = Rule(verbs=("get", "list"), groups=(GROUP,), resources=("machinedeployments", "machinesets"))
-    urls = Rule(verbs=("get",), urls=("/apis/*",))
+    readable = RbacRule(verbs=("get", "list"), groups=(GROUP,), resources=("machinedeployments", "machinesets"))
+    urls = RbacRule(verbs=("get",), urls=("/apis/*",))
     with management([readable, urls]) as there:
         nodes = fill(there, 1)
         observed = there.provider().observe(nodes)
@@ -184,7 +184,7 @@ def test_machines_that_may_not_be_listed_leave_groups_that_say_so() -> None:
 
 
 def test_nothing_readable_at_all_is_an_error() -> None:
-    with management([Rule(verbs=("get",), urls=("/apis/*",))]) as there, pytest.raises(Unauthorized):
+    with management([RbacRule(verbs=("get",), urls=("/apis/*",))]) as there, pytest.raises(Unauthorized):
         there.provider().observe(OURS)
     with management() as there:
         there.fault("GET", "/apis/", 503, times=-1)
@@ -226,13 +226,13 @@ def test_CAPI_6_D29_a_paused_cluster_is_left_alone_until_it_is_not() -> None:
         there.add(cluster("c1", paused=True))
         observed = there.provider().observe(nodes)
         assert (observed.groups, [gap.name for gap in observed.gaps]) == ((), ["default/c1"])
-        outcome = there.provider().grow(operation(Kind.GROW, 2, 3))
+        outcome = there.provider().grow(operation(OperationKind.GROW, 2, 3))
         assert isinstance(outcome, Failed)
         assert "paused with its Cluster" in outcome.message
         assert there.writes() == []
         there.change("c1", "Cluster", paused=False)
         assert len(there.provider().observe(nodes).groups) == 1
-        assert isinstance(there.provider().grow(operation(Kind.GROW, 2, 3)), Done)
+        assert isinstance(there.provider().grow(operation(OperationKind.GROW, 2, 3)), Succeeded)
 
 
 def test_a_size_that_the_topology_sets_is_told_with_the_entry() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed
 from chalicelib.providers.errors import ProviderError
-from infra.emulators.kube.auth import Rule
+from infra.emulators.kube.auth import RbacRule
 from infra.emulators.kube.server import ApiServer
 from tests.contract.clusterapi.management import Management, fill, management, operation
 from tests.contract.clusterapi.objects import GROUP, cluster, machine, machine_set, node, pool, pool_machine, resource
@@ -22,8 +22,8 @@ FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
 WHOLE, NAMESPACED = FOLDER / "rbac-capi-management.yaml", FOLDER / "rbac-capi-namespaced.yaml"
 # What every authenticated user may read (system:discovery), and what rbac-workload.yaml gives.
 ELSEWHERE = [
-    Rule(verbs=("get",), urls=("/apis", "/apis/*")),
-    Rule(verbs=("list",), groups=("",), resources=("nodes",)),
+    RbacRule(verbs=("get",), urls=("/apis", "/apis/*")),
+    RbacRule(verbs=("list",), groups=("",), resources=("nodes",)),
 ]
 
 
@@ -32,11 +32,11 @@ def documents(path: Path) -> dict[str, dict[str, Any]]:
     return {each["kind"]: each for each in yaml.safe_load_all(path.read_text())}
 
 
-def granted(path: Path = WHOLE, namespaces: tuple[str, ...] = ()) -> list[Rule]:
+def granted(path: Path = WHOLE, namespaces: tuple[str, ...] = ()) -> list[RbacRule]:
     """The rules of the role, one verb and resource each."""
     found = documents(path)
     return [
-        Rule(verbs=(verb,), groups=tuple(rule["apiGroups"]), resources=(resource,), namespaces=namespaces)
+        RbacRule(verbs=(verb,), groups=tuple(rule["apiGroups"]), resources=(resource,), namespaces=namespaces)
         for rule in found.get("ClusterRole", found.get("Role", {}))["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -60,19 +60,21 @@ def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], 
         return f"{[(each.id, len(each.instances)) for each in found.groups]} {sorted(gap.kind for gap in found.gaps)}"
 
     yield observed
-    yield lambda: str(provider.shrink_target(operation(Kind.SHRINK, 4, 3)))
+    yield lambda: str(provider.shrink_target(operation(OperationKind.SHRINK, 4, 3)))
     there.work()
-    yield lambda: str(provider.grow(operation(Kind.GROW, 1, 2, group="MachineSet/default/alone")))
-    yield lambda: str(provider.grow(operation(Kind.GROW, 1, 2, group="MachinePool/default/pool")))
+    yield lambda: str(provider.grow(operation(OperationKind.GROW, 1, 2, group="MachineSet/default/alone")))
+    yield lambda: str(provider.grow(operation(OperationKind.GROW, 1, 2, group="MachinePool/default/pool")))
     there.fault("PATCH", "/scale", 404, times=3)
-    yield lambda: f"{provider.remove(operation(Kind.REMOVE, 3, 2, 0))} {there.marked()}"  # takes its mark off again
+    yield (
+        lambda: f"{provider.remove(operation(OperationKind.REMOVE, 3, 2, 0))} {there.marked()}"
+    )  # takes its mark off again
     there.server.faults.clear()
-    yield lambda: str(provider.remove(operation(Kind.REMOVE, 3, 2, 0)))
+    yield lambda: str(provider.remove(operation(OperationKind.REMOVE, 3, 2, 0)))
     there.add(cluster(paused=True))
-    yield lambda: str(provider.grow(operation(Kind.GROW, 2, 3)))
+    yield lambda: str(provider.grow(operation(OperationKind.GROW, 2, 3)))
 
 
-def told(rules: list[Rule], settings: dict[str, str], crds: Path | None = None) -> tuple[list[str], ApiServer]:
+def told(rules: list[RbacRule], settings: dict[str, str], crds: Path | None = None) -> tuple[list[str], ApiServer]:
     """The story under these rules."""
     said = []
     with management([*rules, *ELSEWHERE], crds=crds) as there:
@@ -92,7 +94,7 @@ ROLES = pytest.mark.parametrize(
 
 
 @ROLES
-def test_the_role_is_enough_and_every_rule_of_it_is_used(rules: list[Rule], settings: dict[str, str]) -> None:
+def test_the_role_is_enough_and_every_rule_of_it_is_used(rules: list[RbacRule], settings: dict[str, str]) -> None:
     said, server = told(rules, settings)
     assert [each for each in server.requests if each.status == 403] == []
     assert said[0].endswith(" []")
@@ -129,7 +131,7 @@ def test_the_role_is_enough_for_the_real_definitions_of_cluster_api(with_all: li
 
 
 @pytest.mark.parametrize("missing", granted(), ids=lambda rule: f"{rule.verbs[0]} {rule.resources[0]}")
-def test_every_rule_of_the_role_is_needed(missing: Rule, with_all: list[str]) -> None:
+def test_every_rule_of_the_role_is_needed(missing: RbacRule, with_all: list[str]) -> None:
     said, _ = told([rule for rule in granted() if rule != missing], {})
     assert said != with_all
 
@@ -176,7 +178,9 @@ def commented(path: Path) -> dict[str, Any]:
 def test_the_example_of_an_infrastructure_rule_is_what_reading_a_capacity_takes() -> None:
     example = commented(WHOLE)
     assert example["verbs"] == ["get"]
-    own = Rule(verbs=tuple(example["verbs"]), groups=tuple(example["apiGroups"]), resources=("localmachinetemplates",))
+    own = RbacRule(
+        verbs=tuple(example["verbs"]), groups=tuple(example["apiGroups"]), resources=("localmachinetemplates",)
+    )
     cpus = {}
     for name, rules in (("with", [own]), ("without", [])):
         with management([*granted(), *rules, *ELSEWHERE]) as there:
@@ -205,7 +209,7 @@ def test_without_the_right_to_write_the_refusal_names_what_is_missing(missing: s
     kept = [rule for rule in granted() if (rule.verbs[0], rule.resources[0]) != ("patch", missing)]
     with management([*kept, *ELSEWHERE]) as there:
         fill(there, 2)
-        outcome = there.provider().remove(operation(Kind.REMOVE, 2, 1, 0))
+        outcome = there.provider().remove(operation(OperationKind.REMOVE, 2, 1, 0))
         assert isinstance(outcome, Failed)
         assert outcome.cls == "Unauthorized"
         assert f'"{missing}' in outcome.message

@@ -10,8 +10,8 @@ import random
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import InProgress, Succeeded
 from chalicelib.providers.errors import ProviderError
 from tests.contract.clusterapi.management import Management, management, operation
 from tests.contract.clusterapi.objects import bounds
@@ -44,7 +44,9 @@ def disturb(there: Management, rng: random.Random) -> int:
             size = there.size("mp", "MachinePool")
             try:
                 return int(
-                    isinstance(there.provider().grow(operation(Kind.GROW, size, size + 1, group=GROUP_ID)), Done)
+                    isinstance(
+                        there.provider().grow(operation(OperationKind.GROW, size, size + 1, group=GROUP_ID)), Succeeded
+                    )
                 )
             except ProviderError:
                 return there.size("mp", "MachinePool") - size
@@ -66,11 +68,11 @@ def run(there: Management, rng: random.Random, todo: dict[str, Operation]) -> tu
             outcome = there.provider(settings=ALLOWED).remove(todo[name])
         except ProviderError:
             continue
-        if isinstance(outcome, Pending):
+        if isinstance(outcome, InProgress):
             if rng.random() < 0.8:  # else: the function died before it wrote this down
                 todo[name] = todo[name].with_status(data=outcome.data)
             continue
-        if isinstance(outcome, Done):
+        if isinstance(outcome, Succeeded):
             done.append(name)
         del todo[name]
         if not todo:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Transient
 from tests.contract.clusterapi.management import NOW, Management, finalized, management, operation
@@ -35,22 +35,22 @@ def bare(there: Management, size: int, **more: Any) -> None:
     there.requests()
 
 
-def removal(*targets: Target, kind: Kind = Kind.REMOVE, op: str = "op") -> Operation:
+def removal(*targets: RemovalTarget, kind: OperationKind = OperationKind.REMOVE, op: str = "op") -> Operation:
     return operation(kind, 9, 8, op=op, group=GROUP_ID).with_spec(targets=targets)
 
 
-def of_machine(index: int) -> Target:
-    return Target(f"n-{index}", f"c:///i-{index}", f"default/m-{index}")
+def of_machine(index: int) -> RemovalTarget:
+    return RemovalTarget(f"n-{index}", f"c:///i-{index}", f"default/m-{index}")
 
 
-def of_instance(name: str) -> Target:
-    return Target(name, f"local:///default/{name}", f"listed:local:///default/{name}")
+def of_instance(name: str) -> RemovalTarget:
+    return RemovalTarget(name, f"local:///default/{name}", f"listed:local:///default/{name}")
 
 
 def step(provider: Provider, wanted: Operation) -> tuple[Operation, Outcome]:
     """One call; the operation as it is stored after it."""
     outcome = provider.remove(wanted)
-    data = outcome.data if isinstance(outcome, Pending) else {}
+    data = outcome.data if isinstance(outcome, InProgress) else {}
     return wanted.with_status(data=data), outcome
 
 
@@ -58,7 +58,7 @@ def finish(there: Management, wanted: Operation, **settings: str) -> Outcome:
     """Ask, let the controllers work, ask again, until it is over."""
     for _ in range(12):
         wanted, outcome = step(there.provider(settings=settings), wanted)
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return outcome
         there.clock.advance(outcome.after)
         there.work()
@@ -78,13 +78,13 @@ def test_CAPI_23_grow_and_shrink_through_the_scale_subresource() -> None:
     with management() as there:
         backed(there, 2)
         provider = there.provider()
-        grown = operation(Kind.GROW, 2, 4, group=GROUP_ID)
+        grown = operation(OperationKind.GROW, 2, 4, group=GROUP_ID)
         for _ in range(2):
-            assert provider.grow(grown) == Done({"from": 2, "to": 4})
+            assert provider.grow(grown) == Succeeded({"from": 2, "to": 4})
         assert there.writes() == [f"PATCH {SCALE} 200"]
-        assert refused(provider.grow(operation(Kind.GROW, 4, 11, group=GROUP_ID)))[0] == "InvalidRequest"
-        back = operation(Kind.SHRINK, 4, 2, group=GROUP_ID)
-        assert provider.shrink_target(back) == Done({"from": 4, "to": 2})
+        assert refused(provider.grow(operation(OperationKind.GROW, 4, 11, group=GROUP_ID)))[0] == "InvalidRequest"
+        back = operation(OperationKind.SHRINK, 4, 2, group=GROUP_ID)
+        assert provider.shrink_target(back) == Succeeded({"from": 4, "to": 2})
         assert there.size("mp", "MachinePool") == 2
 
 
@@ -95,7 +95,7 @@ def test_D11_a_pool_is_not_shrunk_below_its_instances_joined_or_not() -> None:
         there.add(pool_machine("coming", "mp"))
         there.change("mp", "MachinePool", replicas=4, providerIDList=["c:///i-0", "c:///i-1", "c:///listed"])
         provider = there.provider()
-        cls, message = refused(provider.shrink_target(operation(Kind.SHRINK, 4, 3, group=GROUP_ID)))
+        cls, message = refused(provider.shrink_target(operation(OperationKind.SHRINK, 4, 3, group=GROUP_ID)))
         assert (cls, "4 of which are there" in message) == ("InvalidRequest", True)
 
 
@@ -103,7 +103,7 @@ def test_CAPI_23_with_machines_they_are_marked_then_the_size_is_lowered_once() -
     with management() as there:
         backed(there, 4)
         done = finish(there, removal(of_machine(1), of_machine(3)))
-        assert isinstance(done, Done), done
+        assert isinstance(done, Succeeded), done
         assert (done.facts["to"], there.machines()) == (2, ["m-0", "m-2"])
         assert there.writes() == ["PATCH machines/m-1 200", "PATCH machines/m-3 200", f"PATCH {SCALE} 200"]
 
@@ -112,7 +112,7 @@ def test_D28_what_is_to_be_done_is_recorded_before_the_size_is_written() -> None
     with management() as there:
         backed(there, 3)
         wanted, outcome = step(there.provider(), removal(of_machine(1)))
-        assert isinstance(outcome, Pending)
+        assert isinstance(outcome, InProgress)
         assert (there.size("mp", "MachinePool"), there.marked()) == (3, {"m-1": f"outscaler/op/{int(NOW)}"})
         assert outcome.data["pool_size"] == "3"
         step(there.provider(), wanted)
@@ -137,7 +137,7 @@ def test_CAPI_23_D28_a_lost_answer_and_repeats_never_lower_it_twice(how: str, la
         assert there.size("mp", "MachinePool") == 3
         there.touch("mp", "MachinePool")
         there.provider(settings=ALLOWED).remove(wanted)
-        assert isinstance(finish(there, wanted, **ALLOWED), Done)
+        assert isinstance(finish(there, wanted, **ALLOWED), Succeeded)
         assert there.size("mp", "MachinePool") == 3
 
 
@@ -147,11 +147,11 @@ def test_D28_a_pool_that_changed_since_is_recorded_anew() -> None:
         wanted, _ = step(there.provider(), removal(of_machine(0)))
         there.touch("mp", "MachinePool")
         wanted, outcome = step(there.provider(), wanted)
-        assert isinstance(outcome, Pending)
+        assert isinstance(outcome, InProgress)
         assert there.size("mp", "MachinePool") == 3
         there.fault("PATCH", "/scale", 409)
         step(there.provider(), wanted)
-        assert isinstance(finish(there, wanted), Done)
+        assert isinstance(finish(there, wanted), Succeeded)
         assert there.machines() == ["m-1", "m-2"]
 
 
@@ -186,7 +186,7 @@ def test_while_instances_are_still_being_made_the_size_stays() -> None:
         wanted = removal(of_machine(0))
         for _ in range(3):
             wanted, outcome = step(there.provider(), wanted)
-            assert isinstance(outcome, Pending)
+            assert isinstance(outcome, InProgress)
         assert (there.size("mp", "MachinePool"), there.marked()) == (4, {})
 
 
@@ -199,7 +199,7 @@ def test_a_size_that_somebody_lowered_by_as_many_is_left_as_it_is() -> None:
         for _ in range(3):
             wanted, _ = step(there.provider(), wanted)
         assert there.size("mp", "MachinePool") == 2
-        assert isinstance(finish(there, wanted), Done)
+        assert isinstance(finish(there, wanted), Succeeded)
         assert (there.size("mp", "MachinePool"), there.machines()) == (2, ["m-0", "m-1"])
 
 
@@ -220,12 +220,12 @@ def test_removals_of_one_pool_go_one_after_the_other() -> None:
         for _ in range(60):
             for name in [each for each in ops if each not in results]:
                 ops[name], outcome = step(there.provider(), ops[name])
-                if not isinstance(outcome, Pending):
+                if not isinstance(outcome, InProgress):
                     results[name] = outcome
                 assert {"m-0", "m-2"} <= set(there.machines())
             there.clock.advance(3)
             there.controllers.step()
-        assert [type(results[name]) for name in "abc"] == [Done] * 3
+        assert [type(results[name]) for name in "abc"] == [Succeeded] * 3
         assert (there.size("mp", "MachinePool"), there.machines()) == (2, ["m-0", "m-2"])
 
 
@@ -238,13 +238,13 @@ def test_of_two_removals_that_marked_at_once_the_first_by_its_id_goes_on() -> No
             found["metadata"]["annotations"] = {MARK: f"outscaler/{op}/{int(NOW)}"}
             there.store.update("machines", found, GROUP)
         first, outcome = step(there.provider(), removal(of_machine(1), op="a"))
-        assert isinstance(outcome, Pending)
+        assert isinstance(outcome, InProgress)
         later, outcome = step(there.provider(), removal(of_machine(0), op="b"))
-        assert isinstance(outcome, Pending)
+        assert isinstance(outcome, InProgress)
         assert "default/m-1 of this pool goes first" in outcome.note
         assert list(there.marked()) == ["m-1"]
-        assert isinstance(finish(there, first), Done)
-        assert isinstance(finish(there, later), Done)
+        assert isinstance(finish(there, first), Succeeded)
+        assert isinstance(finish(there, later), Succeeded)
         assert there.machines() == ["m-2"]
 
 
@@ -252,12 +252,12 @@ def test_D11_an_instance_that_has_no_machine_yet_is_not_risked_in_a_pool_that_ha
     with management() as there:
         backed(there, 2)
         there.change("mp", "MachinePool", replicas=3, providerIDList=["c:///i-0", "c:///i-1", "c:///new"])
-        target = Target("n-new", "c:///new", "listed:c:///new")
+        target = RemovalTarget("n-new", "c:///new", "listed:c:///new")
         cls, message = refused(there.provider(settings=ALLOWED).remove(removal(target)))
         assert (cls, "none yet for c:///new" in message) == ("Conflict", True)
         assert there.writes() == []
         there.add(finalized(pool_machine("late", "mp", provider_id="c:///new", node="n-new")))  # now it has
-        assert isinstance(finish(there, removal(target)), Done)
+        assert isinstance(finish(there, removal(target)), Succeeded)
         assert there.machines() == ["m-0", "m-1"]
 
 
@@ -275,14 +275,16 @@ def test_CAPI_23_without_machines_a_pool_may_become_empty() -> None:
         bare(there, 2)
         names = [each.node for each in there.provider().observe(there.nodes()).groups[0].instances]
         assert names == ["mp-0000", "mp-0001"]
-        assert isinstance(finish(there, removal(*(of_instance(name) for name in names))), Done)
+        assert isinstance(finish(there, removal(*(of_instance(name) for name in names))), Succeeded)
         assert (there.size("mp", "MachinePool"), nodes_left(there)) == (0, [])
 
 
 def test_CAPI_23_without_machines_it_is_allowed_by_the_setting() -> None:
     with management() as there:
         bare(there, 3)
-        assert isinstance(finish(there, removal(of_instance("mp-0000")), **ALLOWED), Done)  # the cloud's own choice
+        assert isinstance(
+            finish(there, removal(of_instance("mp-0000")), **ALLOWED), Succeeded
+        )  # the cloud's own choice
         assert there.writes() == [f"PATCH {SCALE} 200"]
         assert (there.size("mp", "MachinePool"), nodes_left(there)) == (2, ["mp-0001", "mp-0002"])
 
@@ -299,8 +301,8 @@ def test_D11_the_cloud_took_another_one_and_that_is_the_end_of_it() -> None:
 def test_CAPI_23_an_instance_that_is_not_listed_is_gone(handle: str) -> None:
     with management() as there:
         bare(there, 2)
-        outcome = there.provider().remove(removal(Target("gone", "local:///default/gone", handle)))
-        assert isinstance(outcome, Done)
+        outcome = there.provider().remove(removal(RemovalTarget("gone", "local:///default/gone", handle)))
+        assert isinstance(outcome, Succeeded)
         assert (there.writes(), there.size("mp", "MachinePool")) == ([], 2)
 
 
@@ -309,9 +311,9 @@ def test_what_is_no_instance_of_the_pool_is_refused_before_any_write() -> None:
         backed(there, 2)
         there.add(pool("other", replicas=1), pool_machine("theirs", "other", provider_id="c:///t"))
         for target in (
-            Target("t", "c:///t", "default/theirs"),
-            Target("n-0", "c:///before", "default/m-0"),
-            Target("n", "x", "a/b/c"),
+            RemovalTarget("t", "c:///t", "default/theirs"),
+            RemovalTarget("n-0", "c:///before", "default/m-0"),
+            RemovalTarget("n", "x", "a/b/c"),
         ):
             assert refused(there.provider().remove(removal(of_machine(1), target)))[0] == "InvalidRequest"
         assert (there.writes(), there.marked()) == ([], {})
@@ -323,9 +325,9 @@ def test_a_pool_keeps_its_minimum_except_for_what_never_joined() -> None:
         assert refused(there.provider().remove(removal(of_machine(0))))[0] == "InvalidRequest"
         there.add(finalized(pool_machine("late", "mp")))
         there.change("mp", "MachinePool", replicas=3)
-        dead = Target("", "pending-machine-default_late", "default/late")
-        done = finish(there, removal(dead, kind=Kind.DISCARD))
-        assert isinstance(done, Done)
+        dead = RemovalTarget("", "pending-machine-default_late", "default/late")
+        done = finish(there, removal(dead, kind=OperationKind.DISCARD))
+        assert isinstance(done, Succeeded)
         assert there.machines() == ["m-0", "m-1"]
 
 
@@ -333,7 +335,7 @@ def test_a_listed_instance_that_joined_meanwhile_is_not_discarded() -> None:
     with management() as there:
         bare(there, 2)
         cls, message = refused(
-            there.provider(settings=ALLOWED).remove(removal(of_instance("mp-0001"), kind=Kind.DISCARD))
+            there.provider(settings=ALLOWED).remove(removal(of_instance("mp-0001"), kind=OperationKind.DISCARD))
         )
         assert (cls, "joined as node mp-0001" in message) == ("Conflict", True)
         assert there.size("mp", "MachinePool") == 2
@@ -345,8 +347,8 @@ def test_an_instance_that_never_joined_is_discarded_where_the_setting_allows_it(
         bare(there, 2)
         [first, second] = there.provider().observe(there.nodes()).groups[0].instances
         assert (first.node, second.node) == ("", "mp-0001")
-        done = finish(there, removal(Target("", first.id, first.handle), kind=Kind.DISCARD), **ALLOWED)
-        assert isinstance(done, Done)
+        done = finish(there, removal(RemovalTarget("", first.id, first.handle), kind=OperationKind.DISCARD), **ALLOWED)
+        assert isinstance(done, Succeeded)
         assert (done.facts["never_joined"], nodes_left(there)) == (1, ["mp-0001"])
 
 
@@ -377,5 +379,5 @@ def test_CAPI_23_a_pool_of_another_scaler_is_not_changed() -> None:
     with management() as there:
         backed(there, 2, managed_by="karpenter")
         assert "karpenter" in refused(there.provider().remove(removal(of_machine(0))))[1]
-        assert "karpenter" in refused(there.provider().grow(operation(Kind.GROW, 2, 3, group=GROUP_ID)))[1]
+        assert "karpenter" in refused(there.provider().grow(operation(OperationKind.GROW, 2, 3, group=GROUP_ID)))[1]
         assert there.writes() == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, Transient
 from tests.contract.clusterapi.management import PLURALS, Management, fill, finalized, management, operation
 from tests.contract.clusterapi.objects import GROUP, bounds, pool, pool_machine
@@ -16,7 +16,7 @@ RUBBISH = ("", "x", "-1", "1.5", "٣", "9" * 5000)
 def finish(there: Management, wanted: Operation) -> Outcome:
     for _ in range(8):
         outcome = there.provider().remove(wanted)
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return outcome
         wanted = wanted.with_status(data=outcome.data)
         there.clock.advance(outcome.after)
@@ -28,8 +28,8 @@ def test_D30_a_machine_that_goes_between_the_look_and_its_mark_is_one_that_is_go
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", "/machines/m-1", 404)
-        outcome = there.provider().remove(operation(Kind.REMOVE, 3, 1, 0, 1))
-        assert isinstance(outcome, Pending)  # looked again, and it had only seemed so
+        outcome = there.provider().remove(operation(OperationKind.REMOVE, 3, 1, 0, 1))
+        assert isinstance(outcome, InProgress)  # looked again, and it had only seemed so
         assert (there.size(), sorted(there.marked())) == (1, ["m-0", "m-1"])
 
 
@@ -37,9 +37,9 @@ def test_D30_a_machine_that_goes_between_the_look_and_its_mark_is_one_that_is_go
 def test_D31_a_count_that_cannot_be_read_any_more_counts_nothing(text: str) -> None:
     with management() as there:
         fill(there, 1)
-        gone = operation(Kind.REMOVE, 2, 1, 7).with_status(data={"never_joined": text})
+        gone = operation(OperationKind.REMOVE, 2, 1, 7).with_status(data={"never_joined": text})
         outcome = there.provider().remove(gone)
-        assert isinstance(outcome, Done)
+        assert isinstance(outcome, Succeeded)
         assert outcome.facts["never_joined"] == 0
 
 
@@ -52,10 +52,10 @@ def test_D28_a_record_that_cannot_be_read_any_more_is_written_anew(text: str) ->
         )
         there.controllers.step()
         spoilt = dict.fromkeys(("pool_size", "pool_version", "pool_generation", "never_joined"), text)
-        wanted = operation(Kind.REMOVE, 2, 1, group="MachinePool/default/mp")
-        targets = (Target("n-0", "c:///i-0", "default/m-0"),)
+        wanted = operation(OperationKind.REMOVE, 2, 1, group="MachinePool/default/mp")
+        targets = (RemovalTarget("n-0", "c:///i-0", "default/m-0"),)
         outcome = finish(there, wanted.with_spec(targets=targets).with_status(data=spoilt))
-        assert isinstance(outcome, Done)
+        assert isinstance(outcome, Succeeded)
         assert (there.size("mp", "MachinePool"), there.machines()) == (1, ["m-1"])
 
 
@@ -71,14 +71,14 @@ def test_D28_marks_come_off_though_the_group_was_paused_or_is_none_any_more(kind
             there.add(pool("md-0", replicas=2), pool_machine("m-0", "md-0", node="n-0"), pool_machine("m-1", "md-0"))
         else:
             fill(there, 2)
-        wanted = operation(Kind.REMOVE, 2, 1, 0, group=f"{kind}/default/md-0")
-        wanted = wanted.with_spec(targets=(Target("n-0", "", "default/m-0"),))
+        wanted = operation(OperationKind.REMOVE, 2, 1, 0, group=f"{kind}/default/md-0")
+        wanted = wanted.with_spec(targets=(RemovalTarget("n-0", "", "default/m-0"),))
         if kind == "MachineDeployment":
             there.fault("PATCH", "/scale", 500)
             with pytest.raises(Transient):
                 there.provider().remove(wanted)
         else:
-            assert isinstance(there.provider().remove(wanted), Pending)  # recorded and marked, not lowered
+            assert isinstance(there.provider().remove(wanted), InProgress)  # recorded and marked, not lowered
         assert list(there.marked()) == ["m-0"]
         found = there.store.get(PLURALS[kind], "md-0", "default", GROUP)
         assert found is not None
@@ -93,7 +93,10 @@ def test_D28_a_size_is_not_lowered_for_a_mark_whose_function_stopped_there() -> 
     """A pod may have come to that node since anybody looked; the function that goes on with it looks first."""
     with management() as there:
         fill(there, 4)
-        first, second = operation(Kind.REMOVE, 4, 3, 0, op="first"), operation(Kind.REMOVE, 4, 3, 1, op="second")
+        first, second = (
+            operation(OperationKind.REMOVE, 4, 3, 0, op="first"),
+            operation(OperationKind.REMOVE, 4, 3, 1, op="second"),
+        )
         there.fault("PATCH", "/scale", 503, times=-1)
         with pytest.raises(Transient):
             there.provider().remove(first)  # marked, and dies before the size
@@ -104,9 +107,9 @@ def test_D28_a_size_is_not_lowered_for_a_mark_whose_function_stopped_there() -> 
             there.provider().remove(second)
         assert (there.size(), set(there.marked())) == (4, {"m-0"})
 
-        assert isinstance(there.provider().remove(first), Pending)
+        assert isinstance(there.provider().remove(first), InProgress)
         there.work()
-        assert isinstance(there.provider().remove(second), Pending)
+        assert isinstance(there.provider().remove(second), InProgress)
         there.work()
         assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])
 
@@ -116,9 +119,9 @@ def test_D28_a_mark_of_this_moment_is_a_neighbours_and_counts() -> None:
         fill(there, 4)
         there.fault("PATCH", "/scale", 503, times=-1)
         with pytest.raises(Transient):
-            there.provider().remove(operation(Kind.REMOVE, 4, 3, 0, op="first"))
+            there.provider().remove(operation(OperationKind.REMOVE, 4, 3, 0, op="first"))
         there.server.faults.clear()
         there.clock.advance(5.0)
-        assert isinstance(there.provider().remove(operation(Kind.REMOVE, 4, 3, 1, op="second")), Pending)
+        assert isinstance(there.provider().remove(operation(OperationKind.REMOVE, 4, 3, 1, op="second")), InProgress)
         there.work()
         assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.base import Provider
 from chalicelib.providers.clusterapi.delete_marks import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Transient, Unauthorized
@@ -24,7 +24,7 @@ SCALE = "machinedeployments/md-0/scale"
 
 
 def removal(start: int, *indices: int, op: str = "op") -> Operation:
-    return operation(Kind.REMOVE, start, start - len(indices), *indices, op=op)
+    return operation(OperationKind.REMOVE, start, start - len(indices), *indices, op=op)
 
 
 def marks(*names: str) -> list[str]:
@@ -36,13 +36,13 @@ def failed(outcome: Outcome) -> tuple[str, str]:
     return outcome.cls, outcome.message
 
 
-def finish(there: Management, provider: Provider, wanted: Operation) -> Done:
+def finish(there: Management, provider: Provider, wanted: Operation) -> Succeeded:
     """Ask, let the controllers work, ask again, until it is done."""
     outcome = provider.remove(wanted)
     for _ in range(5):
-        if isinstance(outcome, Done):
+        if isinstance(outcome, Succeeded):
             return outcome
-        assert isinstance(outcome, Pending), outcome
+        assert isinstance(outcome, InProgress), outcome
         there.work()
         outcome = provider.poll(wanted.with_status(step=outcome.step, data=outcome.data))
     raise AssertionError(f"still {outcome}")
@@ -52,7 +52,7 @@ def test_CAPI_12_five_of_ten_are_marked_then_the_size_is_lowered_once() -> None:
     with management() as there:
         fill(there, 10)
         provider, wanted = there.provider(), removal(10, 1, 3, 5, 7, 9)
-        assert isinstance(provider.remove(wanted), Pending)
+        assert isinstance(provider.remove(wanted), InProgress)
         names = ["m-1", "m-3", "m-5", "m-7", "m-9"]
         assert there.writes() == [*marks(*names), f"PATCH {SCALE} 200"]
         assert there.marked() == dict.fromkeys(names, f"outscaler/op/{int(NOW)}")
@@ -72,7 +72,7 @@ def test_CAPI_12_a_machine_of_another_group_stops_it_before_any_write() -> None:
         )
         for name in ("default/other", "default/cp", "elsewhere/m-2"):
             wanted = removal(3, 0, 1).with_spec(
-                targets=(Target("n-0", "c:///i-0", "default/m-0"), Target("n", "i", name))
+                targets=(RemovalTarget("n-0", "c:///i-0", "default/m-0"), RemovalTarget("n", "i", name))
             )
             cls, message = failed(there.provider().remove(wanted))
             assert cls == "InvalidRequest"
@@ -95,10 +95,10 @@ def test_CAPI_13_the_same_again_before_and_after_the_deletion_began() -> None:
         there.provider().remove(wanted)
         there.requests()
         for again in (wanted, wanted.with_spec(id="planned-anew")):
-            assert isinstance(there.provider().remove(again), Pending)
+            assert isinstance(there.provider().remove(again), InProgress)
         for name in ("m-0", "m-1", "m-2"):
             there.begin_deletion(name)
-        assert isinstance(there.provider().remove(wanted), Done)
+        assert isinstance(there.provider().remove(wanted), Succeeded)
         assert there.writes() == []
         assert there.size() == 7
 
@@ -106,8 +106,8 @@ def test_CAPI_13_the_same_again_before_and_after_the_deletion_began() -> None:
 def test_a_machine_that_is_gone_counts_as_removed_and_the_size_is_left_alone() -> None:
     with management() as there:
         fill(there, 3)
-        wanted = removal(3, 0).with_spec(targets=(Target("gone", "c:///x", "default/gone"),))
-        assert isinstance(there.provider().remove(wanted), Done)
+        wanted = removal(3, 0).with_spec(targets=(RemovalTarget("gone", "c:///x", "default/gone"),))
+        assert isinstance(there.provider().remove(wanted), Succeeded)
         assert there.writes() == []
 
 
@@ -116,7 +116,7 @@ def test_D30_only_machines_that_are_still_to_be_removed_count_against_the_minimu
         fill(there, 4, annotations=bounds(2, 5))
         there.resize(3)
         there.begin_deletion("m-0")  # by another: the size accounts for it
-        assert isinstance(there.provider().remove(removal(4, 0, 1)), Pending)
+        assert isinstance(there.provider().remove(removal(4, 0, 1)), InProgress)
         assert there.size() == 2
 
 
@@ -132,7 +132,7 @@ def test_CAPI_14_a_size_conflict_is_read_again_with_the_marks_on() -> None:
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", "/scale", 409, times=2)
-        assert isinstance(there.provider().remove(removal(3, 1)), Pending)
+        assert isinstance(there.provider().remove(removal(3, 1)), InProgress)
         assert there.writes() == [*marks("m-1"), *[f"PATCH {SCALE} 409"] * 2, f"PATCH {SCALE} 200"]
         assert there.size() == 2
 
@@ -184,7 +184,7 @@ def test_D28_a_crash_after_the_change_and_a_growth_before_the_next_call() -> Non
         fill(there, 4)
         there.provider().remove(removal(4, 1))
         there.resize(6)
-        assert isinstance(there.provider().remove(removal(4, 1)), Pending)
+        assert isinstance(there.provider().remove(removal(4, 1)), InProgress)
         assert there.size() == 6  # machines are still to be made: not now
         there.work()
         finish(there, there.provider(), removal(4, 1))
@@ -201,7 +201,7 @@ def test_removals_side_by_side_each_take_their_own(order: tuple[int, ...]) -> No
         wanted = {index: removal(5, index, op=f"op-{index}") for index in order}
         provider = there.provider()
         for index in order:
-            assert isinstance(provider.remove(wanted[index]), Pending)
+            assert isinstance(provider.remove(wanted[index]), InProgress)
         assert there.size() == 2
         for index in order:
             finish(there, provider, wanted[index])
@@ -214,12 +214,12 @@ def test_a_mark_of_a_removal_that_runs_beside_is_counted_whoever_lowers_first() 
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
             there.provider().remove(removal(5, 0, op="first"))  # stopped between mark and size
-        assert isinstance(there.provider().remove(removal(5, 1, op="second")), Pending)
+        assert isinstance(there.provider().remove(removal(5, 1, op="second")), InProgress)
         assert there.size() == 3
         there.work()
         assert there.machines() == ["m-2", "m-3", "m-4"]
         for op, index in (("first", 0), ("second", 1)):
-            assert isinstance(there.provider().remove(removal(5, index, op=op)), Done)
+            assert isinstance(there.provider().remove(removal(5, index, op=op)), Succeeded)
         assert there.size() == 3
 
 
@@ -245,7 +245,7 @@ def test_a_mark_of_somebody_else_is_not_risked() -> None:
         assert "default/theirs" in message
         assert there.marked() == {"theirs": "by hand"}
         # on a target it does the same as ours, and stays as it is
-        own = removal(3, 0).with_spec(targets=(Target("n", "", "default/theirs"),))
+        own = removal(3, 0).with_spec(targets=(RemovalTarget("n", "", "default/theirs"),))
         finish(there, there.provider(), own)
         assert there.machines() == ["m-0", "m-1"]
 
@@ -263,7 +263,7 @@ def test_D15_nothing_is_removed_while_a_rollout_runs() -> None:
 def test_a_name_that_now_is_another_machine_is_left_alone() -> None:
     with management() as there:
         fill(there, 2)
-        wanted = removal(2, 0).with_spec(targets=(Target("n-0", "c:///before", "default/m-0"),))
+        wanted = removal(2, 0).with_spec(targets=(RemovalTarget("n-0", "c:///before", "default/m-0"),))
         assert failed(there.provider().remove(wanted))[0] == "InvalidRequest"
         assert there.writes() == []
 
@@ -271,16 +271,16 @@ def test_a_name_that_now_is_another_machine_is_left_alone() -> None:
 def test_D31_machines_that_never_joined_are_removed_by_placeholder_and_said_so() -> None:
     with management() as there:
         fill(there, 3, joined=2)
-        target = Target("", "pending-machine-default_m-2")
-        wanted = removal(3, 0).with_spec(kind=Kind.DISCARD, targets=(target,))
+        target = RemovalTarget("", "pending-machine-default_m-2")
+        wanted = removal(3, 0).with_spec(kind=OperationKind.DISCARD, targets=(target,))
         done = finish(there, there.provider(), wanted)
         assert done.facts["never_joined"] == 1
         assert there.machines() == ["m-0", "m-1"]
 
 
 def _discard(*names: str) -> Any:
-    targets = tuple(Target("", f"pending-machine-default_{name}", f"default/{name}") for name in names)
-    return removal(3, 0).with_spec(kind=Kind.DISCARD, targets=targets)
+    targets = tuple(RemovalTarget("", f"pending-machine-default_{name}", f"default/{name}") for name in names)
+    return removal(3, 0).with_spec(kind=OperationKind.DISCARD, targets=targets)
 
 
 def test_CA_369_a_machine_that_never_joined_goes_though_the_group_is_at_its_minimum() -> None:
@@ -321,7 +321,7 @@ def test_a_machine_whose_drained_node_is_gone_meanwhile_is_removed() -> None:
 def test_a_target_that_no_machine_is_known_for_is_refused() -> None:
     with management() as there:
         fill(there, 2)
-        wanted = removal(2, 0).with_spec(targets=(Target("n-0", "c:///i-0"),))
+        wanted = removal(2, 0).with_spec(targets=(RemovalTarget("n-0", "c:///i-0"),))
         assert failed(there.provider().remove(wanted))[0] == "InvalidRequest"
 
 
@@ -329,8 +329,8 @@ def test_a_stand_alone_set_loses_the_machine_that_is_named() -> None:
     with management() as there:
         there.add(machine_set("alone", replicas=2))
         there.add(*(finalized(machine(name, "alone", node=name)) for name in ("a", "b")))
-        wanted = operation(Kind.REMOVE, 2, 1, group="MachineSet/default/alone")
-        named: Any = wanted.with_spec(targets=(Target("b", "", "default/b"),))
+        wanted = operation(OperationKind.REMOVE, 2, 1, group="MachineSet/default/alone")
+        named: Any = wanted.with_spec(targets=(RemovalTarget("b", "", "default/b"),))
         finish(there, there.provider(), named)
         assert there.machines() == ["a"]
         assert there.size("alone", "MachineSet") == 1

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.annotations import Keys
-from chalicelib.providers.clusterapi.api import Api
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
+from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.delete_marks import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.contract.clusterapi.management import fill, finalized, management, operation
@@ -20,11 +20,11 @@ SCALE = "machinedeployments/md-0/scale"
 
 
 def grow(start: int, end: int, **more: Any) -> Any:
-    return operation(Kind.GROW, start, end, **more)
+    return operation(OperationKind.GROW, start, end, **more)
 
 
 def shrink(start: int, end: int) -> Any:
-    return operation(Kind.SHRINK, start, end)
+    return operation(OperationKind.SHRINK, start, end)
 
 
 def failed(outcome: object) -> tuple[str, str]:
@@ -37,10 +37,10 @@ def test_grow_writes_the_size_once_however_often_it_is_asked() -> None:
         fill(there, 2)
         provider = there.provider()
         for _ in range(3):
-            assert provider.grow(grow(2, 5)) == Done({"from": 2, "to": 5})
+            assert provider.grow(grow(2, 5)) == Succeeded({"from": 2, "to": 5})
         assert there.writes() == [f"PATCH {SCALE} 200"]
         assert there.size() == 5
-        assert provider.poll(grow(2, 5)) == Done({"from": 2, "to": 5})
+        assert provider.poll(grow(2, 5)) == Succeeded({"from": 2, "to": 5})
 
 
 def test_a_size_that_is_neither_is_a_conflict_and_stays() -> None:
@@ -56,14 +56,16 @@ def test_above_the_maximum_nothing_is_written() -> None:
     with management() as there:
         fill(there, 2, annotations=bounds(0, 4))
         assert failed(there.provider().grow(grow(2, 5)))[0] == "InvalidRequest"
-        assert there.provider([GroupPolicy("clusterapi", "md-0", max=5)]).grow(grow(2, 5)) == Done({"from": 2, "to": 5})
+        assert there.provider([GroupPolicy("clusterapi", "md-0", max=5)]).grow(grow(2, 5)) == Succeeded(
+            {"from": 2, "to": 5}
+        )
         assert there.size() == 5
 
 
 def test_CAPI_16_D14_below_its_minimum_a_group_may_grow() -> None:
     with management() as there:
         fill(there, 2, annotations=bounds(6, 10))
-        assert isinstance(there.provider().grow(grow(2, 4)), Done)
+        assert isinstance(there.provider().grow(grow(2, 4)), Succeeded)
         assert there.size() == 4
 
 
@@ -71,7 +73,7 @@ def test_CAPI_14_D13_a_conflict_is_read_and_decided_again() -> None:
     with management() as there:
         fill(there, 2)
         there.fault("PATCH", "/scale", 409, times=2)
-        assert isinstance(there.provider().grow(grow(2, 3)), Done)
+        assert isinstance(there.provider().grow(grow(2, 3)), Succeeded)
         assert there.writes() == [f"PATCH {SCALE} 409"] * 2 + [f"PATCH {SCALE} 200"]
 
 
@@ -87,7 +89,7 @@ def test_CAPI_14_D13_the_third_conflict_ends_it() -> None:
 def test_D13_a_size_is_only_written_over_the_version_that_was_read() -> None:
     with management() as there:
         fill(there, 2)
-        api = Api(there.kube(), Keys(), "v1beta2")
+        api = CapiApi(there.kube(), CapiAnnotations(), "v1beta2")
         version = api.scale("MachineDeployment", "default", "md-0").metadata.resource_version
         there.touch()
         with pytest.raises(Conflict):
@@ -103,7 +105,7 @@ def test_an_answer_that_is_lost_is_asked_about_before_it_is_repeated() -> None:
             there.provider().grow(grow(2, 3))
         assert there.size() == 3  # it had happened
         there.requests()
-        assert isinstance(there.provider().grow(grow(2, 3)), Done)
+        assert isinstance(there.provider().grow(grow(2, 3)), Succeeded)
         assert there.writes() == []
 
 
@@ -120,11 +122,11 @@ def test_growth_waits_until_a_removal_has_taken_its_machines() -> None:
     with management() as there:
         fill(there, 3)
         provider = there.provider()
-        provider.remove(operation(Kind.REMOVE, 3, 2, 0))
+        provider.remove(operation(OperationKind.REMOVE, 3, 2, 0))
         with pytest.raises(Conflict):
             provider.grow(grow(2, 4))
         there.work()
-        assert isinstance(provider.grow(grow(2, 4)), Done)
+        assert isinstance(provider.grow(grow(2, 4)), Succeeded)
         assert (there.size(), "m-0" in there.machines()) == (4, False)
 
 
@@ -159,16 +161,16 @@ def test_a_group_outside_the_discovery_is_not_resized() -> None:
 def test_a_stand_alone_set_is_resized_like_a_deployment() -> None:
     with management() as there:
         there.add(machine_set("alone", replicas=1))
-        assert isinstance(there.provider().grow(grow(1, 2, group="MachineSet/default/alone")), Done)
+        assert isinstance(there.provider().grow(grow(1, 2, group="MachineSet/default/alone")), Succeeded)
         assert there.size("alone", "MachineSet") == 2
 
 
 def test_CAPI_15_zero_is_sent_and_read() -> None:
     with management() as there:
         fill(there, 1, joined=0)
-        assert there.provider().shrink_target(shrink(1, 0)) == Done({"from": 1, "to": 0})
+        assert there.provider().shrink_target(shrink(1, 0)) == Succeeded({"from": 1, "to": 0})
         assert there.size() == 0
-        assert there.provider().grow(grow(0, 2)) == Done({"from": 0, "to": 2})  # a Scale without replicas is 0
+        assert there.provider().grow(grow(0, 2)) == Succeeded({"from": 0, "to": 2})  # a Scale without replicas is 0
         assert there.size() == 2
 
 
@@ -203,7 +205,7 @@ def test_CAPI_11_decrease(size: int, running: int, odd: list[str], down: int, le
             assert "existing machines" in failed(outcome)[1]
             assert there.size() == size
         else:
-            assert outcome == Done({"from": size, "to": left})
+            assert outcome == Succeeded({"from": size, "to": left})
             assert there.size() == left
 
 
@@ -221,7 +223,7 @@ def test_CAPI_11_D26_a_decrease_does_not_take_an_ailing_node_for_a_machine_that_
         there.join(node("n", "c:///a"))
         there.change("md-0-ms", kind="MachineSet", replicas=5)
         there.resize(5)
-        assert there.provider().shrink_target(shrink(5, 4)) == Done({"from": 5, "to": 4})  # nobody goes for this
+        assert there.provider().shrink_target(shrink(5, 4)) == Succeeded({"from": 5, "to": 4})  # nobody goes for this
         cls, message = failed(there.provider().shrink_target(shrink(4, 3)))
         assert (cls, "default/a has joined and is not healthy" in message, there.size()) == ("Conflict", True, 4)
 
@@ -232,7 +234,7 @@ def test_CAPI_11_machines_without_ids_count_by_their_nodes() -> None:
         for index in range(3):
             there.add(machine(f"m-{index}", "md-0-ms", node=f"n-{index}"))
             there.join(node(f"n-{index}", ""))
-        assert isinstance(there.provider().shrink_target(shrink(4, 3)), Done)
+        assert isinstance(there.provider().shrink_target(shrink(4, 3)), Succeeded)
         assert there.size() == 3
         assert isinstance(there.provider().shrink_target(shrink(3, 2)), Failed)
 
@@ -253,14 +255,14 @@ def test_D28_a_mark_that_was_forgotten_does_not_keep_a_group_from_shrinking_nor_
         fill(there, 4, joined=3)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().remove(operation(Kind.REMOVE, 4, 3, 0))
+            there.provider().remove(operation(OperationKind.REMOVE, 4, 3, 0))
         with pytest.raises(Conflict):
             there.provider().shrink_target(shrink(4, 3))
         assert list(there.marked()) == ["m-0"]  # it may still be under way
         there.clock.advance(FORGOTTEN_AFTER + 1)
         with pytest.raises(Conflict):
             there.provider().shrink_target(shrink(4, 3))  # taken off; the next look finds it gone
-        assert there.provider().shrink_target(shrink(4, 3)) == Done({"from": 4, "to": 3})
+        assert there.provider().shrink_target(shrink(4, 3)) == Succeeded({"from": 4, "to": 3})
         there.work()
         assert there.machines() == ["m-0", "m-1", "m-2"]
 
@@ -286,12 +288,12 @@ def test_D28_a_growth_sweeps_forgotten_marks_on_its_way(refused: bool) -> None:
         fill(there, 3)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().remove(operation(Kind.REMOVE, 3, 2, 0))
+            there.provider().remove(operation(OperationKind.REMOVE, 3, 2, 0))
         there.add(machine("theirs", "md-0-ms", node="n", mark="by hand"))
         there.resize(4)
         there.clock.advance(FORGOTTEN_AFTER + 1)
         if refused:
             there.fault("PATCH", "/machines/m-0", 403)
-        assert isinstance(there.provider().grow(grow(4, 5)), Done)
+        assert isinstance(there.provider().grow(grow(4, 5)), Succeeded)
         assert sorted(there.marked()) == (["m-0", "theirs"] if refused else ["theirs"])
         assert there.size() == 5

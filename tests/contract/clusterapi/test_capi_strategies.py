@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, ProviderError
 from infra.emulators.controllers import objects
 from tests.contract.clusterapi.management import Management, management, operation
@@ -47,14 +47,14 @@ def outdated(there: Management) -> list[str]:
 
 
 def removal(*names: str, op: str = "op") -> Operation:
-    targets = tuple(Target(name, "", f"default/{name}") for name in names)
-    return operation(Kind.REMOVE, 9, 8, op=op).with_spec(targets=targets)
+    targets = tuple(RemovalTarget(name, "", f"default/{name}") for name in names)
+    return operation(OperationKind.REMOVE, 9, 8, op=op).with_spec(targets=targets)
 
 
 def finish(there: Management, wanted: Operation) -> Outcome:
     for _ in range(8):
         outcome = there.provider().remove(wanted)
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return outcome
         there.clock.advance(outcome.after)
         there.work()
@@ -79,7 +79,7 @@ def test_CAPI_17_D15_outdated_machines_of_an_on_delete_deployment_are_removed_by
         change_template(there)
         names = there.machines()
         assert (held(there), outdated(there)) == ("", names)
-        assert isinstance(finish(there, removal(names[2])), Done)
+        assert isinstance(finish(there, removal(names[2])), Succeeded)
         there.work(80)
         assert (there.machines(), there.size()) == (names[:2], 2)
 
@@ -98,7 +98,7 @@ def test_CAPI_17_D15_once_some_are_replaced_the_outdated_go_and_the_current_stay
         assert isinstance(refusal, Failed)
         assert (refusal.cls, there.size(), there.marked()) == ("Conflict", 4, {})
         *_, last = outdated(there)
-        assert isinstance(finish(there, removal(last)), Done)
+        assert isinstance(finish(there, removal(last)), Succeeded)
         there.work(80)
         assert (len(there.machines()), there.size(), current in there.machines(), last in there.machines()) == (
             3,
@@ -150,7 +150,7 @@ def test_D15_a_paused_deployment_of_one_set_scales_all_the_same() -> None:
         there.work()
         names = there.machines()
         assert held(there) == ""
-        assert isinstance(finish(there, removal(names[1])), Done)
+        assert isinstance(finish(there, removal(names[1])), Succeeded)
         assert there.machines() == [names[0], names[2]]
 
 
@@ -165,7 +165,7 @@ def test_CAPI_17_D15_during_a_rollout_removal_is_refused_and_after_it_works() ->
             _report_ready(there)
         assert (held(there), outdated(there)) == ("", [])
         names = there.machines()
-        assert isinstance(finish(there, removal(names[0])), Done)
+        assert isinstance(finish(there, removal(names[0])), Succeeded)
         assert there.machines() == names[1:]
 
 
@@ -200,7 +200,7 @@ def test_D15_whatever_the_owner_deletes_meanwhile_no_other_machine_is_lost(seed_
                 except ProviderError:
                     continue
                 target = wanted.spec.targets[0].node
-                if isinstance(outcome, Pending):
+                if isinstance(outcome, InProgress):
                     meant.add(target)
                 else:
                     del todo[name]

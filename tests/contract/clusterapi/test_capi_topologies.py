@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Succeeded
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.errors import InvalidRequest, ProviderError
 from chalicelib.providers.registry import build, providers
-from chalicelib.providers.services import Means
-from infra.emulators.kube.auth import Rule
+from chalicelib.providers.services import ProviderServices
+from infra.emulators.kube.auth import RbacRule
 from tests.contract.clusterapi.management import Management, fill, management, operation
 from tests.contract.clusterapi.objects import GROUP, Json, cluster, deployment, node
 
-CAPI = Rule(verbs=("*",), groups=(GROUP,), resources=("*",))
+CAPI = RbacRule(verbs=("*",), groups=(GROUP,), resources=("*",))
 NAMED = {"clusterName": "c1", "namespace": "default"}
-NODES = Rule(verbs=("list",), groups=("",), resources=("nodes",))
+NODES = RbacRule(verbs=("list",), groups=("",), resources=("nodes",))
 
 
 class Two:
@@ -39,7 +39,7 @@ class Two:
         self.secrets: dict[str, str] = {}
         self.opened: list[str] = []
 
-    def connect(self, access: KubernetesAccess) -> Cluster:
+    def connect(self, access: KubernetesAccess) -> KubeClient:
         return connect(access, self.read, clock=self.manager.clock, sleep=lambda _: None, jitter=lambda: 0.5)
 
     def read(self, name: str) -> str:
@@ -59,7 +59,7 @@ class Two:
             self.connect(access),
             self.manager.clock,
             access,
-            Means(connect=self.connect),
+            ProviderServices(connect=self.connect),
         )
         return build("clusterapi", connection)
 
@@ -105,12 +105,12 @@ def test_CAPI_1_sizes_go_to_the_management_cluster_and_nodes_come_from_the_workl
     assert [each.node for each in group.instances] == ["n-0", "n-1"]
     before = two.manager.size()
     two.manager.requests()
-    assert isinstance(provider.grow(operation(Kind.GROW, before, before + 1)), Done)
+    assert isinstance(provider.grow(operation(OperationKind.GROW, before, before + 1)), Succeeded)
     assert two.manager.size() == before + 1
     # A Machine without a nodeRef, whose Node has joined: only the workload cluster knows, so the size may not sink.
     unnoticed(two.manager, "m-1")
     two.worker.requests()
-    assert isinstance(provider.shrink_target(operation(Kind.SHRINK, before + 1, 2)), Done)
+    assert isinstance(provider.shrink_target(operation(OperationKind.SHRINK, before + 1, 2)), Succeeded)
     assert two.manager.size() == 2
     assert two.worker.requests() == ["GET /api/v1/nodes 200"]
     assert not [each for each in two.manager.requests() if "nodes" in each or each.endswith(("403", "404"))]
@@ -158,7 +158,7 @@ def test_a_management_cluster_that_cannot_be_reached_stops_this_provider_and_no_
         kubernetes=KubernetesAccess(kubeconfig_secret="K"),
         providers={"clusterapi": {"cloudConfigAuthoritative": "true"}},
     )
-    [provider] = providers(policy, object(), two.read, two.manager.clock, Means(connect=two.connect))
+    [provider] = providers(policy, object(), two.read, two.manager.clock, ProviderServices(connect=two.connect))
     with pytest.raises(ProviderError, match="inClusterKubeconfigSecret"):
         provider.observe([])
 
@@ -182,7 +182,7 @@ def test_a_rotated_credential_of_the_management_cluster_is_read_again(two: Two, 
     reader = Rotated(good.replace("token-of", "yesterdays-token-of"), good)
     access = KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I")
 
-    def managed(way: KubernetesAccess) -> Cluster:
+    def managed(way: KubernetesAccess) -> KubeClient:
         return connect(way, reader, clock=two.manager.clock, sleep=lambda _: None)
 
     two.secrets = {"K": two.worker.server.kubeconfig(two.worker.user)}
@@ -194,6 +194,6 @@ def test_a_rotated_credential_of_the_management_cluster_is_read_again(two: Two, 
         two.connect(access),
         two.manager.clock,
         access,
-        Means(connect=managed),
+        ProviderServices(connect=managed),
     )
     assert len(build("clusterapi", connection).observe([node("n-0", "c:///i-0", of="m-0")]).groups) == 1

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import InProgress, Succeeded
 from infra.emulators.controllers import objects
 from infra.emulators.kube import crds, schema
 from infra.emulators.kube.objects import clone
@@ -50,12 +50,12 @@ def populate(there: Management, version: str) -> None:
     there.work(80)
 
 
-def removed(there: Management, wanted: Operation) -> Done:
+def removed(there: Management, wanted: Operation) -> Succeeded:
     for _ in range(8):
         outcome = there.provider().remove(wanted)
-        if isinstance(outcome, Done):
+        if isinstance(outcome, Succeeded):
             return outcome
-        assert isinstance(outcome, Pending), outcome
+        assert isinstance(outcome, InProgress), outcome
         wanted = wanted.with_status(data=outcome.data)
         there.clock.advance(outcome.after)
         there.work()
@@ -76,14 +76,14 @@ def use(there: Management, version: str) -> None:
     for name, group in groups.items():
         target = group.instances[-1]
         wanted = operation(
-            Kind.REMOVE, group.target, group.target - 1, group=name, op=f"remove-{group.target}"
-        ).with_spec(targets=(Target(target.node, target.id, target.handle),))
+            OperationKind.REMOVE, group.target, group.target - 1, group=name, op=f"remove-{group.target}"
+        ).with_spec(targets=(RemovalTarget(target.node, target.id, target.handle),))
         removed(there, wanted)
         there.work(40)
         assert target.node not in {each.name for each in there.nodes()}
-        assert provider.grow(operation(Kind.GROW, group.target - 1, group.target + 1, group=name)) == Done(
-            {"from": group.target - 1, "to": group.target + 1}
-        )
+        assert provider.grow(
+            operation(OperationKind.GROW, group.target - 1, group.target + 1, group=name)
+        ) == Succeeded({"from": group.target - 1, "to": group.target + 1})
     there.work(120)
     found = there.provider(settings={"stuckAfter": "30s"}).observe(there.nodes()).groups
     errors = {each.error.cls for group in found for each in group.instances if each.error is not None}

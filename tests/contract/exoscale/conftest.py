@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.exoscale.fixtures import Desk
+from tests.contract.exoscale.fixtures import ZoneClient
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def desk() -> Iterator[ZoneClient]:
     """A zone and its API without a network. At the end, all that passed is as the vendor's document has it."""
-    made = Desk()
+    made = ZoneClient()
     yield made
     assert not made.front.crashes, made.front.crashes
     assert not made.checker.problems, made.checker.problems

@@ -11,15 +11,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Conflict, Throttled, Transient
-from chalicelib.store.cache import Shelf
+from chalicelib.store.cache import SharedCache
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.dispatcher import Front
-from infra.emulators.exoscale.models import Times
+from infra.emulators.exoscale.dispatcher import ExoscaleDispatcher
+from infra.emulators.exoscale.models import ExoscaleDurations
 from infra.emulators.memory_table import MemoryAccount
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.contract.exoscale.openapi_document import checker
@@ -28,17 +28,22 @@ from tests.operations import new_operation
 
 START = 1_800_000_000.0
 KEY, SECRET = "EXO-EXAMPLE-KEY-0001", "example-secret-0001"
-_VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove", Kind.DISCARD: "remove"}
+_VERBS = {
+    OperationKind.GROW: "grow",
+    OperationKind.SHRINK: "shrink_target",
+    OperationKind.REMOVE: "remove",
+    OperationKind.DISCARD: "remove",
+}
 _MOST = 60
 
 
-class Desk:
+class ZoneClient:
     """A zone and its API without a network: requests are made by hand. All of it is compared with the document."""
 
-    def __init__(self, times: Times | None = None) -> None:
+    def __init__(self, times: ExoscaleDurations | None = None) -> None:
         self.clock = ManualClock(START)
         self.zone = Zone(self.clock, times=times)
-        self.front = Front(self.zone)
+        self.front = ExoscaleDispatcher(self.zone)
         self.front.ring.add(KEY, SECRET)
         self.checker = checker()
         self.front.watches.append(self.checker.watch)
@@ -89,12 +94,18 @@ def signed(
 
 
 def order(
-    bench: ExoscaleBench, kind: Kind, group: str, start: int, end: int, *handles: str, op: str = "op-0123456789abcdef"
+    bench: ExoscaleBench,
+    kind: OperationKind,
+    group: str,
+    start: int,
+    end: int,
+    *handles: str,
+    op: str = "op-0123456789abcdef",
 ) -> Operation:
     """handles: of the instances to remove."""
     nodes = {node.provider_id: node.name for node in bench.nodes()}
     ids = [each if each.startswith("exoscale://") else f"exoscale://{each}" for each in handles]
-    targets = tuple(Target(nodes.get(id_, ""), id_, handle) for id_, handle in zip(ids, handles, strict=True))
+    targets = tuple(RemovalTarget(nodes.get(id_, ""), id_, handle) for id_, handle in zip(ids, handles, strict=True))
     now = bench.now()
     return new_operation(
         id=op,
@@ -127,7 +138,7 @@ def drive(bench: ExoscaleBench, operation: Operation) -> Outcome:
         except (Conflict, Throttled, Transient) as error:
             bench.settle(max(10.0, error.retry_after))
             continue
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return outcome
         operation = operation.with_status(step=outcome.step, data=outcome.data)
         bench.settle(max(1.0, outcome.after))
@@ -139,7 +150,7 @@ def seen(bench: ExoscaleBench, group: str) -> NodeGroup:
     return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]
 
 
-def shelf(bench: ExoscaleBench) -> Shelf:
+def shelf(bench: ExoscaleBench) -> SharedCache:
     """One in a table, as all functions of a deployment share it."""
     store = MemoryAccount().store("exoscale", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
     return store.shelf

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.models import UNAVAILABLE, Times
+from infra.emulators.exoscale.models import UNAVAILABLE, ExoscaleDurations
 from infra.emulators.exoscale.server import ExoscaleServer
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.exoscale.openapi_document import checker
 
 KEY, SECRET = "EXO-EXAMPLE-KEY-0001", "example-secret-0001"
 
 
-class Clock:
+class ExoClientClock:
     """The wall's, since the client signs with that, and what a test lets pass beside it."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Clock:
 class Drive:
     """A zone, and the client that is connected to it."""
 
-    def __init__(self, server: ExoscaleServer, clock: Clock, make: Any, errors: Any) -> None:
+    def __init__(self, server: ExoscaleServer, clock: ExoClientClock, make: Any, errors: Any) -> None:
         self.server, self.zone, self.clock = server, server.zone, clock
         self.make, self.errors = make, errors
         self.client = make(KEY, SECRET, url=server.root)
@@ -51,8 +51,8 @@ def official() -> tuple[Any, Any]:
 
 @pytest.fixture
 def drive(official: tuple[Any, Any]) -> Iterator[Drive]:
-    clock, watching = Clock(), checker()
-    server = ExoscaleServer(Zone(clock, times=Times(operation=90.0)))
+    clock, watching = ExoClientClock(), checker()
+    server = ExoscaleServer(Zone(clock, times=ExoscaleDurations(operation=90.0)))
     server.ring.add(KEY, SECRET)
     server.front.watches.append(watching.watch)
     with server:
@@ -121,6 +121,6 @@ def test_the_official_client_meets_errors_as_it_knows_them(drive: Drive) -> None
     with pytest.raises(drive.errors.ExoscaleAPIClientException) as busy:
         drive.client.scale_instance_pool(id=pool.id, size=3)
     assert busy.value.response.status_code == 409
-    drive.server.faults.next(Fault.SERVER_ERROR)
+    drive.server.faults.next(VendorFault.SERVER_ERROR)
     with pytest.raises(drive.errors.ExoscaleAPIServerException):
         drive.client.list_instances()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
-from tests.contract.exoscale.fixtures import Desk
+from tests.contract.exoscale.fixtures import ZoneClient
 from tests.contract.exoscale.openapi_document import checker
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
@@ -84,7 +84,7 @@ def test_a_bench_fails_for_what_the_document_does_not_know() -> None:
 
 
 def test_every_operation_of_the_emulator_is_one_of_the_document() -> None:
-    desk = Desk()
+    desk = ZoneClient()
     pool, cluster = desk.zone.add_pool("own", size=2), desk.zone.add_cluster("prod")
     web = desk.zone.add_nodepool(cluster.id, "web", size=2)
     path = f"/sks-cluster/{cluster.id}/nodepool/{web.id}"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib.model.node import Node
-from infra.emulators.exoscale.models import Pool
+from infra.emulators.exoscale.models import ExoscalePool
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 from tests.contract.suite.kubelets import Word
-from tests.contract.suite.operations import Yard
+from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.passes import Passes
 from tests.contract.suite.recording_provider import Ear
 
@@ -24,7 +24,7 @@ def bench() -> Iterator[ExoscaleBench]:
         yield made
 
 
-def _ours(bench: ExoscaleBench, policy: str, size: int = 4) -> Pool:
+def _ours(bench: ExoscaleBench, policy: str, size: int = 4) -> ExoscalePool:
     pool = bench.add_nodepool("workers", size=size).pool
     if policy in ("named", "both"):
         bench.bind(pool.id, 0, 10)
@@ -32,7 +32,7 @@ def _ours(bench: ExoscaleBench, policy: str, size: int = 4) -> Pool:
     return pool
 
 
-def _foreign(bench: ExoscaleBench, size: int, *, standalone: bool = False) -> Pool:
+def _foreign(bench: ExoscaleBench, size: int, *, standalone: bool = False) -> ExoscalePool:
     pool = (
         bench.zone.add_pool("victim", size=size, type="standard.medium")
         if standalone
@@ -42,18 +42,18 @@ def _foreign(bench: ExoscaleBench, size: int, *, standalone: bool = False) -> Po
     return pool
 
 
-def _nodes(bench: ExoscaleBench, pool: Pool) -> list[Node]:
+def _nodes(bench: ExoscaleBench, pool: ExoscalePool) -> list[Node]:
     names = {vm.name for vm in pool.members.values()}
     return [node for node in bench.nodes() if node.name in names]
 
 
-def _steal(bench: ExoscaleBench, thief: Node, pool: Pool, at: int = 0, name: str | None = None) -> None:
+def _steal(bench: ExoscaleBench, thief: Node, pool: ExoscalePool, at: int = 0, name: str | None = None) -> None:
     machine = list(pool.members)[at]
     bench.kubelets.words[thief.name] = Word(bench.now(), f"exoscale://{machine}", name)
 
 
 def _play(bench: ExoscaleBench, busy: list[Node], minutes: int = 48) -> Passes:
-    return Passes(Yard(bench, Ear()), frozenset(node.name for node in busy)).make(minutes)
+    return Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in busy)).make(minutes)
 
 
 @POLICIES
@@ -78,7 +78,7 @@ def test_an_id_that_is_taken_while_passes_are_made_leaves_all_pools_their_size(
 ) -> None:
     ours, theirs = _ours(bench, policy), _foreign(bench, 4, standalone=standalone)
     thief, *rest = _nodes(bench, ours)
-    passes = Passes(Yard(bench, Ear()), frozenset(node.name for node in rest))
+    passes = Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in rest))
     passes.once()
     bench.settle(1000.0)
     for at in range(3):  # another machine each time
@@ -105,7 +105,7 @@ def test_machines_that_a_foreign_pool_gains_later_are_not_discarded(bench: Exosc
     ours, theirs = _ours(bench, "discovered"), _foreign(bench, 1, standalone=True)
     thief, *rest = _nodes(bench, ours)
     _steal(bench, thief, theirs, name="000-thief")
-    passes = Passes(Yard(bench, Ear()), frozenset({"000-thief", *(node.name for node in rest)}))
+    passes = Passes(OperationDriver(bench, Ear()), frozenset({"000-thief", *(node.name for node in rest)}))
     passes.make(8)
     bench.zone.add_members(theirs.id, 3)
     theirs.size = 4
@@ -128,7 +128,7 @@ def test_a_named_pool_of_somebody_else_keeps_the_machines_that_it_had(bench: Exo
 def test_a_machine_that_never_joins_goes_where_most_have_joined(bench: ExoscaleBench, policy: str) -> None:
     pool = _ours(bench, policy)
     nodes = _nodes(bench, pool)
-    passes = Passes(Yard(bench, Ear()), frozenset(node.name for node in nodes))
+    passes = Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in nodes))
     passes.once()
     bench.settle(60.0)
     gone = bench.machines(pool.id)[0]
@@ -145,7 +145,7 @@ def test_a_named_pool_whose_first_machine_never_joins_is_rid_of_it(bench: Exosca
     pool = _ours(bench, "named", size=0)
     anchor = bench.add_nodepool("anchor", size=2).pool
     bench.bind(anchor.id, 2, 2)
-    passes = Passes(Yard(bench, Ear()), frozenset(node.name for node in _nodes(bench, anchor)))
+    passes = Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in _nodes(bench, anchor)))
     passes.once()
     bench.settle(60.0)
     bench._theirs.add(pool.id)  # its machines never join

@@ -7,20 +7,24 @@ import pytest
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.mutations import Orders
-from infra.emulators.exoscale.node_registration import NODEPOOL_LABEL, Joining, Ways
+from infra.emulators.exoscale.mutations import ExoscaleMutations
+from infra.emulators.exoscale.node_registration import (
+    NODEPOOL_LABEL,
+    ExoscaleNodeRegistration,
+    ExoscaleRegistrationOptions,
+)
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 
 
-class Bed:
+class ExoJoiningFixture:
     """A cluster and a zone, moved together."""
 
-    def __init__(self, ways: Ways | None = None) -> None:
+    def __init__(self, ways: ExoscaleRegistrationOptions | None = None) -> None:
         self.clock = ManualClock(1_800_000_000.0)
         self.store, self.zone = ObjectStore(self.clock), Zone(self.clock)
         self.cluster = ClusterSimulation(
-            self.store, self.clock, more=[Joining(self.zone, self.store, self.clock, ways)]
+            self.store, self.clock, more=[ExoscaleNodeRegistration(self.zone, self.store, self.clock, ways)]
         )
 
     def after(self, seconds: float) -> None:
@@ -32,9 +36,9 @@ class Bed:
 
 
 def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
-    bed = Bed(Ways(boot=30.0))
+    bed = ExoJoiningFixture(ExoscaleRegistrationOptions(boot=30.0))
     pool = bed.zone.add_pool("own", size=0)
-    Orders(bed.zone).scale(pool, 1)
+    ExoscaleMutations(bed.zone).scale(pool, 1)
     bed.after(45.0)
     (vm,) = pool.members.values()
     assert vm.state == "running"
@@ -48,7 +52,7 @@ def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
 
 
 def test_labels_capacity_and_taints_are_those_of_the_instance_and_its_nodepool() -> None:
-    bed = Bed(Ways(reserve={"cpu": "100m", "memory": "1Gi"}))
+    bed = ExoJoiningFixture(ExoscaleRegistrationOptions(reserve={"cpu": "100m", "memory": "1Gi"}))
     cluster = bed.zone.add_cluster("prod")
     web = bed.zone.add_nodepool(
         cluster.id,
@@ -77,7 +81,7 @@ def test_labels_capacity_and_taints_are_those_of_the_instance_and_its_nodepool()
 
 
 def test_a_standalone_pools_node_says_nothing_of_its_pool() -> None:
-    bed = Bed()
+    bed = ExoJoiningFixture()
     bed.zone.add_pool("own", size=1, labels={"cloud": "label"})
     bed.after(0.0)
     (node,) = bed.nodes().values()
@@ -87,7 +91,7 @@ def test_a_standalone_pools_node_says_nothing_of_its_pool() -> None:
 
 @pytest.mark.parametrize("how", ["vanish", "delete"])
 def test_the_node_of_an_instance_that_is_gone_goes_and_no_other(how: str) -> None:
-    bed = Bed()
+    bed = ExoJoiningFixture()
     bed.store.create("nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}})
     pool = bed.zone.add_pool("own", size=2)
     bed.after(0.0)
@@ -103,7 +107,7 @@ def test_the_node_of_an_instance_that_is_gone_goes_and_no_other(how: str) -> Non
 
 
 def test_instances_of_another_cluster_or_of_nobody_do_not_join() -> None:
-    bed = Bed(Ways(never=frozenset({"b2000000-0000-4000-8000-000000000001"})))
+    bed = ExoJoiningFixture(ExoscaleRegistrationOptions(never=frozenset({"b2000000-0000-4000-8000-000000000001"})))
     bed.zone.add_pool("theirs", size=3)
     bed.zone.add_lonely()
     bed.after(600.0)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from infra.emulators.exoscale.dispatcher import Logged
+from infra.emulators.exoscale.dispatcher import ExoscaleLoggedRequest
 from infra.emulators.exoscale.models import UNAVAILABLE
 from tests.contract.exoscale.fixtures import drive, order, seen
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
@@ -56,19 +56,21 @@ def bench_with(name: str, *, standalone: bool, fewer: str = "") -> ExoscaleBench
     return ExoscaleBench(standalone=standalone, operations=operations(name) - {fewer})
 
 
-def everything(bench: ExoscaleBench) -> list[Logged]:
+def everything(bench: ExoscaleBench) -> list[ExoscaleLoggedRequest]:
     """All that this provider ever does; the calls that it made."""
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
-    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 2, 3, op="a-0123456789abcdef")), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 3, op="a-0123456789abcdef")), Succeeded)
     bench.zone.spoil(group, UNAVAILABLE, 1)
-    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 3, 4, op="b-0123456789abcdef")), Failed)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 3, 4, op="b-0123456789abcdef")), Failed)
     missing = [each.handle for each in seen(bench, group).instances if each.error]
-    assert isinstance(drive(bench, order(bench, Kind.DISCARD, group, 4, 3, *missing, op="c-0123456789abcdef")), Done)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.DISCARD, group, 4, 3, *missing, op="c-0123456789abcdef")), Succeeded
+    )
     first, second = bench.machines(group)[:2]
-    operation = order(bench, Kind.REMOVE, group, 3, 1, first, second, op="d-0123456789abcdef")
+    operation = order(bench, OperationKind.REMOVE, group, 3, 1, first, second, op="d-0123456789abcdef")
     bench.zone.vanish(second)
-    assert isinstance(drive(bench, operation), Done)
+    assert isinstance(drive(bench, operation), Succeeded)
     return bench.look()
 
 
@@ -84,7 +86,7 @@ def bench(named: str) -> Iterator[ExoscaleBench]:
         yield made
 
 
-def denied(calls: list[Logged]) -> set[str]:
+def denied(calls: list[ExoscaleLoggedRequest]) -> set[str]:
     return {call.operation for call in calls if call.status == 403}
 
 
@@ -149,7 +151,7 @@ def test_a_key_that_may_do_nothing_is_refused_and_nothing_changes(name: str) -> 
         with pytest.raises(ProviderError) as raised:
             bench.provider().observe(bench.nodes())
         assert raised.value.cls == "Unauthorized"
-        outcome = drive(bench, order(bench, Kind.GROW, group, 2, 3))
+        outcome = drive(bench, order(bench, OperationKind.GROW, group, 2, 3))
         assert isinstance(outcome, Failed)
         assert outcome.cls == "Unauthorized"
         assert bench.target(group) == 2

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.model.group import Instance, InstanceState
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Succeeded
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, Ending, Times
+from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, Ending, ExoscaleDurations
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
-from tests.contract.suite.operations import Yard
+from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.provider_fixture import Trouble
 from tests.contract.suite.recording_provider import Ear
 
@@ -56,20 +56,20 @@ def _as_it_is(_: Zone) -> None:
     """The emulator's own ways."""
 
 
-WAYS: tuple[tuple[Callable[[Zone], None], Times], ...] = (
-    (_as_it_is, Times(operation=0.0, create=90.0)),
-    (_late_size, Times()),
-    (_leavers_hidden, Times(destroy=200.0)),
-    (_heals, Times()),
-    (_as_it_is, Times(operation=400.0, create=300.0)),
+WAYS: tuple[tuple[Callable[[Zone], None], ExoscaleDurations], ...] = (
+    (_as_it_is, ExoscaleDurations(operation=0.0, create=90.0)),
+    (_late_size, ExoscaleDurations()),
+    (_leavers_hidden, ExoscaleDurations(destroy=200.0)),
+    (_heals, ExoscaleDurations()),
+    (_as_it_is, ExoscaleDurations(operation=400.0, create=300.0)),
 )
 
 
-class _Walk:
+class _ExoRandomWalk:
     """One group and one that must never change. alive: the machines that nobody has given leave to go."""
 
     def __init__(self, bench: ExoscaleBench, seed: int) -> None:
-        self.bench, self.yard, self.random = bench, Yard(bench, Ear()), random.Random(seed)
+        self.bench, self.yard, self.random = bench, OperationDriver(bench, Ear()), random.Random(seed)
         self.group = bench.add_group("g", size=3, least=1, most=MOST)
         self.beside = bench.add_group("h", size=2, least=1)
         self.alive, self.others = bench.machines(self.group), bench.machines(self.beside)
@@ -123,7 +123,9 @@ class _Walk:
             dead = [each for each in self.yard.group(self.group).instances if each.error]
             if not dead:
                 break
-            self.yard.run(self.yard.removal(self.group, *dead, kind=Kind.DISCARD, op=f"discard-{number}-{turn}"))
+            self.yard.run(
+                self.yard.removal(self.group, *dead, kind=OperationKind.DISCARD, op=f"discard-{number}-{turn}")
+            )
             self.bench.settle()
         found = self.yard.group(self.group)
         assert not [each for each in found.instances if each.error]
@@ -141,8 +143,10 @@ def test_EXO_17_EXO_DEFECT_9_whatever_happens_no_other_goes_and_none_is_bought_t
     change, times = WAYS[way]
     with ExoscaleBench(standalone=standalone, times=times) as bench:
         change(bench.zone)
-        walk = _Walk(bench, seed=way)
+        walk = _ExoRandomWalk(bench, seed=way)
         for number in range(STEPS):
             walk.step(number)
         bench.bind(walk.group, 1, MOST + 1)
-        assert isinstance(walk.yard.run(walk.yard.growth(walk.group, bench.target(walk.group) + 1, op="last")), Done)
+        assert isinstance(
+            walk.yard.run(walk.yard.growth(walk.group, bench.target(walk.group) + 1, op="last")), Succeeded
+        )

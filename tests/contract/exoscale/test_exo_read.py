@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.group import InstanceState
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.errors import Unauthorized
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.exoscale.fixtures import drive, order, seen, shelf
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
@@ -96,7 +96,7 @@ def test_EXO_5_EXO_DEFECT_4_the_maximum_comes_from_what_the_quota_leaves(bench: 
     bench.shelf = shelf(bench)
     assert (seen(bench, group).min, seen(bench, group).max) == (1, 13)
     bench.settle(301.0)
-    bench.server.faults.next(Fault.SERVER_ERROR, on="get-quota", times=-1)
+    bench.server.faults.next(VendorFault.SERVER_ERROR, on="get-quota", times=-1)
     assert seen(bench, group).max == 13, "the last one known"
     bench.server.faults.clear()
     bench.zone.limit = -1
@@ -125,8 +125,8 @@ def test_EXO_DEFECT_11_what_somebody_else_resized_is_seen_by_the_next_pass(bench
     assert (found.target, new in {each.handle for each in found.instances}) == (3, True)
 
 
-@pytest.mark.parametrize("fault", [Fault.UNAUTHORIZED, Fault.FORBIDDEN], ids=lambda fault: fault.name)
-def test_EXO_1_a_key_that_is_refused_ends_the_pass_without_more_tries(bench: ExoscaleBench, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [VendorFault.UNAUTHORIZED, VendorFault.FORBIDDEN], ids=lambda fault: fault.name)
+def test_EXO_1_a_key_that_is_refused_ends_the_pass_without_more_tries(bench: ExoscaleBench, fault: VendorFault) -> None:
     bench.add_group("g", size=30)
     provider, nodes = bench.provider(), bench.nodes()
     bench.server.faults.next(fault, times=-1)
@@ -145,7 +145,7 @@ def test_EXO_13_EXO_DEFECT_7_a_pool_that_is_not_running_holds_up_no_other(
     found = {group.id: group for group in bench.provider().observe(bench.nodes()).groups}
     assert (odd in found) == visible
     assert not visible or found[odd].error
-    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 1, 2)), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 1, 2)), Succeeded)
     assert bench.slept() == before, "nobody waits for it"
     bench.zone.set_state(odd, "")
     bench.zone.delete_pool(odd)
@@ -169,7 +169,7 @@ def test_EXO_14_EXO_DEFECT_10_EXO_DEFECT_13_an_empty_nodepool_grows_from_its_tem
     assert (empty.min, empty.target, empty.instances) == (0, 0, ())
     template = empty.template
     assert template is not None
-    assert isinstance(drive(bench, order(bench, Kind.GROW, web.pool.id, 0, 1)), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, web.pool.id, 0, 1)), Succeeded)
     bench.settle()
     (node,) = bench.nodes()
     assert template.capacity == node.capacity, "as the node that came of it"
@@ -216,9 +216,9 @@ def test_EXO_16_a_key_with_upstreams_list_of_operations_sees_and_scales(sks: boo
         assert (found.target, len(found.instances), found.error) == (20, 20, "")
         assert all(each.state is InstanceState.RUNNING for each in found.instances)
         assert len(_operations(bench)) <= 8, "by pools, not by nodes"
-        assert isinstance(drive(bench, order(bench, Kind.GROW, group, 20, 21)), Done)
+        assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 20, 21)), Succeeded)
         victim = bench.machines(group)[3]
-        assert isinstance(drive(bench, order(bench, Kind.REMOVE, group, 21, 20, victim)), Done)
+        assert isinstance(drive(bench, order(bench, OperationKind.REMOVE, group, 21, 20, victim)), Succeeded)
         assert victim not in bench.machines(group)
         assert len(bench.machines(group)) == 20
         denied = {call.operation for call in bench.server.log if call.status == 403}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from infra.emulators.exoscale.authentication import Gate, Ring
-from infra.emulators.exoscale.errors import Refused
+from infra.emulators.exoscale.authentication import ExoscaleAuthenticator, ExoscaleKeyRing
+from infra.emulators.exoscale.errors import ExoscaleRefusedError
 from infra.emulators.exoscale.signing import signature
 from infra.emulators.vendor_common.http_messages import Incoming
-from tests.contract.exoscale.fixtures import KEY, START, Desk, signed
+from tests.contract.exoscale.fixtures import KEY, START, ZoneClient, signed
 
 POOL = "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"
 EXAMPLE = "exampleSecret-0123456789abcdefghijklmnopqrs"
@@ -50,7 +50,7 @@ def test_EXO_2_the_published_vectors(incoming: Incoming, secret: str, expires: s
 
 
 def _status(incoming: Incoming) -> int:
-    return Desk().front.served(incoming).status
+    return ZoneClient().front.served(incoming).status
 
 
 def _request(*, left: float = 600.0, query: dict[str, str] | None = None, **more: str) -> Incoming:
@@ -70,7 +70,7 @@ def test_EXO_2_a_signature_that_is_over_or_good_for_too_long_is_refused(left: fl
 def test_EXO_2_an_unknown_or_revoked_key_or_another_secret_is_refused() -> None:
     assert _status(_request(key="EXO-EXAMPLE-NOBODY")) == 401
     assert _status(_request(secret="another-secret")) == 401
-    desk = Desk()
+    desk = ZoneClient()
     desk.front.ring.keys[KEY].active = False
     assert desk.front.served(_request()).status == 401
 
@@ -110,10 +110,10 @@ def test_zones_are_told_to_everybody() -> None:
 
 
 def test_a_role_allows_what_it_names_and_nothing_else() -> None:
-    ring = Ring()
+    ring = ExoscaleKeyRing()
     ring.add(KEY, "example-secret-0001", frozenset({"list-instances"}))
-    gate = Gate(ring, lambda: START)
+    gate = ExoscaleAuthenticator(ring, lambda: START)
     assert gate.admit(_request(), "list-instances").id == KEY
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ExoscaleRefusedError) as refused:
         gate.admit(_request(), "scale-instance-pool")
     assert refused.value.status == 403

@@ -6,10 +6,10 @@ import pytest
 
 from infra.emulators.controllers import objects
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.models import UNAVAILABLE, Ending, Pool, Times
-from infra.emulators.exoscale.node_registration import Ways
+from infra.emulators.exoscale.models import UNAVAILABLE, Ending, ExoscaleDurations, ExoscalePool
+from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions
 from infra.emulators.local_world import LocalWorld
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.exoscale.openapi_document import checker
 
 POLICY = """
@@ -28,7 +28,7 @@ spec:
 """
 
 
-class Bed:
+class ExoWorldFixture:
     """The world with its zone, an SKS Nodepool that is preferred, and a pool of its own."""
 
     def __init__(self, world: LocalWorld, account: ExoscaleAccount) -> None:
@@ -36,8 +36,8 @@ class Bed:
         self.checker = checker()
         account.server.front.watches.append(self.checker.watch)
         cluster = self.zone.add_cluster("prod")
-        self.sks: Pool = self.zone.add_nodepool(cluster.id, "web", type="standard.large").pool
-        self.own: Pool = self.zone.add_pool("own", size=1, type="standard.large")
+        self.sks: ExoscalePool = self.zone.add_nodepool(cluster.id, "web", type="standard.large").pool
+        self.own: ExoscalePool = self.zone.add_pool("own", size=1, type="standard.large")
         world.apply_policy(
             POLICY.format(
                 name=world.name,
@@ -60,9 +60,9 @@ class Bed:
 
 
 def test_EXO_9_EXO_14_first_choice_unavailable_the_other_is_bought_and_all_goes_again() -> None:
-    account = ExoscaleAccount(ways=Ways(boot=20.0))
+    account = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=20.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        bed = Bed(world, account)
+        bed = ExoWorldFixture(world, account)
         bed.zone.spoil(bed.sks.id, UNAVAILABLE, 3)
         bed.demand(4)
         world.step_until(bed.settled, limit=900.0)
@@ -82,11 +82,13 @@ def test_EXO_9_EXO_14_first_choice_unavailable_the_other_is_bought_and_all_goes_
 
 @pytest.mark.parametrize("place", ["grow:called", "act:stepped"])
 def test_EXO_8_EXO_17_functions_that_die_and_answers_that_get_lost_buy_exactly_what_is_needed(place: str) -> None:
-    account = ExoscaleAccount(ways=Ways(boot=20.0), times=Times(operation=300.0, create=240.0))
+    account = ExoscaleAccount(
+        ways=ExoscaleRegistrationOptions(boot=20.0), times=ExoscaleDurations(operation=300.0, create=240.0)
+    )
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        bed = Bed(world, account)
+        bed = ExoWorldFixture(world, account)
         world.kill_at(place, times=2)
-        account.server.faults.next(Fault.LOST_ANSWER, on="write")
+        account.server.faults.next(VendorFault.LOST_ANSWER, on="write")
         bed.demand(3)
         world.step_until(bed.settled, limit=1200.0)
         world.step(120.0)
@@ -97,9 +99,9 @@ def test_EXO_8_EXO_17_functions_that_die_and_answers_that_get_lost_buy_exactly_w
 
 @pytest.mark.parametrize("trouble", ["updating", "success", "timeout"])
 def test_EXO_13_a_pool_that_takes_no_change_or_only_says_so_keeps_no_pod_from_the_others(trouble: str) -> None:
-    account = ExoscaleAccount(ways=Ways(boot=20.0))
+    account = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=20.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        bed = Bed(world, account)
+        bed = ExoWorldFixture(world, account)
         if trouble == "updating":
             bed.zone.set_state(bed.sks.id, trouble)
         else:

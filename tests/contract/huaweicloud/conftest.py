@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.huaweicloud.fixtures import Desk
+from tests.contract.huaweicloud.fixtures import ProjectClient
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def desk() -> Iterator[ProjectClient]:
     """A project and its API without a network."""
-    made = Desk()
+    made = ProjectClient()
     yield made
     assert not made.front.crashes, made.front.crashes
 

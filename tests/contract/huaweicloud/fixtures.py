@@ -8,15 +8,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
-from chalicelib.store.cache import Shelf
+from chalicelib.store.cache import SharedCache
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.huaweicloud.account import PROJECT, Cloud
-from infra.emulators.huaweicloud.dispatcher import Front
-from infra.emulators.huaweicloud.models import Times
+from infra.emulators.huaweicloud.account import PROJECT, CceCloud
+from infra.emulators.huaweicloud.dispatcher import CceDispatcher
+from infra.emulators.huaweicloud.models import CceDurations
 from infra.emulators.memory_table import MemoryAccount
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
@@ -24,18 +24,23 @@ from tests.operations import new_operation
 
 START = 1_800_000_000.0
 TOKEN = "MIIexampletoken"
-_VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove", Kind.DISCARD: "remove"}
+_VERBS = {
+    OperationKind.GROW: "grow",
+    OperationKind.SHRINK: "shrink_target",
+    OperationKind.REMOVE: "remove",
+    OperationKind.DISCARD: "remove",
+}
 _MOST = 60
 
 
-class Desk:
+class ProjectClient:
     """A project with one cluster and its API: requests are made by hand, with a token."""
 
-    def __init__(self, times: Times | None = None) -> None:
+    def __init__(self, times: CceDurations | None = None) -> None:
         self.clock = ManualClock(START)
-        self.cloud = Cloud(self.clock, times=times)
+        self.cloud = CceCloud(self.clock, times=times)
         self.cluster = self.cloud.add_cluster("prod").uid
-        self.front = Front(self.cloud)
+        self.front = CceDispatcher(self.cloud)
         self.front.ring.tokens[TOKEN] = self.front.ring.add("AKIDEXAMPLE00000DESK", "SKEXAMPLEofthedesk")
         self.base = f"/api/v3/projects/{PROJECT}/clusters/{self.cluster}"
 
@@ -81,11 +86,17 @@ class Desk:
 
 
 def order(
-    bench: HuaweiBench, kind: Kind, group: str, start: int, end: int, *handles: str, op: str = "op-0123456789abcdef"
+    bench: HuaweiBench,
+    kind: OperationKind,
+    group: str,
+    start: int,
+    end: int,
+    *handles: str,
+    op: str = "op-0123456789abcdef",
 ) -> Operation:
     """handles: of the nodes to remove."""
     names = {node.provider_id: node.name for node in bench.nodes()}
-    targets = tuple(Target(names.get(each, ""), each, each) for each in handles)
+    targets = tuple(RemovalTarget(names.get(each, ""), each, each) for each in handles)
     now = bench.now()
     return new_operation(
         id=op,
@@ -119,7 +130,7 @@ def tried(bench: HuaweiBench, operation: Operation) -> Outcome | ProviderError:
 
 def carried(operation: Operation, outcome: object) -> Operation:
     """As the table has it after a Pending."""
-    assert isinstance(outcome, Pending), outcome
+    assert isinstance(outcome, InProgress), outcome
     return operation.with_status(step=outcome.step, data=outcome.data)
 
 
@@ -132,7 +143,7 @@ def drive(bench: HuaweiBench, operation: Operation) -> Outcome:
         except (Conflict, Throttled, Transient) as error:
             bench.settle(max(10.0, error.retry_after))
             continue
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return outcome
         operation = carried(operation, outcome)
         bench.settle(max(1.0, outcome.after))
@@ -150,7 +161,7 @@ def scalings(bench: HuaweiBench) -> list[tuple[int, list[str]]]:
     return [(spec["desiredNodeCount"], spec["scaleGroups"]) for spec in specs]
 
 
-def shelf(bench: HuaweiBench) -> Shelf:
+def shelf(bench: HuaweiBench) -> SharedCache:
     """One in a table, as all functions of a deployment share it."""
     store = MemoryAccount().store("huaweicloud", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
     return store.shelf

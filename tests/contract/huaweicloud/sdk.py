@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from infra.emulators.huaweicloud.models import Cluster
+from infra.emulators.huaweicloud.models import CceCluster
 from infra.emulators.huaweicloud.server import HuaweiServer
 
 KEY, SECRET = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 
 
-class Clock:
+class SdkClock:
     """The wall's, since the client signs with that, and what a test lets pass beside it."""
 
     def __init__(self) -> None:
@@ -48,9 +48,9 @@ def load(home: str) -> Official:
 class Drive:
     """A project, its first cluster, and the client that is connected to it."""
 
-    def __init__(self, server: HuaweiServer, clock: Clock, official: Official) -> None:
+    def __init__(self, server: HuaweiServer, clock: SdkClock, official: Official) -> None:
         self.server, self.cloud, self.clock, self.official = server, server.cloud, clock, official
-        self.cluster: Cluster = self.cloud.add_cluster("prod")
+        self.cluster: CceCluster = self.cloud.add_cluster("prod")
         self.client = self.client_for(KEY, SECRET)
 
     def client_for(self, key: str, secret: str, token: str = "") -> Any:

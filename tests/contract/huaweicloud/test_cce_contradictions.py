@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed, Succeeded
 from infra.emulators.huaweicloud.models import DEFAULT
 from tests.contract.huaweicloud.fixtures import carried, drive, order, scalings, tried
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
@@ -17,9 +17,11 @@ def test_CCE_18_a_growth_right_after_a_removal_beside_it_buys_what_was_planned(b
     bench.cloud.add_group(pool.uid, "az2", size=3, most=20)
     bench.cloud.lag = lag
     own, beside = f"{pool.uid}/{DEFAULT}", f"{pool.uid}/az2"
-    removal = order(bench, Kind.REMOVE, beside, 3, 1, *bench.machines(beside)[:2], op="remove-0123456789abcdef")
+    removal = order(
+        bench, OperationKind.REMOVE, beside, 3, 1, *bench.machines(beside)[:2], op="remove-0123456789abcdef"
+    )
     carried(removal, tried(bench, removal))
-    assert isinstance(drive(bench, order(bench, Kind.GROW, own, 3, 4)), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, own, 3, 4)), Succeeded)
     assert scalings(bench) == [(5, [DEFAULT])], "the pool is at 4 by then, and no longer at 6"
     assert [bench.target(own), bench.target(beside)] == [4, 1]
 
@@ -30,7 +32,7 @@ def test_CCE_A6_3_a_removal_that_the_group_does_not_show_yet_counts_against_its_
     bench.cloud.lag = 15.0
     group = f"{pool.uid}/az2"
     *first, last = bench.machines(group)
-    tried(bench, order(bench, Kind.REMOVE, group, 3, 1, *first, op="remove-0123456789abcdef"))
-    outcome = tried(bench, order(bench, Kind.REMOVE, group, 3, 2, last, op="remove-fedcba9876543210"))
+    tried(bench, order(bench, OperationKind.REMOVE, group, 3, 1, *first, op="remove-0123456789abcdef"))
+    outcome = tried(bench, order(bench, OperationKind.REMOVE, group, 3, 2, last, op="remove-fedcba9876543210"))
     assert isinstance(outcome, Failed)
     assert (outcome.cls, bench.machines(group)) == ("InvalidRequest", [last])

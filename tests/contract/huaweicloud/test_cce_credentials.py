@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.errors import Unauthorized
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.huaweicloud.fixtures import drive, order, seen, shelf, tried
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
@@ -41,8 +41,8 @@ def test_CCE_17_temporary_keys_are_taken_once_and_renewed_before_they_end(bench:
     assert {call.status for call in bench.server.log} <= {200, 201}
 
 
-@pytest.mark.parametrize("fault", [Fault.EXPIRED_TOKEN, Fault.UNAUTHORIZED])
-def test_CCE_17_temporary_keys_that_are_refused_are_taken_anew_once(bench: HuaweiBench, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [VendorFault.EXPIRED_TOKEN, VendorFault.UNAUTHORIZED])
+def test_CCE_17_temporary_keys_that_are_refused_are_taken_anew_once(bench: HuaweiBench, fault: VendorFault) -> None:
     group = with_agency(bench)
     seen(bench, group)
     bench.look()
@@ -79,15 +79,21 @@ def test_no_key_token_or_signature_is_ever_shown(bench: HuaweiBench) -> None:
     try:
         group = with_agency(bench)
         said: list[object] = [seen(bench, group), bench.provider(), bench.provider().observe(bench.nodes())]
-        for fault in (Fault.UNAUTHORIZED, Fault.FORBIDDEN, Fault.SERVER_ERROR, Fault.CUT_OFF, Fault.HANGS_UP):
+        for fault in (
+            VendorFault.UNAUTHORIZED,
+            VendorFault.FORBIDDEN,
+            VendorFault.SERVER_ERROR,
+            VendorFault.CUT_OFF,
+            VendorFault.HANGS_UP,
+        ):
             bench.server.faults.next(fault, times=3)
-            said.append(tried(bench, order(bench, Kind.GROW, group, 2, 3)))
+            said.append(tried(bench, order(bench, OperationKind.GROW, group, 2, 3)))
             bench.server.faults.clear()
-        said.append(drive(bench, order(bench, Kind.GROW, group, 2, 3)))
+        said.append(drive(bench, order(bench, OperationKind.GROW, group, 2, 3)))
     finally:
         root.removeHandler(handler)
         root.setLevel(level)
-    assert isinstance(said[-1], Done)
+    assert isinstance(said[-1], Succeeded)
     shown = heard.getvalue() + " ".join(f"{each!r} {each}" for each in said)
     assert bench.server.front.seen
     assert len(bench.secrets()) > 5

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from infra.emulators.huaweicloud.models import DEFAULT, NO_QUOTA, NOT_INSTALLED, SOLD_OUT, Times
-from infra.emulators.vendor_common.fault_injection import Fault
-from tests.contract.huaweicloud.fixtures import Desk
+from infra.emulators.huaweicloud.models import DEFAULT, NO_QUOTA, NOT_INSTALLED, SOLD_OUT, CceDurations
+from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.contract.huaweicloud.fixtures import ProjectClient
 
 
-def conditions(desk: Desk, uid: str, group: str = DEFAULT) -> dict[str, str]:
+def conditions(desk: ProjectClient, uid: str, group: str = DEFAULT) -> dict[str, str]:
     status = next(each for each in desk.pool(uid)["status"]["scaleGroupStatuses"] if each["name"] == group)
     return {each["type"]: each["status"] for each in status["conditions"]}
 
 
-def phases(desk: Desk) -> list[str]:
+def phases(desk: ProjectClient) -> list[str]:
     return sorted(each["status"]["phase"] for each in desk.nodes())
 
 
@@ -24,7 +24,7 @@ def phases(desk: Desk) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["missing", "zero", "several"])
-def test_CCE_DANGER_1_a_total_that_is_missing_is_nought_and_deletes_every_node(desk: Desk, form: str) -> None:
+def test_CCE_DANGER_1_a_total_that_is_missing_is_nought_and_deletes_every_node(desk: ProjectClient, form: str) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.cloud.add_group(pool.uid, "az2", size=2)
     total: dict[str, Any] = {} if form != "zero" else {"desiredNodeCount": 0}
@@ -35,7 +35,7 @@ def test_CCE_DANGER_1_a_total_that_is_missing_is_nought_and_deletes_every_node(d
     assert desk.nodes() == []
 
 
-def test_CCE_DANGER_1_the_total_is_of_the_pool_and_not_of_the_group(desk: Desk) -> None:
+def test_CCE_DANGER_1_the_total_is_of_the_pool_and_not_of_the_group(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     group = desk.cloud.add_group(pool.uid, "az2", size=1)
     desk.scale(pool.uid, 6, "az2")
@@ -48,14 +48,14 @@ def test_CCE_DANGER_1_the_total_is_of_the_pool_and_not_of_the_group(desk: Desk) 
     "spec",
     [{}, {"autoscaling": {"enable": True}}, {"ignoreInitialNodeCount": False}, {"ignoreInitialNodeCount": "true"}],
 )
-def test_CCE_DANGER_2_an_update_without_the_guard_empties_the_pool(desk: Desk, spec: dict[str, Any]) -> None:
+def test_CCE_DANGER_2_an_update_without_the_guard_empties_the_pool(desk: ProjectClient, spec: dict[str, Any]) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.ask("PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "a"}, "spec": spec})
     assert (pool.desired, phases(desk)) == (0, ["Deleting"] * 3)
 
 
 def test_CCE_DANGER_2_with_the_guard_only_what_is_named_changes_and_a_list_of_groups_is_the_whole_list(
-    desk: Desk,
+    desk: ProjectClient,
 ) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.cloud.add_group(pool.uid, "az2", size=2)
@@ -84,7 +84,9 @@ def test_CCE_DANGER_2_with_the_guard_only_what_is_named_changes_and_a_list_of_gr
     assert (list(pool.groups), pool.desired) == ([DEFAULT], 4)
 
 
-def test_CCE_DANGER_3_a_deletion_lowers_the_size_unless_told_otherwise_and_then_another_comes(desk: Desk) -> None:
+def test_CCE_DANGER_3_a_deletion_lowers_the_size_unless_told_otherwise_and_then_another_comes(
+    desk: ProjectClient,
+) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     first, second, _ = pool.groups[DEFAULT].nodes
     gone = desk.ask("DELETE", f"/nodes/{first}")
@@ -99,7 +101,7 @@ def test_CCE_DANGER_3_a_deletion_lowers_the_size_unless_told_otherwise_and_then_
     desk.ask("DELETE", f"/nodes/{second}", query={"nodepoolScaleDown": "no"}, status=400)
 
 
-def test_several_groups_grow_in_balance_and_only_one_shrinks(desk: Desk) -> None:
+def test_several_groups_grow_in_balance_and_only_one_shrinks(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=4)
     group = desk.cloud.add_group(pool.uid, "az2", size=1)
     desk.scale(pool.uid, 8, "default", "az2", scalePolicy="AZBalance")
@@ -112,7 +114,7 @@ def test_several_groups_grow_in_balance_and_only_one_shrinks(desk: Desk) -> None
     assert pool.desired == 16
 
 
-def test_a_smaller_total_gives_up_what_is_missing_first_and_spares_what_is_protected(desk: Desk) -> None:
+def test_a_smaller_total_gives_up_what_is_missing_first_and_spares_what_is_protected(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.cloud.spoil(pool.uid, SOLD_OUT, 2)
     desk.scale(pool.uid, 5, DEFAULT)
@@ -129,7 +131,7 @@ def test_a_smaller_total_gives_up_what_is_missing_first_and_spares_what_is_prote
     assert not any(node.protected for node in desk.cloud.running())
 
 
-def test_scaling_by_hand_knows_no_maximum(desk: Desk) -> None:
+def test_scaling_by_hand_knows_no_maximum(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1, most=2)
     desk.scale(pool.uid, 5, DEFAULT)
     assert pool.desired == 5
@@ -138,7 +140,7 @@ def test_scaling_by_hand_knows_no_maximum(desk: Desk) -> None:
 # -- what cannot be had
 
 
-def test_a_node_takes_its_time_and_is_counted_as_it_goes(desk: Desk) -> None:
+def test_a_node_takes_its_time_and_is_counted_as_it_goes(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     desk.scale(pool.uid, 2, DEFAULT)
     told = []
@@ -168,7 +170,7 @@ def test_a_node_takes_its_time_and_is_counted_as_it_goes(desk: Desk) -> None:
     assert "serverId" not in building["status"]
 
 
-def test_CCE_11_what_is_sold_out_is_learnt_by_asking_and_forgotten_when_it_comes_again(desk: Desk) -> None:
+def test_CCE_11_what_is_sold_out_is_learnt_by_asking_and_forgotten_when_it_comes_again(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     desk.cloud.sell_out("c7.xlarge.2", "cn-north-4a")
     assert conditions(desk, pool.uid) == {"Scalable": "True"}
@@ -186,7 +188,7 @@ def test_CCE_11_what_is_sold_out_is_learnt_by_asking_and_forgotten_when_it_comes
     assert (conditions(desk, pool.uid), phases(desk)) == ({"Scalable": "True"}, ["Active", "Active"])
 
 
-def test_what_cce_knows_to_be_sold_out_is_refused_at_once_unless_it_may_check_later(desk: Desk) -> None:
+def test_what_cce_knows_to_be_sold_out_is_refused_at_once_unless_it_may_check_later(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     desk.cloud.add_group(pool.uid, "az2")
     desk.cloud.sell_out("c7.xlarge.2", "cn-north-4a", known=True, hinted=True)
@@ -212,7 +214,7 @@ def test_what_cce_knows_to_be_sold_out_is_refused_at_once_unless_it_may_check_la
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_the_quota_is_told_at_once_or_by_a_condition(desk: Desk, at_once: bool) -> None:
+def test_the_quota_is_told_at_once_or_by_a_condition(desk: ProjectClient, at_once: bool) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=2)
     desk.cloud.limit, desk.cloud.refuses_quota = 3, at_once
     if at_once:
@@ -228,7 +230,7 @@ def test_the_quota_is_told_at_once_or_by_a_condition(desk: Desk, at_once: bool) 
     assert conditions(desk, pool.uid) == {"Scalable": "True"}
 
 
-def test_a_node_that_cannot_be_installed_is_in_error_and_its_job_says_why(desk: Desk) -> None:
+def test_a_node_that_cannot_be_installed_is_in_error_and_its_job_says_why(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a")
     desk.cloud.spoil(pool.uid, NOT_INSTALLED)
     desk.scale(pool.uid, 1, DEFAULT)
@@ -245,7 +247,7 @@ def test_a_node_that_cannot_be_installed_is_in_error_and_its_job_says_why(desk: 
     desk.ask("GET", path, status=404)
 
 
-def test_without_another_try_what_is_missing_stays_missing(desk: Desk) -> None:
+def test_without_another_try_what_is_missing_stays_missing(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a")
     desk.cloud.retries = False
     desk.cloud.spoil(pool.uid, NO_QUOTA)
@@ -257,7 +259,7 @@ def test_without_another_try_what_is_missing_stays_missing(desk: Desk) -> None:
 # -- the API
 
 
-def test_nodes_come_in_pages_or_from_an_old_region_all_at_once(desk: Desk) -> None:
+def test_nodes_come_in_pages_or_from_an_old_region_all_at_once(desk: ProjectClient) -> None:
     desk.cloud.add_pool(desk.cluster, "a", size=5)
     first = desk.ask("GET", "/nodes", query={"limit": "3"})
     assert first["pageInfo"].keys() == {"currentCount", "nextMarker"}
@@ -271,7 +273,7 @@ def test_nodes_come_in_pages_or_from_an_old_region_all_at_once(desk: Desk) -> No
     assert (len(old["items"]), "pageInfo" in old) == (5, False)
 
 
-def test_nodes_of_no_pool_tell_zone_and_flavour_instead(desk: Desk) -> None:
+def test_nodes_of_no_pool_tell_zone_and_flavour_instead(desk: ProjectClient) -> None:
     desk.cloud.add_lonely(desk.cluster)
     (node,) = desk.nodes()
     assert node["metadata"]["annotations"] == {"kubernetes.io/node-pool.id": "cn-north-4a#c7.xlarge.2#EulerOS"}
@@ -281,7 +283,7 @@ def test_nodes_of_no_pool_tell_zone_and_flavour_instead(desk: Desk) -> None:
     assert desk.ask("GET", "/nodepools")["items"] == []
 
 
-def test_an_order_may_keep_others_from_its_pool_for_a_while(desk: Desk) -> None:
+def test_an_order_may_keep_others_from_its_pool_for_a_while(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=2)
     desk.cloud.holds = 10.0
     desk.scale(pool.uid, 3, DEFAULT)
@@ -293,7 +295,7 @@ def test_an_order_may_keep_others_from_its_pool_for_a_while(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("phase", ["Unavailable", "Creating", "Upgrading", "Hibernation"])
-def test_a_cluster_that_is_not_open_takes_no_order(desk: Desk, phase: str) -> None:
+def test_a_cluster_that_is_not_open_takes_no_order(desk: ProjectClient, phase: str) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=2)
     desk.cloud.clusters[desk.cluster].phase = phase
     assert desk.ask("GET", "")["status"]["phase"] == phase
@@ -332,7 +334,7 @@ def test_a_cluster_that_is_not_open_takes_no_order(desk: Desk, phase: str) -> No
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(
-    desk: Desk, method: str, path: str, body: object, status: int
+    desk: ProjectClient, method: str, path: str, body: object, status: int
 ) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=2)
     desk.ask(method, path.replace("POOL", pool.uid), body, status=status)
@@ -343,7 +345,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
     ("form", "code", "message"),
     [("cce", "errorCode", "errorMessage"), ("gateway", "error_code", "error_msg"), ("plain", "code", "message")],
 )
-def test_CCE_20_errors_have_three_forms(desk: Desk, form: str, code: str, message: str) -> None:
+def test_CCE_20_errors_have_three_forms(desk: ProjectClient, form: str, code: str, message: str) -> None:
     desk.front.form = form
     told = desk.ask("GET", "/nodes/x", status=404)
     assert told[code] == "CCE.01404001"
@@ -353,21 +355,21 @@ def test_CCE_20_errors_have_three_forms(desk: Desk, form: str, code: str, messag
 @pytest.mark.parametrize(
     ("fault", "status", "code"),
     [
-        (Fault.UNAUTHORIZED, 401, "CCE.01401001"),
-        (Fault.FORBIDDEN, 403, "CCE.01403001"),
-        (Fault.NOT_FOUND, 404, "CCE.01404001"),
-        (Fault.CONFLICT, 409, "CCE.01409002"),
-        (Fault.THROTTLED, 429, "CCE.02429001"),
-        (Fault.SERVER_ERROR, 500, "CCE.01500001"),
+        (VendorFault.UNAUTHORIZED, 401, "CCE.01401001"),
+        (VendorFault.FORBIDDEN, 403, "CCE.01403001"),
+        (VendorFault.NOT_FOUND, 404, "CCE.01404001"),
+        (VendorFault.CONFLICT, 409, "CCE.01409002"),
+        (VendorFault.THROTTLED, 429, "CCE.02429001"),
+        (VendorFault.SERVER_ERROR, 500, "CCE.01500001"),
     ],
 )
-def test_faults_come_with_the_vendors_codes(desk: Desk, fault: Fault, status: int, code: str) -> None:
+def test_faults_come_with_the_vendors_codes(desk: ProjectClient, fault: VendorFault, status: int, code: str) -> None:
     desk.front.faults.next(fault)
     assert desk.ask("GET", "/nodes", status=status)["errorCode"] == code
     desk.ask("GET", "/nodes")
 
 
-def test_who_asks_too_often_is_told_so(desk: Desk) -> None:
+def test_who_asks_too_often_is_told_so(desk: ProjectClient) -> None:
     desk.front.throttle.limits["list-nodes"], desk.front.throttle.tells = (2, 10.0), True
     for _ in range(2):
         desk.ask("GET", "/nodes")
@@ -377,7 +379,7 @@ def test_who_asks_too_often_is_told_so(desk: Desk) -> None:
     desk.ask("GET", "/nodes")
 
 
-def test_a_right_that_is_missing_is_named(desk: Desk) -> None:
+def test_a_right_that_is_missing_is_named(desk: ProjectClient) -> None:
     key = desk.front.ring.keys["AKIDEXAMPLE00000DESK"]
     key.actions = frozenset({"cce:nodepool:*"})
     desk.ask("GET", "/nodepools")
@@ -388,17 +390,17 @@ def test_a_right_that_is_missing_is_named(desk: Desk) -> None:
     ]
 
 
-def test_lost_orders_are_not_carried_out_and_lost_answers_are(desk: Desk) -> None:
+def test_lost_orders_are_not_carried_out_and_lost_answers_are(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     spec = {"spec": {"desiredNodeCount": 2, "scaleGroups": ["default"]}}
-    for fault, size in ((Fault.HANGS_UP, 1), (Fault.LOST_ANSWER, 2)):
+    for fault, size in ((VendorFault.HANGS_UP, 1), (VendorFault.LOST_ANSWER, 2)):
         desk.front.faults.next(fault)
         assert desk.send("POST", f"/nodepools/{pool.uid}/operation/scale", spec).hang_up
         assert pool.desired == size
 
 
 def test_whatever_happens_it_happens_at_its_own_time_however_late_one_looks() -> None:
-    desk = Desk(Times(build=100.0, install=50.0))
+    desk = ProjectClient(CceDurations(build=100.0, install=50.0))
     pool = desk.cloud.add_pool(desk.cluster, "a")
     desk.scale(pool.uid, 1, DEFAULT)
     desk.after(100_000.0)

@@ -6,21 +6,26 @@ import pytest
 
 from chalicelib.model.quantity import parse_amount
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.huaweicloud.account import Cloud
+from infra.emulators.huaweicloud.account import CceCloud
 from infra.emulators.huaweicloud.models import DEFAULT
-from infra.emulators.huaweicloud.mutations import Orders
-from infra.emulators.huaweicloud.node_registration import UNINITIALIZED, Joining, Ways, node_object
+from infra.emulators.huaweicloud.mutations import CceMutations
+from infra.emulators.huaweicloud.node_registration import (
+    UNINITIALIZED,
+    CceNodeRegistration,
+    CceRegistrationOptions,
+    node_object,
+)
 from infra.emulators.kube.store import ObjectStore
 
 
-class Yard:
+class CceJoiningFixture:
     """A project with two clusters, one of which is the simulated one."""
 
-    def __init__(self, ways: Ways | None = None) -> None:
+    def __init__(self, ways: CceRegistrationOptions | None = None) -> None:
         self.clock = ManualClock(1_800_000_000.0)
-        self.cloud, self.store = Cloud(self.clock), ObjectStore(self.clock)
+        self.cloud, self.store = CceCloud(self.clock), ObjectStore(self.clock)
         self.ours, self.theirs = self.cloud.add_cluster("ours"), self.cloud.add_cluster("theirs")
-        self.joining = Joining(self.cloud, self.store, self.clock, ways, cluster=self.ours.uid)
+        self.joining = CceNodeRegistration(self.cloud, self.store, self.clock, ways, cluster=self.ours.uid)
 
     def after(self, seconds: float) -> dict[str, list[str]]:
         """Name -> keys of its taints."""
@@ -33,10 +38,10 @@ class Yard:
 
 
 def test_a_node_joins_when_it_is_active_loses_its_taint_and_goes() -> None:
-    yard = Yard()
+    yard = CceJoiningFixture()
     pool = yard.cloud.add_pool(yard.ours.uid, "web")
     yard.cloud.add_pool(yard.theirs.uid, "other", size=3)
-    Orders(yard.cloud).scale(yard.ours, pool, {"desiredNodeCount": 1})
+    CceMutations(yard.cloud).scale(yard.ours, pool, {"desiredNodeCount": 1})
     (node,) = pool.groups[DEFAULT].nodes.values()
     assert yard.after(84.0) == {}
     assert UNINITIALIZED["key"] in yard.after(2.0)[node.ip]
@@ -44,17 +49,21 @@ def test_a_node_joins_when_it_is_active_loses_its_taint_and_goes() -> None:
     made = yard.store.peek("nodes", node.ip)
     assert made is not None
     assert made["spec"]["providerID"] == node.uid
-    Orders(yard.cloud).delete(yard.ours, node, keeps_size=False)
+    CceMutations(yard.cloud).delete(yard.ours, node, keeps_size=False)
     assert list(yard.after(1.0)) == [node.ip]
     assert yard.after(60.0) == {}
 
 
 @pytest.mark.parametrize(
     ("ways", "id_"),
-    [(Ways(), "{uid}"), (Ways(scheme="huaweicloud://"), "huaweicloud://{uid}"), (Ways(by_server=True), "{server}")],
+    [
+        (CceRegistrationOptions(), "{uid}"),
+        (CceRegistrationOptions(scheme="huaweicloud://"), "huaweicloud://{uid}"),
+        (CceRegistrationOptions(by_server=True), "{server}"),
+    ],
 )
-def test_the_provider_id_is_the_nodes_uid_unless_told_otherwise(ways: Ways, id_: str) -> None:
-    yard = Yard(ways)
+def test_the_provider_id_is_the_nodes_uid_unless_told_otherwise(ways: CceRegistrationOptions, id_: str) -> None:
+    yard = CceJoiningFixture(ways)
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1)
     (node,) = pool.groups[DEFAULT].nodes.values()
     told = node_object(yard.cloud, node, ways)["spec"]["providerID"]
@@ -62,26 +71,26 @@ def test_the_provider_id_is_the_nodes_uid_unless_told_otherwise(ways: Ways, id_:
 
 
 def test_who_never_joins_is_no_node() -> None:
-    yard = Yard()
+    yard = CceJoiningFixture()
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=2)
     yard.cloud.add_group(pool.uid, "az2", size=1)
     first, second = pool.groups[DEFAULT].nodes.values()
-    yard.joining = Joining(
+    yard.joining = CceNodeRegistration(
         yard.cloud,
         yard.store,
         yard.clock,
         cluster=yard.ours.uid,
-        ways=Ways(never=frozenset({first.uid, f"{pool.uid}/az2"})),
+        ways=CceRegistrationOptions(never=frozenset({first.uid, f"{pool.uid}/az2"})),
     )
     assert list(yard.after(10.0)) == [second.ip]
 
 
 def test_labels_and_sizes_are_as_cce_gives_them() -> None:
-    yard = Yard()
+    yard = CceJoiningFixture()
     taint = {"key": "status", "value": "x", "effect": "NoSchedule"}
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1, labels={"tier": "web"}, taints=[taint])
     gpu = yard.cloud.add_pool(yard.ours.uid, "gpu", size=1, flavor="pi2.2xlarge.4", extend={"maxPods": 30})
-    made, other = (node_object(yard.cloud, next(each.all_nodes()), Ways()) for each in (pool, gpu))
+    made, other = (node_object(yard.cloud, next(each.all_nodes()), CceRegistrationOptions()) for each in (pool, gpu))
     labels = made["metadata"]["labels"]
     assert {
         name: labels[name]

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from infra.emulators.huaweicloud.dispatcher import Logged
+from infra.emulators.huaweicloud.dispatcher import CceLoggedRequest
 from infra.emulators.huaweicloud.models import DELETING
 from tests.contract.huaweicloud.fixtures import ask, carried, drive, order, seen
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
@@ -45,13 +45,13 @@ def actions(name: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def everything(bench: HuaweiBench) -> list[Logged]:
+def everything(bench: HuaweiBench) -> list[CceLoggedRequest]:
     """All that this provider ever does; the calls that it made."""
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
-    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 2, 4, op="a-0123456789abcdef")), Done)
+    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 4, op="a-0123456789abcdef")), Succeeded)
     bench.settle()
-    removal = order(bench, Kind.REMOVE, group, 4, 2, *bench.machines(group)[:2], op="b-0123456789abcdef")
+    removal = order(bench, OperationKind.REMOVE, group, 4, 2, *bench.machines(group)[:2], op="b-0123456789abcdef")
     removal = carried(removal, ask(bench.provider(), removal))
     late = [node for node in bench.group(group).nodes.values() if node.leaves]
     for node in late:
@@ -59,13 +59,13 @@ def everything(bench: HuaweiBench) -> list[Logged]:
     removal = carried(removal, ask(bench.provider(), removal))
     for node in late:
         node.phase = DELETING
-    assert isinstance(drive(bench, removal), Done)
+    assert isinstance(drive(bench, removal), Succeeded)
     bench.settle()
     assert seen(bench, group).target == bench.target(group) == 2
     return bench.look()
 
 
-def denied(calls: list[Logged]) -> set[str]:
+def denied(calls: list[CceLoggedRequest]) -> set[str]:
     return {call.action for call in calls if call.status == 403}
 
 
@@ -111,7 +111,7 @@ def test_a_key_that_may_do_nothing_is_refused_and_nothing_changes() -> None:
         with pytest.raises(Unauthorized) as raised:
             bench.provider().observe(bench.nodes())
         assert "policy.json" in raised.value.message
-        outcome = drive(bench, order(bench, Kind.GROW, group, 2, 3))
+        outcome = drive(bench, order(bench, OperationKind.GROW, group, 2, 3))
         assert isinstance(outcome, Failed)
         assert (outcome.cls, bench.target(group)) == ("Unauthorized", 2)
 

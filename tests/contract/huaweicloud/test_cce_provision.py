@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
-from infra.emulators.huaweicloud.models import Times
+from infra.emulators.huaweicloud.models import CceDurations
 from infra.emulators.local_world import LocalWorld
-from tests.contract.huaweicloud.test_cce_world import Bed
+from tests.contract.huaweicloud.test_cce_world import CceWorldFixture
 
 
 def test_CCE_A9_3_a_pool_whose_nodes_install_for_ever_gives_way_to_the_next_after_a_quarter_of_an_hour() -> None:
-    account = HuaweiAccount(times=Times(install=1e6))
+    account = HuaweiAccount(times=CceDurations(install=1e6))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        bed = Bed(world, account)
+        bed = CceWorldFixture(world, account)
         bed.demand(2)  # one has room on the node that is there
         begun = world.clock()
         world.step(880.0)

@@ -12,15 +12,15 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.model.group import Instance, InstanceState
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import InProgress, Succeeded
 from chalicelib.providers.errors import ProviderError
-from infra.emulators.huaweicloud.account import Cloud
-from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, Times
-from infra.emulators.huaweicloud.mutations import Orders
+from infra.emulators.huaweicloud.account import CceCloud
+from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, CceDurations
+from infra.emulators.huaweicloud.mutations import CceMutations
 from tests.contract.huaweicloud.fixtures import carried, order, tried
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
-from tests.contract.suite.operations import Yard
+from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.provider_fixture import Trouble
 from tests.contract.suite.recording_provider import Ear
 
@@ -36,41 +36,41 @@ KINDS = (
 )
 
 
-def _as_it_is(_: Cloud) -> None:
+def _as_it_is(_: CceCloud) -> None:
     """The emulator's own ways."""
 
 
-def _counts_coming(cloud: Cloud) -> None:
+def _counts_coming(cloud: CceCloud) -> None:
     cloud.counts_coming = True
 
 
-def _lags(cloud: Cloud) -> None:
+def _lags(cloud: CceCloud) -> None:
     cloud.lag = 12.0
 
 
-def _holds(cloud: Cloud) -> None:
+def _holds(cloud: CceCloud) -> None:
     cloud.holds = 20.0
 
 
-def _never_again(cloud: Cloud) -> None:
+def _never_again(cloud: CceCloud) -> None:
     cloud.retries, cloud.scale_status = False, 201
 
 
-WAYS: tuple[tuple[Callable[[Cloud], None], Times], ...] = (
-    (_as_it_is, Times(build=5.0, install=5.0)),
-    (_counts_coming, Times()),
-    (_lags, Times(delete=200.0)),
-    (_holds, Times()),
-    (_never_again, Times(build=300.0)),
+WAYS: tuple[tuple[Callable[[CceCloud], None], CceDurations], ...] = (
+    (_as_it_is, CceDurations(build=5.0, install=5.0)),
+    (_counts_coming, CceDurations()),
+    (_lags, CceDurations(delete=200.0)),
+    (_holds, CceDurations()),
+    (_never_again, CceDurations(build=300.0)),
 )
 
 
-class _Walk:
+class _CceRandomWalk:
     """One group of a pool, and one beside it that another writer changes as he likes. alive: nodes of both that nobody
     has given leave to go."""
 
     def __init__(self, bench: HuaweiBench, seed: int) -> None:
-        self.bench, self.yard, self.random = bench, Yard(bench, Ear()), random.Random(seed)
+        self.bench, self.yard, self.random = bench, OperationDriver(bench, Ear()), random.Random(seed)
         pool = bench.cloud.add_pool(bench.cluster, "web", size=2, most=40)
         bench.cloud.add_group(pool.uid, "az2", size=3, most=MOST, least=1)
         self.pool, self.beside, self.group = pool, f"{pool.uid}/{DEFAULT}", f"{pool.uid}/az2"
@@ -100,7 +100,7 @@ class _Walk:
     def _another_writer(self) -> None:
         self.others += self.random.randint(1, 2)
         self.bench.group(self.beside).desired = self.others
-        Orders(self.bench.cloud)._settle(self.pool)
+        CceMutations(self.bench.cloud)._settle(self.pool)
 
     def _grow(self, number: int) -> None:
         start = self.bench.target(self.group)
@@ -129,7 +129,9 @@ class _Walk:
             dead = [each for each in self.yard.group(self.group).instances if each.error]
             if not dead:
                 break
-            self.yard.run(self.yard.removal(self.group, *dead, kind=Kind.DISCARD, op=f"discard-{number}-{turn}"))
+            self.yard.run(
+                self.yard.removal(self.group, *dead, kind=OperationKind.DISCARD, op=f"discard-{number}-{turn}")
+            )
             self.bench.settle()
         found = self.yard.group(self.group)
         assert not [each for each in found.instances if each.error]
@@ -143,12 +145,14 @@ def test_CCE_18_CCE_19_whatever_happens_no_other_goes_and_none_is_bought_twice(w
     change, times = WAYS[way]
     with HuaweiBench(times=times) as bench:
         change(bench.cloud)
-        walk = _Walk(bench, seed=way)
+        walk = _CceRandomWalk(bench, seed=way)
         for number in range(STEPS):
             walk.step(number)
         bench.settle()
         bench.group(walk.group).most = MOST + 1
-        assert isinstance(walk.yard.run(walk.yard.growth(walk.group, bench.target(walk.group) + 1, op="last")), Done)
+        assert isinstance(
+            walk.yard.run(walk.yard.growth(walk.group, bench.target(walk.group) + 1, op="last")), Succeeded
+        )
 
 
 class _Message:
@@ -162,7 +166,7 @@ class _Message:
         outcome = tried(bench, self.operation)
         if dies or isinstance(outcome, ProviderError):
             return
-        if isinstance(outcome, Pending):
+        if isinstance(outcome, InProgress):
             self.operation = carried(self.operation, outcome)
         else:
             self.over = True
@@ -179,7 +183,9 @@ def test_CCE_18_two_growths_of_a_pool_in_any_order_with_deaths_and_repetitions_b
     wanted = {DEFAULT: 2 + chance.randint(1, 4), "az2": 1 + chance.randint(1, 4)}
     starts = {DEFAULT: 2, "az2": 1}
     growths = [
-        _Message(order(bench, Kind.GROW, f"{pool.uid}/{name}", starts[name], to, op=f"{name}-0123456789abcdef"))
+        _Message(
+            order(bench, OperationKind.GROW, f"{pool.uid}/{name}", starts[name], to, op=f"{name}-0123456789abcdef")
+        )
         for name, to in wanted.items()
     ]
     for _ in range(200):
@@ -198,4 +204,4 @@ def test_CCE_18_two_growths_of_a_pool_in_any_order_with_deaths_and_repetitions_b
     assert {name: group.desired for name, group in pool.groups.items()} == wanted
     assert not set(before) - {node.uid for node in pool.all_nodes() if not node.leaves}
     last = growths[0].operation.with_status(step="", data={})
-    assert isinstance(tried(bench, last), Done), "a message of a growth that is over long since"
+    assert isinstance(tried(bench, last), Succeeded), "a message of a growth that is over long since"

@@ -11,9 +11,9 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.node import Node
 from chalicelib.providers.errors import ProviderError
 from infra.emulators.huaweicloud import simulation
-from infra.emulators.huaweicloud.models import DEFAULT, NO_QUOTA, SOLD_OUT, Fate
-from infra.emulators.huaweicloud.node_registration import Ways
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.huaweicloud.models import DEFAULT, NO_QUOTA, SOLD_OUT, CceProvisioningFate
+from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.huaweicloud.fixtures import seen, shelf
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
@@ -27,15 +27,17 @@ def _no_id(node: Node) -> Node:
 @pytest.mark.parametrize(
     ("ways", "changed"),
     [
-        (Ways(boot=0.0, taint=0.0), None),
-        (Ways(boot=0.0, taint=0.0, scheme="huaweicloud://"), None),
-        (Ways(boot=0.0, taint=0.0, by_server=True), None),
-        (Ways(boot=0.0, taint=0.0, scheme="cce://cn-north-4/", by_server=True), None),
-        (Ways(boot=0.0, taint=0.0), _no_id),
+        (CceRegistrationOptions(boot=0.0, taint=0.0), None),
+        (CceRegistrationOptions(boot=0.0, taint=0.0, scheme="huaweicloud://"), None),
+        (CceRegistrationOptions(boot=0.0, taint=0.0, by_server=True), None),
+        (CceRegistrationOptions(boot=0.0, taint=0.0, scheme="cce://cn-north-4/", by_server=True), None),
+        (CceRegistrationOptions(boot=0.0, taint=0.0), _no_id),
     ],
     ids=["uid", "uid with scheme", "server", "server with path", "address"],
 )
-def test_CCE_20_a_node_is_found_by_uid_server_id_or_address(ways: Ways, changed: Renamed | None) -> None:
+def test_CCE_20_a_node_is_found_by_uid_server_id_or_address(
+    ways: CceRegistrationOptions, changed: Renamed | None
+) -> None:
     with HuaweiBench(ways=ways) as bench:
         group = bench.add_group("a", size=2)
         bench.add_group("b", size=1)
@@ -112,13 +114,13 @@ def test_CCE_20_two_hundred_nodes_in_four_calls_and_fewer_with_a_shelf(bench: Hu
 @pytest.mark.parametrize(
     ("fault", "cls"),
     [
-        (Fault.UNAUTHORIZED, "Unauthorized"),
-        (Fault.THROTTLED, "Throttled"),
-        (Fault.SERVER_ERROR, "Transient"),
-        (Fault.OLD_TIME, "Unauthorized"),
+        (VendorFault.UNAUTHORIZED, "Unauthorized"),
+        (VendorFault.THROTTLED, "Throttled"),
+        (VendorFault.SERVER_ERROR, "Transient"),
+        (VendorFault.OLD_TIME, "Unauthorized"),
     ],
 )
-def test_CCE_20_errors_are_understood_in_each_form(bench: HuaweiBench, form: str, fault: Fault, cls: str) -> None:
+def test_CCE_20_errors_are_understood_in_each_form(bench: HuaweiBench, form: str, fault: VendorFault, cls: str) -> None:
     bench.add_group("a", size=1)
     bench.server.front.form = form
     provider, nodes = bench.provider(), bench.nodes()
@@ -130,7 +132,9 @@ def test_CCE_20_errors_are_understood_in_each_form(bench: HuaweiBench, form: str
 
 
 @pytest.mark.parametrize(("fate", "cls"), [(NO_QUOTA, "QuotaExceeded"), (SOLD_OUT, "OutOfStock")])
-def test_CCE_20_a_condition_makes_placeholders_of_what_is_missing(bench: HuaweiBench, fate: Fate, cls: str) -> None:
+def test_CCE_20_a_condition_makes_placeholders_of_what_is_missing(
+    bench: HuaweiBench, fate: CceProvisioningFate, cls: str
+) -> None:
     group = bench.add_group("a", size=1)
     held = bench.group(group)
     held.fates += [fate] * 3

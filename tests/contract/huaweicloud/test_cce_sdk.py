@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.emulators.huaweicloud.account import Cloud
+from infra.emulators.huaweicloud.account import CceCloud
 from infra.emulators.huaweicloud.models import SOLD_OUT
 from infra.emulators.huaweicloud.server import HuaweiServer
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from infra.emulators.vendor_common.http_messages import Incoming
-from tests.contract.huaweicloud.sdk import KEY, SECRET, Clock, Drive, Official, load
+from tests.contract.huaweicloud.sdk import KEY, SECRET, Drive, Official, SdkClock, load
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,8 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Official:
 
 @pytest.fixture
 def drive(official: Official) -> Iterator[Drive]:
-    clock = Clock()
-    server = HuaweiServer(Cloud(clock))
+    clock = SdkClock()
+    server = HuaweiServer(CceCloud(clock))
     server.ring.add(KEY, SECRET)
     with server:
         yield Drive(server, clock, official)
@@ -179,11 +179,11 @@ def test_the_sdk_meets_errors_as_it_knows_them(drive: Drive) -> None:
     assert (forbidden.status_code, forbidden.error_code, pool.desired) == (403, "CCE.01403001", 1)
     for form, code in (("cce", "CCE.01409002"), ("gateway", "CCE.01409002"), ("plain", None)):
         drive.server.front.form = form
-        drive.server.faults.next(Fault.CONFLICT)
+        drive.server.faults.next(VendorFault.CONFLICT)
         met = drive.refused(drive.nodes)
         assert (met.error_code, "another change is running" in met.error_msg) == (code, True)
     drive.server.front.form = ""
-    drive.server.faults.next(Fault.SERVER_ERROR)
+    drive.server.faults.next(VendorFault.SERVER_ERROR)
     with pytest.raises(drive.official.errors.ServerResponseException) as broken:
         drive.nodes()
     assert broken.value.status_code == 500

@@ -11,7 +11,7 @@ import pytest
 from infra.emulators.huaweicloud.authentication import SKEW
 from infra.emulators.huaweicloud.signing import SCHEME, canonical, signature
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
-from tests.contract.huaweicloud.fixtures import Desk
+from tests.contract.huaweicloud.fixtures import ProjectClient
 
 KEY, SECRET = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 PROJECT, CLUSTER = "0123456789abcdef0123456789abcdef", "2292498e-1111-11ee-8b5e-0255ac1001ba"
@@ -54,7 +54,7 @@ def test_CCE_17_the_three_vectors(incoming: Incoming, told: str, signed: str) ->
 
 
 def _send(
-    desk: Desk,
+    desk: ProjectClient,
     *,
     secret: str = SECRET,
     key: str = KEY,
@@ -83,7 +83,7 @@ def _date(at: float) -> str:
     return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
-def test_a_good_signature_is_let_in_within_a_quarter_of_an_hour(desk: Desk) -> None:
+def test_a_good_signature_is_let_in_within_a_quarter_of_an_hour(desk: ProjectClient) -> None:
     desk.front.ring.add(KEY, SECRET)
     assert [_send(desk, late=late).status for late in (0.0, SKEW, -SKEW)] == [200] * 3
     for late in (SKEW + 1.0, -SKEW - 1.0):
@@ -91,7 +91,7 @@ def test_a_good_signature_is_let_in_within_a_quarter_of_an_hour(desk: Desk) -> N
         assert (refused.status, json.loads(refused.body)["error_code"]) == (401, "APIGW.0303")
 
 
-def test_whoever_signs_wrong_is_not_let_in(desk: Desk) -> None:
+def test_whoever_signs_wrong_is_not_let_in(desk: ProjectClient) -> None:
     desk.front.ring.add(KEY, SECRET)
     tries = (
         _send(desk, secret="another"),
@@ -112,7 +112,7 @@ def test_whoever_signs_wrong_is_not_let_in(desk: Desk) -> None:
     assert not [call for call in desk.front.log if call.status == 200]
 
 
-def test_temporary_keys_need_their_token_signed_and_in_time(desk: Desk) -> None:
+def test_temporary_keys_need_their_token_signed_and_in_time(desk: ProjectClient) -> None:
     ring = desk.front.ring
     session = ring.session(ring.add_agency("domain", "scaler", KEY), desk.clock() + 900.0)
     assert _send(desk, key=session.id, secret=session.secret, token=session.token).status == 200
@@ -128,12 +128,12 @@ def test_temporary_keys_need_their_token_signed_and_in_time(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "header", ["", "Basic abc", "SDK-HMAC-SHA256", "SDK-HMAC-SHA256 Access=a, Signature=b", "ü=;,"]
 )
-def test_rubbish_in_the_header_is_no_signature(desk: Desk, header: str) -> None:
+def test_rubbish_in_the_header_is_no_signature(desk: ProjectClient, header: str) -> None:
     answer = desk.front.served(Incoming("GET", f"{desk.base}/nodes", {"host": "x", "authorization": header}))
     assert answer.status == 401
 
 
-def test_agencies_give_temporary_keys_to_whom_they_trust(desk: Desk) -> None:
+def test_agencies_give_temporary_keys_to_whom_they_trust(desk: ProjectClient) -> None:
     ring = desk.front.ring
     ring.add_agency("domain", "scaler", "AKIDEXAMPLE00000DESK", actions=frozenset({"cce:node:list"}))
     ring.add_agency("domain", "others", "AKIDEXAMPLENOBODY")
@@ -153,7 +153,7 @@ def test_agencies_give_temporary_keys_to_whom_they_trust(desk: Desk) -> None:
         desk.ask("POST", path, wrong, status=400)
 
 
-def test_projects_are_found_by_their_region(desk: Desk) -> None:
+def test_projects_are_found_by_their_region(desk: ProjectClient) -> None:
     assert desk.ask("GET", "//v3/projects", query={"name": "cn-north-4"})["projects"][0]["id"] == PROJECT
     assert desk.ask("GET", "//v3/projects", query={"name": "cn-north-1"})["projects"] == []
     desk.cloud.projects["fedcba9876543210fedcba9876543210"] = "cn-north-4"

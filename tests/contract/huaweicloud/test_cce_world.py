@@ -6,10 +6,10 @@ import json
 
 from infra.emulators.controllers import objects
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
-from infra.emulators.huaweicloud.models import DEFAULT, Times
-from infra.emulators.huaweicloud.node_registration import Ways
+from infra.emulators.huaweicloud.models import DEFAULT, CceDurations
+from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions
 from infra.emulators.local_world import LocalWorld
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 
 POLICY = """
 apiVersion: outscaler.dev/v1
@@ -25,7 +25,7 @@ spec:
 """
 
 
-class Bed:
+class CceWorldFixture:
     """The world with its project: a pool of two scale groups that is preferred, and one of a single group."""
 
     def __init__(self, world: LocalWorld, account: HuaweiAccount) -> None:
@@ -67,9 +67,9 @@ class Bed:
 
 
 def test_CCE_11_a_sold_out_flavour_gives_way_to_the_next_and_then_to_another_pool_and_all_goes_again() -> None:
-    account = HuaweiAccount(ways=Ways(boot=5.0))
+    account = HuaweiAccount(ways=CceRegistrationOptions(boot=5.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        bed = Bed(world, account)
+        bed = CceWorldFixture(world, account)
         for zone in ("cn-north-4a", "cn-north-4b"):
             bed.cloud.sell_out("c7.xlarge.2", zone)
         bed.demand(3)
@@ -89,12 +89,12 @@ def test_CCE_11_a_sold_out_flavour_gives_way_to_the_next_and_then_to_another_poo
 
 
 def test_CCE_18_functions_that_die_and_answers_that_get_lost_buy_exactly_what_is_needed() -> None:
-    account = HuaweiAccount(ways=Ways(boot=5.0), times=Times(build=100.0, install=60.0))
+    account = HuaweiAccount(ways=CceRegistrationOptions(boot=5.0), times=CceDurations(build=100.0, install=60.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        bed = Bed(world, account)
+        bed = CceWorldFixture(world, account)
         world.kill_at("grow:called", times=1)
         world.kill_at("act:stepped", times=1)
-        account.server.faults.next(Fault.LOST_ANSWER, on="write")
+        account.server.faults.next(VendorFault.LOST_ANSWER, on="write")
         bed.demand(4)
         world.step_until(bed.settled, limit=1200.0)
         world.step(120.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from infra.emulators.kube.auth import MASTERS, Rule, User
+from infra.emulators.kube.auth import MASTERS, RbacRule, User
 from infra.emulators.kube.request import Response
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
@@ -17,8 +17,8 @@ READER = "system:serviceaccount:app:reader"
 USERS = (User("admin", "token-of-admin", (MASTERS,)), User(READER, "token-of-reader"))
 RBAC = {
     READER: (
-        Rule(verbs=("get", "list", "watch"), groups=("",), resources=("nodes", "pods")),
-        Rule(verbs=("create",), groups=("",), resources=("pods/eviction",), namespaces=("app",)),
+        RbacRule(verbs=("get", "list", "watch"), groups=("",), resources=("nodes", "pods")),
+        RbacRule(verbs=("create",), groups=("",), resources=("pods/eviction",), namespaces=("app",)),
     )
 }
 

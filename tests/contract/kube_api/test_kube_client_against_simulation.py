@@ -11,17 +11,17 @@ import pytest
 import yaml
 
 from chalicelib.kube import errors
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.kube.events import post_event
 from chalicelib.kube.nodes import add_taint, get_node, remove_taint
-from chalicelib.kube.pods import Accepted, Blocked, Gone, evict, get_pod, pods_on_node
+from chalicelib.kube.pods import Accepted, Blocked, PodGone, evict, get_pod, pods_on_node
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.snapshot.live_cluster import take
-from infra.emulators.kube.auth import Rule, User
+from chalicelib.snapshot.live_cluster import read_live_cluster
+from infra.emulators.kube.auth import RbacRule, User
 from infra.emulators.kube.disruption import reconcile_budgets
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.contract.kube_api.cluster import NOW, budget, filled_store, pod
@@ -31,10 +31,10 @@ RBAC_FILE = Path(__file__).resolve().parents[3] / "infra" / "kubernetes" / "rbac
 HARD = Taint(TO_BE_DELETED, "NoSchedule", "1800000000")
 
 
-def shipped_rules() -> list[Rule]:
+def shipped_rules() -> list[RbacRule]:
     documents = [doc for doc in yaml.safe_load_all(RBAC_FILE.read_text()) if doc["kind"] in {"ClusterRole", "Role"}]
     return [
-        Rule(
+        RbacRule(
             verbs=tuple(rule["verbs"]),
             groups=tuple(rule["apiGroups"]),
             resources=tuple(rule["resources"]),
@@ -55,7 +55,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def kube(server: ApiServer, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def kube(server: ApiServer, request: pytest.FixtureRequest) -> Iterator[KubeClient]:
     certificate = "certificate" in request.node.callspec.id
     config = server.kubeconfig(ACCOUNT, certificate=certificate)
     cluster = connect(
@@ -74,14 +74,14 @@ def store(server: ApiServer) -> ObjectStore:
     return server.store
 
 
-def uid(kube: Cluster, name: str) -> str:
+def uid(kube: KubeClient, name: str) -> str:
     return str(json.loads(get_pod(kube, "app", name))["metadata"]["uid"])
 
 
-def test_the_shipped_rights_are_enough_for_a_snapshot_without_gaps(kube: Cluster, store: ObjectStore) -> None:
+def test_the_shipped_rights_are_enough_for_a_snapshot_without_gaps(kube: KubeClient, store: ObjectStore) -> None:
     store.create("pods", pod("done", on="n0", phase="Succeeded"))
     store.create("poddisruptionbudgets", budget("web", minAvailable=1), "policy")
-    taken = take("prod", kube, lambda _nodes: ((), ()), NOW)
+    taken = read_live_cluster("prod", kube, lambda _nodes: ((), ()), NOW)
     assert [node.name for node in taken.nodes] == [f"n{number}" for number in range(7)]
     assert [p.name for p in taken.pods] == ["web-0", "web-1", "web-2"]
     assert [b.name for b in taken.budgets] == ["web"]
@@ -89,7 +89,7 @@ def test_the_shipped_rights_are_enough_for_a_snapshot_without_gaps(kube: Cluster
     assert taken.gaps == ()
 
 
-def test_pages_and_a_token_that_expires_in_between(kube: Cluster, store: ObjectStore) -> None:
+def test_pages_and_a_token_that_expires_in_between(kube: KubeClient, store: ObjectStore) -> None:
     pages = kube.list_pages("/api/v1/nodes", limit=3)
     seen = [next(pages)]
     store.remove("nodes", "n6")
@@ -100,13 +100,13 @@ def test_pages_and_a_token_that_expires_in_between(kube: Cluster, store: ObjectS
     assert names == [f"n{number}" for number in range(6)]
 
 
-def test_a_page_cut_on_the_way_is_read_again(kube: Cluster, server: ApiServer) -> None:
-    server.faults.add(Fault(method="GET", path="nodes", truncate=200))
+def test_a_page_cut_on_the_way_is_read_again(kube: KubeClient, server: ApiServer) -> None:
+    server.faults.add(KubeFault(method="GET", path="nodes", truncate=200))
     assert len(list(kube.list_pages("/api/v1/nodes"))) == 1
     assert len(server.requests) == 2
 
 
-def test_taint_and_cordon_and_back(kube: Cluster) -> None:
+def test_taint_and_cordon_and_back(kube: KubeClient) -> None:
     before = json.loads(get_node(kube, "n1"))["spec"]
     add_taint(kube, "n1", HARD, cordon=True)
     add_taint(kube, "n1", msgspec.structs.replace(HARD, value="1900000000"), cordon=True)
@@ -121,20 +121,20 @@ def test_taint_and_cordon_and_back(kube: Cluster) -> None:
     assert not after.get("unschedulable")
 
 
-def test_an_eviction_is_accepted_and_the_pod_is_on_its_way(kube: Cluster) -> None:
+def test_an_eviction_is_accepted_and_the_pod_is_on_its_way(kube: KubeClient) -> None:
     assert evict(kube, "app", "web-0", uid(kube, "web-0"), 5) == Accepted()
     leaving = json.loads(get_pod(kube, "app", "web-0"))["metadata"]
     assert leaving["deletionGracePeriodSeconds"] == 5
     assert evict(kube, "app", "web-0", leaving["uid"], 5) == Accepted()
 
 
-def test_another_pod_of_that_name_and_no_pod_at_all_are_gone(kube: Cluster) -> None:
-    assert evict(kube, "app", "web-0", "00000000-0000-0000-0000-000000000000", 5) == Gone()
-    assert evict(kube, "app", "absent", "", 5) == Gone()
+def test_another_pod_of_that_name_and_no_pod_at_all_are_gone(kube: KubeClient) -> None:
+    assert evict(kube, "app", "web-0", "00000000-0000-0000-0000-000000000000", 5) == PodGone()
+    assert evict(kube, "app", "absent", "", 5) == PodGone()
     assert "deletionTimestamp" not in json.loads(get_pod(kube, "app", "web-0"))["metadata"]
 
 
-def test_one_budget_and_two_budgets_block(kube: Cluster, store: ObjectStore) -> None:
+def test_one_budget_and_two_budgets_block(kube: KubeClient, store: ObjectStore) -> None:
     store.create("poddisruptionbudgets", budget("web", minAvailable=3), "policy")
     reconcile_budgets(store)
     answer = evict(kube, "app", "web-0", uid(kube, "web-0"), 5)
@@ -146,14 +146,14 @@ def test_one_budget_and_two_budgets_block(kube: Cluster, store: ObjectStore) -> 
     assert "more than one PodDisruptionBudget" in answer.message
 
 
-def test_one_nodes_pods_without_the_finished(kube: Cluster, store: ObjectStore) -> None:
+def test_one_nodes_pods_without_the_finished(kube: KubeClient, store: ObjectStore) -> None:
     store.create("pods", pod("done", on="n0", phase="Failed"))
     store.create("pods", pod("elsewhere", on="n1"))
     names = [item["metadata"]["name"] for item in json.loads(pods_on_node(kube, "n0"))["items"]]
     assert names == ["web-0", "web-1", "web-2"]
 
 
-def test_an_event_is_there_once(kube: Cluster, store: ObjectStore) -> None:
+def test_an_event_is_there_once(kube: KubeClient, store: ObjectStore) -> None:
     for _ in range(2):
         post_event(
             kube,
@@ -188,7 +188,7 @@ def test_an_event_is_there_once(kube: Cluster, store: ObjectStore) -> None:
         ("PATCH", "/api/v1/namespaces/kube-system/configmaps/other"),
     ],
 )
-def test_the_shipped_rights_are_not_more(kube: Cluster, method: str, path: str) -> None:
+def test_the_shipped_rights_are_not_more(kube: KubeClient, method: str, path: str) -> None:
     with pytest.raises(errors.Forbidden, match=f'User "{ACCOUNT}" cannot'):
         kube.request(
             method,

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from infra.emulators.kube.auth import User
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import READER, caller, running
 
@@ -24,14 +24,14 @@ def _get(server: ApiServer, path: str) -> requests.Response:
 
 
 def test_a_fault_meets_as_many_requests_as_it_says(server: ApiServer) -> None:
-    server.faults.add(Fault(method="GET", path="/nodes$", status=503, body=b'{"kind":"Status"}', times=2, skip=1))
+    server.faults.add(KubeFault(method="GET", path="/nodes$", status=503, body=b'{"kind":"Status"}', times=2, skip=1))
     codes = [_get(server, "/api/v1/nodes").status_code for _ in range(4)]
     assert codes == [200, 503, 503, 200]
     assert _get(server, "/api/v1/nodes/n0").status_code == 200
 
 
 def test_a_truncated_answer_is_noticed_by_the_client(server: ApiServer) -> None:
-    server.faults.add(Fault(path="/nodes", truncate=40))
+    server.faults.add(KubeFault(path="/nodes", truncate=40))
     with pytest.raises(requests.exceptions.ChunkedEncodingError):
         _get(server, "/api/v1/nodes")
     assert _get(server, "/api/v1/nodes").status_code == 200
@@ -39,7 +39,7 @@ def test_a_truncated_answer_is_noticed_by_the_client(server: ApiServer) -> None:
 
 def test_a_late_close_has_carried_the_request_out(server: ApiServer) -> None:
     for late in (False, True):
-        server.faults.add(Fault(method="DELETE", close=True, late=late))
+        server.faults.add(KubeFault(method="DELETE", close=True, late=late))
         with pytest.raises(requests.exceptions.ConnectionError):
             requests.delete(server.url + "/api/v1/nodes/n0", headers=server.headers(), timeout=20)
         assert (server.store.peek("nodes", "n0") is None) == late

@@ -12,13 +12,13 @@ from typing import Any
 import kubernetes
 import pytest
 
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.scaling_rules import RuleObject
-from chalicelib.record.cluster_writer import Board
+from chalicelib.record.cluster_writer import ClusterWriter
 from chalicelib.record.events import Event
-from chalicelib.snapshot.live_cluster import take
+from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import NOW, filled_store
@@ -64,7 +64,7 @@ def person(server: ApiServer, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def kube(server: ApiServer) -> Cluster:
+def kube(server: ApiServer) -> KubeClient:
     config = server.kubeconfig(ACCOUNT)
     return connect(
         KubernetesAccess(kubeconfig_secret="config"),
@@ -75,14 +75,14 @@ def kube(server: ApiServer) -> Cluster:
     )
 
 
-def read(kube: Cluster) -> tuple[RuleObject, ...]:
-    taken = take("prod", kube, lambda nodes: ((), ()), NOW, rules=True)
+def read(kube: KubeClient) -> tuple[RuleObject, ...]:
+    taken = read_live_cluster("prod", kube, lambda nodes: ((), ()), NOW, rules=True)
     assert taken.gaps == ()
     assert taken.rule_objects is not None
     return taken.rule_objects
 
 
-def test_CCE_A2_the_official_client_makes_changes_and_deletes_what_is_read(person: Any, kube: Cluster) -> None:
+def test_CCE_A2_the_official_client_makes_changes_and_deletes_what_is_read(person: Any, kube: KubeClient) -> None:
     objects = kubernetes.client.CustomObjectsApi(person)
     assert read(kube) == ()
     made = objects.create_namespaced_custom_object(*PLACE, body=copy.deepcopy(BODY))
@@ -99,7 +99,7 @@ def test_CCE_A2_the_official_client_makes_changes_and_deletes_what_is_read(perso
     assert read(kube) == ()
 
 
-def test_CCE_A2_a_bad_object_can_be_written_and_hears_of_it_on_itself(person: Any, kube: Cluster) -> None:
+def test_CCE_A2_a_bad_object_can_be_written_and_hears_of_it_on_itself(person: Any, kube: KubeClient) -> None:
     objects, core = kubernetes.client.CustomObjectsApi(person), kubernetes.client.CoreV1Api(person)
     body = copy.deepcopy(BODY)
     body["metadata"]["name"] = "bad"
@@ -107,7 +107,7 @@ def test_CCE_A2_a_bad_object_can_be_written_and_hears_of_it_on_itself(person: An
     objects.create_namespaced_custom_object(*PLACE, body=body)
     [found] = read(kube)
     assert found.rules == ()
-    Board(lambda: kube).post(
+    ClusterWriter(lambda: kube).post(
         Event(
             "f",
             "HorizontalNodeAutoscaler",

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from chalicelib.kube.connect import connect
-from chalicelib.kube.errors import Missing
+from chalicelib.kube.errors import NotFound
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import KubernetesAccess, Options
-from chalicelib.record.carry_over import Published
-from chalicelib.record.cluster_writer import Board
+from chalicelib.record.carry_over import PublishedStatus
+from chalicelib.record.cluster_writer import ClusterWriter
 from chalicelib.record.status_configmap import KEY, publish
 from infra.emulators.kube.auth import MASTERS, User
 from infra.emulators.kube.objects import KubeObject
@@ -83,7 +83,7 @@ def status(server: ApiServer, **options: Any) -> None:
             sleep=lambda _: None,
             jitter=lambda: 0.5,
         )
-        publish(Plan("plan", "shop", NOW), Options(**options), Published(), Board(lambda: cluster))
+        publish(Plan("plan", "shop", NOW), Options(**options), PublishedStatus(), ClusterWriter(lambda: cluster))
         cluster.close()
 
 
@@ -115,7 +115,7 @@ def test_one_that_an_older_version_made_is_kept_by_the_first_apply(
 
 
 def test_without_it_nothing_is_asked_for_but_the_config_map(server: ApiServer) -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         status(server)
     assert {(each.method, each.path, each.status) for each in server.requests} == {("GET", PATH, 404)}
 

@@ -11,16 +11,16 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Means
-from infra.emulators.alicloud.account import REGION, Cloud
-from infra.emulators.alicloud.dispatcher import Logged
-from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, Times
-from infra.emulators.alicloud.node_registration import Ways, joined, node_object
+from chalicelib.providers.services import ProviderServices
+from infra.emulators.alicloud.account import REGION, AlicloudCloud
+from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
+from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations
+from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions, joined, node_object
 from infra.emulators.alicloud.server import AlicloudServer
-from infra.emulators.certificates import Authority
+from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.policy_permissions import LOOPBACK
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
@@ -30,17 +30,17 @@ START = 1_800_000_000.0
 SECRET = "outscaler/alicloud/credentials"
 _CHECK = 7200.0  # ESS tries again only long after a test is over
 _FAULTS = {
-    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED,
-    Trouble.FORBIDDEN: Fault.FORBIDDEN,
-    Trouble.NOT_FOUND: Fault.NOT_FOUND,
-    Trouble.CONFLICT: Fault.CONFLICT,
-    Trouble.THROTTLED: Fault.THROTTLED,
-    Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
-    Trouble.SERVER_ERROR: Fault.SERVER_ERROR,
-    Trouble.CUT_OFF: Fault.CUT_OFF,
-    Trouble.WEB_PAGE: Fault.WEB_PAGE,
-    Trouble.HANGS: Fault.HANGS_UP,
-    Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+    Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
+    Trouble.FORBIDDEN: VendorFault.FORBIDDEN,
+    Trouble.NOT_FOUND: VendorFault.NOT_FOUND,
+    Trouble.CONFLICT: VendorFault.CONFLICT,
+    Trouble.THROTTLED: VendorFault.THROTTLED,
+    Trouble.THROTTLED_FOR: VendorFault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: VendorFault.SERVER_ERROR,
+    Trouble.CUT_OFF: VendorFault.CUT_OFF,
+    Trouble.WEB_PAGE: VendorFault.WEB_PAGE,
+    Trouble.HANGS: VendorFault.HANGS_UP,
+    Trouble.LOST_ANSWER: VendorFault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: QUOTA, Misfortune.NEVER_COMES: NOT_STARTING}
 
@@ -55,14 +55,14 @@ class AlicloudBench:
     name = "alicloud"
     repeatable = True
 
-    def __init__(self, *, desired: bool = True, prefix: str = "", times: Times | None = None) -> None:
+    def __init__(self, *, desired: bool = True, prefix: str = "", times: AlicloudDurations | None = None) -> None:
         self.lacks = {"discovery": "scaling groups are named in the policy, and none is looked for"}
         if not desired:
             self.lacks["shrink"] = "a group without a desired capacity has no target apart from its instances"
         self.differs: dict[str, str] = {}
         self.clock = ManualClock(START)
         self.kubelets = Kubelets()
-        self.cloud = Cloud(self.clock, times=times or Times(check=_CHECK))
+        self.cloud = AlicloudCloud(self.clock, times=times or AlicloudDurations(check=_CHECK))
         self.server = AlicloudServer(self.cloud)
         self.settings: dict[str, str] = {}
         self.texts: dict[str, str] = {}
@@ -117,9 +117,9 @@ class AlicloudBench:
         self._bounds[group] = GroupPolicy(self.name, group, least, most)
 
     @property
-    def ways(self) -> Ways:
+    def ways(self) -> AlicloudRegistrationOptions:
         """How instances join this cluster: as soon as they run, since it is ESS that is tried here."""
-        return Ways(prefix=self._prefix, boot=0.0, never=frozenset(self._theirs))
+        return AlicloudRegistrationOptions(prefix=self._prefix, boot=0.0, never=frozenset(self._theirs))
 
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
@@ -148,7 +148,7 @@ class AlicloudBench:
             "stsEndpoint": url,
             **self.settings,
         }
-        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer)
+        means = ProviderServices(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer)
         return Connection(
             "ours",
             settings,
@@ -180,7 +180,7 @@ class AlicloudBench:
 
     def untrusted(self) -> Provider:
         """See Bench."""
-        self._untrusted = AlicloudServer(self.cloud, tls=Authority("nobody's").server())
+        self._untrusted = AlicloudServer(self.cloud, tls=CertificateAuthority("nobody's").server())
         return registry.build(self.name, self.connection(self._untrusted.start()))
 
     def machines(self, group: str) -> list[str]:
@@ -221,7 +221,7 @@ class AlicloudBench:
         """See Bench."""
         return [call.line for call in self.look() if call.writes]
 
-    def look(self) -> list[Logged]:
+    def look(self) -> list[AlicloudLoggedRequest]:
         """The calls since the last look."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)

@@ -14,11 +14,11 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.timestamps import format_time
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Means, Pace, Pacer
+from chalicelib.providers.services import ProviderServices, RateLimit, RateLimiter
 from chalicelib.snapshot import api_types
 from chalicelib.snapshot.snapshot_builder import node_from_wire
-from infra.emulators.certificates import Authority
-from infra.emulators.cherryservers.account import Cloud
+from infra.emulators.certificates import CertificateAuthority
+from infra.emulators.cherryservers.account import CherryCloud
 from infra.emulators.cherryservers.attached_account import (
     BOOTSTRAP_NAME,
     CLOUD_INIT,
@@ -28,34 +28,34 @@ from infra.emulators.cherryservers.attached_account import (
     TOKEN_SECRET,
     gcfg,
 )
-from infra.emulators.cherryservers.dispatcher import Logged
-from infra.emulators.cherryservers.models import NO_CREDIT, NO_STOCK, NOT_DEPLOYED, Times
-from infra.emulators.cherryservers.node_registration import PREFIX, Ways, joined, node_object
+from infra.emulators.cherryservers.dispatcher import CherryLoggedRequest
+from infra.emulators.cherryservers.models import NO_CREDIT, NO_STOCK, NOT_DEPLOYED, CherryDurations
+from infra.emulators.cherryservers.node_registration import PREFIX, CherryRegistrationOptions, joined, node_object
 from infra.emulators.cherryservers.serializers import PASSWORD
 from infra.emulators.cherryservers.server import CherryServer
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.policy_permissions import LOOPBACK
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
 from tests.contract.suite.shared_services import shared
 
 START = 1_800_000_000.0
 _ON_THE_WAY = 0.25  # seconds of the wall, at most, for a request on loopback
-QUICK = Times(accept=5.0, deploy=60.0, virtual=30.0, fail=20.0, terminate=30.0)
+QUICK = CherryDurations(accept=5.0, deploy=60.0, virtual=30.0, fail=20.0, terminate=30.0)
 _FAULTS = {
-    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED,
-    Trouble.FORBIDDEN: Fault.FORBIDDEN,
-    Trouble.NOT_FOUND: Fault.NOT_FOUND,
-    Trouble.CONFLICT: Fault.CONFLICT,
-    Trouble.THROTTLED: Fault.THROTTLED,
-    Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
-    Trouble.SERVER_ERROR: Fault.SERVER_ERROR,
-    Trouble.CUT_OFF: Fault.CUT_OFF,
-    Trouble.WEB_PAGE: Fault.WEB_PAGE,
-    Trouble.HANGS: Fault.HANGS_UP,
-    Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+    Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
+    Trouble.FORBIDDEN: VendorFault.FORBIDDEN,
+    Trouble.NOT_FOUND: VendorFault.NOT_FOUND,
+    Trouble.CONFLICT: VendorFault.CONFLICT,
+    Trouble.THROTTLED: VendorFault.THROTTLED,
+    Trouble.THROTTLED_FOR: VendorFault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: VendorFault.SERVER_ERROR,
+    Trouble.CUT_OFF: VendorFault.CUT_OFF,
+    Trouble.WEB_PAGE: VendorFault.WEB_PAGE,
+    Trouble.HANGS: VendorFault.HANGS_UP,
+    Trouble.LOST_ANSWER: VendorFault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: NO_CREDIT, Misfortune.NEVER_COMES: NOT_DEPLOYED}
 _LACKS = {
@@ -108,16 +108,16 @@ class MemoryShelf:
 class CountingPacer:
     """See means.Pacer. booked: calls that may be on their way, or have arrived."""
 
-    def __init__(self, pacer: Pacer) -> None:
+    def __init__(self, pacer: RateLimiter) -> None:
         self._pacer, self.booked = pacer, 0
 
-    def take(self, pace: Pace, calls: int) -> float:
+    def take(self, pace: RateLimit, calls: int) -> float:
         """See means.Pacer."""
         wait = self._pacer.take(pace, calls)
         self.booked += 0 if wait else calls
         return wait
 
-    def hold(self, pace: Pace, seconds: float) -> None:
+    def hold(self, pace: RateLimit, seconds: float) -> None:
         """See means.Pacer."""
         self._pacer.hold(pace, seconds)
 
@@ -136,8 +136,8 @@ class CherryBench:
     def __init__(
         self,
         *,
-        ways: Ways | None = None,
-        times: Times = QUICK,
+        ways: CherryRegistrationOptions | None = None,
+        times: CherryDurations = QUICK,
         cap: int | None = None,
         lag: float = 0.0,
         delete_lag: float = 0.0,
@@ -146,11 +146,11 @@ class CherryBench:
         self.lacks, self.differs = dict(_LACKS), dict[str, str]()
         self.clock = ManualClock(START)
         self.kubelets = Kubelets()
-        self.cloud = Cloud(self.clock, times=times)
+        self.cloud = CherryCloud(self.clock, times=times)
         self.cloud.lag, self.cloud.delete_lag = lag, delete_lag
         self.server = CherryServer(self.cloud)
         self.server.front.actions.cap = cap
-        self.ways = ways or Ways(boot=0.0, prefix=prefix)
+        self.ways = ways or CherryRegistrationOptions(boot=0.0, prefix=prefix)
         self.default: dict[str, object] = {**DEFINITION, "cloudinit": base64.b64encode(CLOUD_INIT.encode()).decode()}
         self.pools: dict[str, dict[str, object]] = {}
         self.settings: dict[str, str] = {}
@@ -223,7 +223,7 @@ class CherryBench:
 
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
-        return tuple(node_from_wire(msgspec.convert(each, api_types.NodeObject)) for each in self.kube_nodes())
+        return tuple(node_from_wire(msgspec.convert(each, api_types.ApiNode)) for each in self.kube_nodes())
 
     def _object(self, raw: KubeObject, created: float) -> KubeObject:
         at, meta = format_time(created), raw["metadata"]
@@ -251,7 +251,9 @@ class CherryBench:
             "bootstrapTokenSecret": BOOTSTRAP_NAME,
             **self.settings,
         }
-        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
+        means = ProviderServices(
+            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf
+        )
         return Connection(
             "ours",
             settings,
@@ -284,7 +286,7 @@ class CherryBench:
 
     def untrusted(self) -> Provider:
         """See Bench."""
-        self._untrusted = CherryServer(self.cloud, tls=Authority("nobody's").server())
+        self._untrusted = CherryServer(self.cloud, tls=CertificateAuthority("nobody's").server())
         self._untrusted.add_token(self.token)
         self._untrusted.start()
         return registry.build(self.name, self.connection(self._untrusted.root))
@@ -326,7 +328,7 @@ class CherryBench:
         """See Bench."""
         return [call.line for call in self.look() if call.writes]
 
-    def look(self) -> list[Logged]:
+    def look(self) -> list[CherryLoggedRequest]:
         """The calls since the last look."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)

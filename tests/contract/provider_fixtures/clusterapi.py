@@ -15,25 +15,25 @@ from typing import Self
 
 import yaml
 
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
-from chalicelib.kube.transport import Dial, open_line
+from chalicelib.kube.transport import Dial, open_connection
 from chalicelib.model.node import Node
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.registry import build
-from chalicelib.providers.services import Means
+from chalicelib.providers.services import ProviderServices
 from infra.emulators.controllers.capi.controller import ClusterApi
 from infra.emulators.controllers.capi.machines import FAULTS
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.kubelet import Kubelets
-from infra.emulators.kube.auth import MASTERS, Authority, User
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.auth import MASTERS, KubeAuthority, User
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.in_process_transport import DirectLine
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.kube.tls import Authority as CertificateAuthority
+from infra.emulators.kube.tls import TlsAuthority as CertificateAuthority
 from tests.contract.clusterapi.management import finalized
 from tests.contract.clusterapi.objects import GROUP, bounds, capacity, deployment, machine, machine_set
 from tests.contract.suite.faults import Troubles
@@ -54,14 +54,14 @@ _REASONS = {
     429: "TooManyRequests",
     500: "InternalError",
 }
-_HAPPENS: dict[Trouble, Fault] = {
-    Trouble.CUT_OFF: Fault(truncate=20),
-    Trouble.WEB_PAGE: Fault(
+_HAPPENS: dict[Trouble, KubeFault] = {
+    Trouble.CUT_OFF: KubeFault(truncate=20),
+    Trouble.WEB_PAGE: KubeFault(
         status=200, body=b"<html><body>Welcome to the proxy</body></html>", headers={"Content-Type": "text/html"}
     ),
-    Trouble.HANGS: Fault(delay=3600.0),
-    Trouble.LOST_ANSWER: Fault(close=True, late=True),
-    Trouble.THROTTLED_FOR: Fault(status=429, headers={"Retry-After": "7"}),
+    Trouble.HANGS: KubeFault(delay=3600.0),
+    Trouble.LOST_ANSWER: KubeFault(close=True, late=True),
+    Trouble.THROTTLED_FOR: KubeFault(status=429, headers={"Retry-After": "7"}),
 }
 _FAULTS = {
     Misfortune.OUT_OF_STOCK: "out-of-stock",
@@ -70,8 +70,8 @@ _FAULTS = {
 }
 
 
-def _fault(kind: Trouble) -> Fault:
-    made = _HAPPENS.get(kind) or Fault(status=int(kind.value))
+def _fault(kind: Trouble) -> KubeFault:
+    made = _HAPPENS.get(kind) or KubeFault(status=int(kind.value))
     if made.status < 300:
         return made
     body = {
@@ -82,7 +82,7 @@ def _fault(kind: Trouble) -> Fault:
         "reason": _REASONS[made.status],
         "code": made.status,
     }
-    return Fault(status=made.status, headers=made.headers, body=json.dumps(body).encode())
+    return KubeFault(status=made.status, headers=made.headers, body=json.dumps(body).encode())
 
 
 class ClusterApiBench:
@@ -212,15 +212,15 @@ class ClusterApiBench:
         """See Bench."""
         if credential == "rotated":
             self._token = TOKENS[1]
-            self.server.api.authority = Authority(_users(self._token), {})
+            self.server.api.authority = KubeAuthority(_users(self._token), {})
         text = self._kubeconfig(WRONG) if credential == "wrong" else ""
         return self._built(lambda _: text or self._kubeconfig(self._token), self.line.dial)
 
     def _built(self, read: Callable[[str], str], dial: Dial) -> Provider:
-        def to(access: KubernetesAccess) -> Cluster:
+        def to(access: KubernetesAccess) -> KubeClient:
             return connect(access, read, clock=self.clock, sleep=self._sleep, jitter=_even, dial=dial)
 
-        means = Means(connect=to, sleep=self._sleep, chance=_even, pacer=self.pacer)
+        means = ProviderServices(connect=to, sleep=self._sleep, chance=_even, pacer=self.pacer)
         settings = {"namespace": "default", "clusterName": "ours", "stuckAfter": "30s"}
         kube = to(ACCESS)
         if self._apart:
@@ -244,7 +244,7 @@ class ClusterApiBench:
         config = yaml.safe_load(server.kubeconfig("suite"))
         another = base64.b64encode(CertificateAuthority().pem).decode()
         config["clusters"][0]["cluster"]["certificate-authority-data"] = another
-        return self._built(lambda _: yaml.safe_dump(config), open_line)
+        return self._built(lambda _: yaml.safe_dump(config), open_connection)
 
     def machines(self, group: str) -> list[str]:
         """See Bench."""
@@ -310,7 +310,7 @@ class ClusterApiBench:
         self._slept += seconds
         self.clock.advance(seconds)
 
-    def _ask(self, method: str, target: str) -> Fault | None:
+    def _ask(self, method: str, target: str) -> KubeFault | None:
         self._log.append(f"{method} {target}")
         kind = self._troubles.met("read" if method == "GET" else "write")
         return _fault(kind) if kind is not None else None

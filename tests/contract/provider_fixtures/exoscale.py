@@ -13,16 +13,16 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Bare, Means, Shelf
-from infra.emulators.certificates import Authority
+from chalicelib.providers.services import Cache, NullCache, ProviderServices
+from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.exoscale.account import ZONE, Zone
-from infra.emulators.exoscale.dispatcher import Logged
-from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, Nodepool, Pool, Times
-from infra.emulators.exoscale.node_registration import Ways, joined, node_object
+from infra.emulators.exoscale.dispatcher import ExoscaleLoggedRequest
+from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, ExoscaleDurations, ExoscalePool, Nodepool
+from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions, joined, node_object
 from infra.emulators.exoscale.server import ExoscaleServer
 from infra.emulators.policy_permissions import LOOPBACK
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.exoscale.openapi_document import checker
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets
@@ -33,17 +33,17 @@ START = 1_800_000_000.0
 SECRET = "outscaler/exoscale/credentials"
 MOST_NODEPOOLS = 16  # of one cluster, says the vendor's document
 _FAULTS = {
-    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED,
-    Trouble.FORBIDDEN: Fault.FORBIDDEN,
-    Trouble.NOT_FOUND: Fault.NOT_FOUND,
-    Trouble.CONFLICT: Fault.CONFLICT,
-    Trouble.THROTTLED: Fault.THROTTLED,
-    Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
-    Trouble.SERVER_ERROR: Fault.SERVER_ERROR,
-    Trouble.CUT_OFF: Fault.CUT_OFF,
-    Trouble.WEB_PAGE: Fault.WEB_PAGE,
-    Trouble.HANGS: Fault.HANGS_UP,
-    Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+    Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
+    Trouble.FORBIDDEN: VendorFault.FORBIDDEN,
+    Trouble.NOT_FOUND: VendorFault.NOT_FOUND,
+    Trouble.CONFLICT: VendorFault.CONFLICT,
+    Trouble.THROTTLED: VendorFault.THROTTLED,
+    Trouble.THROTTLED_FOR: VendorFault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: VendorFault.SERVER_ERROR,
+    Trouble.CUT_OFF: VendorFault.CUT_OFF,
+    Trouble.WEB_PAGE: VendorFault.WEB_PAGE,
+    Trouble.HANGS: VendorFault.HANGS_UP,
+    Trouble.LOST_ANSWER: VendorFault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: UNAVAILABLE, Misfortune.NEVER_COMES: NOT_STARTING}
 
@@ -59,7 +59,11 @@ class ExoscaleBench:
     repeatable = True  # a growth names the size; an eviction is never repeated (test_exo_change.py)
 
     def __init__(
-        self, *, standalone: bool = False, times: Times | None = None, operations: frozenset[str] | None = None
+        self,
+        *,
+        standalone: bool = False,
+        times: ExoscaleDurations | None = None,
+        operations: frozenset[str] | None = None,
     ) -> None:
         self.lacks = {"zero": "an Instance Pool keeps one instance at least"} if standalone else dict[str, str]()
         # A list that is not found: this is not the API. A lost answer is asked for again, and meets its own change.
@@ -72,7 +76,7 @@ class ExoscaleBench:
         self.checker = checker()
         self.server.front.watches.append(self.checker.watch)
         self.settings: dict[str, str] = {}
-        self.shelf: Shelf = Bare()
+        self.shelf: Cache = NullCache()
         self._standalone, self._operations, self._theirs = standalone, operations, set[str]()
         self._bounds: dict[str, GroupPolicy] = {}
         self._clusters: dict[str, str] = {}
@@ -143,9 +147,9 @@ class ExoscaleBench:
         self._bounds[group] = GroupPolicy(self.name, group, least, most)
 
     @property
-    def ways(self) -> Ways:
+    def ways(self) -> ExoscaleRegistrationOptions:
         """How instances join this cluster: as soon as they run, since it is the vendor that is tried here."""
-        return Ways(boot=0.0, never=frozenset(self._theirs))
+        return ExoscaleRegistrationOptions(boot=0.0, never=frozenset(self._theirs))
 
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
@@ -166,7 +170,9 @@ class ExoscaleBench:
     def connection(self, root: str, *, wrong: bool = False) -> Connection:
         """What a provider is built from. wrong: its secret holds another key's secret."""
         settings = {"zone": ZONE, "credentialsSecret": SECRET, "endpoint": root, **self.settings}
-        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
+        means = ProviderServices(
+            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf
+        )
         return Connection(
             "ours",
             settings,
@@ -195,11 +201,11 @@ class ExoscaleBench:
 
     def untrusted(self) -> Provider:
         """See Bench."""
-        self._untrusted = ExoscaleServer(self.zone, tls=Authority("nobody's").server())
+        self._untrusted = ExoscaleServer(self.zone, tls=CertificateAuthority("nobody's").server())
         self._untrusted.start()
         return registry.build(self.name, self.connection(self._untrusted.root))
 
-    def pool(self, group: str) -> Pool:
+    def pool(self, group: str) -> ExoscalePool:
         """A group's pool, played up to now."""
         self.zone.step()
         return self.zone.pools[group]
@@ -243,7 +249,7 @@ class ExoscaleBench:
         """See Bench."""
         return [call.line for call in self.look() if call.writes]
 
-    def look(self) -> list[Logged]:
+    def look(self) -> list[ExoscaleLoggedRequest]:
         """The calls since the last look."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)

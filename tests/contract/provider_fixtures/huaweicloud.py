@@ -10,17 +10,17 @@ from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Bare, Means, Shelf
-from infra.emulators.certificates import Authority
+from chalicelib.providers.services import Cache, NullCache, ProviderServices
+from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.huaweicloud.account import REGION, Cloud
-from infra.emulators.huaweicloud.authentication import Key
-from infra.emulators.huaweicloud.dispatcher import Logged
-from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, Pool, ScaleGroup, Times
-from infra.emulators.huaweicloud.node_registration import Ways, joined, node_object
+from infra.emulators.huaweicloud.account import REGION, CceCloud
+from infra.emulators.huaweicloud.authentication import CceKey
+from infra.emulators.huaweicloud.dispatcher import CceLoggedRequest
+from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, CceDurations, CcePool, ScaleGroup
+from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions, joined, node_object
 from infra.emulators.huaweicloud.server import HuaweiServer
 from infra.emulators.policy_permissions import LOOPBACK
-from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
@@ -30,17 +30,17 @@ START = 1_800_000_000.0
 SECRET = "outscaler/huaweicloud/credentials"
 BESIDE, EXTRA = 2, "az2"  # nodes of the scale group beside ours, and the name of ours there
 _FAULTS = {
-    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED,
-    Trouble.FORBIDDEN: Fault.FORBIDDEN,
-    Trouble.NOT_FOUND: Fault.NOT_FOUND,
-    Trouble.CONFLICT: Fault.CONFLICT,
-    Trouble.THROTTLED: Fault.THROTTLED,
-    Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
-    Trouble.SERVER_ERROR: Fault.SERVER_ERROR,
-    Trouble.CUT_OFF: Fault.CUT_OFF,
-    Trouble.WEB_PAGE: Fault.WEB_PAGE,
-    Trouble.HANGS: Fault.HANGS_UP,
-    Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+    Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
+    Trouble.FORBIDDEN: VendorFault.FORBIDDEN,
+    Trouble.NOT_FOUND: VendorFault.NOT_FOUND,
+    Trouble.CONFLICT: VendorFault.CONFLICT,
+    Trouble.THROTTLED: VendorFault.THROTTLED,
+    Trouble.THROTTLED_FOR: VendorFault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: VendorFault.SERVER_ERROR,
+    Trouble.CUT_OFF: VendorFault.CUT_OFF,
+    Trouble.WEB_PAGE: VendorFault.WEB_PAGE,
+    Trouble.HANGS: VendorFault.HANGS_UP,
+    Trouble.LOST_ANSWER: VendorFault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: SOLD_OUT, Misfortune.NEVER_COMES: NOT_INSTALLED}
 
@@ -60,21 +60,21 @@ class HuaweiBench:
         self,
         *,
         grouped: bool = False,
-        times: Times | None = None,
-        ways: Ways | None = None,
+        times: CceDurations | None = None,
+        ways: CceRegistrationOptions | None = None,
         actions: frozenset[str] | None = None,
     ) -> None:
         self.lacks: dict[str, str] = {}
         self.differs = {"404 read": "InvalidRequest"}  # of a list: the cluster or the project is none of this account
         self.clock = ManualClock(START)
         self.kubelets = Kubelets()
-        self.cloud = Cloud(self.clock, times=times)
+        self.cloud = CceCloud(self.clock, times=times)
         self.cluster = self.cloud.add_cluster("ours").uid
         self.theirs = self.cloud.add_cluster("theirs").uid
         self.server = HuaweiServer(self.cloud)
         self.settings: dict[str, str] = {}
-        self.shelf: Shelf = Bare()
-        self.ways = ways or Ways(boot=0.0, taint=0.0)
+        self.shelf: Cache = NullCache()
+        self.ways = ways or CceRegistrationOptions(boot=0.0, taint=0.0)
         self._grouped, self._actions, self._strangers = grouped, actions, set[str]()
         self._bounds: dict[str, GroupPolicy] = {}
         self._keys, self._slept, self._looked = 0, 0.0, 0
@@ -147,7 +147,9 @@ class HuaweiBench:
 
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
         """What a provider is built from. wrong: its secret holds another key's secret."""
-        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
+        means = ProviderServices(
+            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf
+        )
         return Connection(
             "ours",
             self.policy(url),
@@ -178,7 +180,7 @@ class HuaweiBench:
         return json.dumps({"accessKey": self.key.id, "secretKey": secret})
 
     @property
-    def key(self) -> Key:
+    def key(self) -> CceKey:
         """The key that is good now."""
         return self.server.ring.keys[self._key_id()]
 
@@ -193,11 +195,11 @@ class HuaweiBench:
 
     def untrusted(self) -> Provider:
         """See Bench."""
-        self._untrusted = HuaweiServer(self.cloud, tls=Authority("nobody's").server())
+        self._untrusted = HuaweiServer(self.cloud, tls=CertificateAuthority("nobody's").server())
         self._untrusted.start()
         return registry.build(self.name, self.connection(self._untrusted.url))
 
-    def pool(self, group: str) -> Pool:
+    def pool(self, group: str) -> CcePool:
         """A group's pool, played up to now."""
         self.cloud.step()
         return self.cloud.pool(group.partition("/")[0])
@@ -246,7 +248,7 @@ class HuaweiBench:
         """See Bench."""
         return [call.line for call in self.look() if call.writes]
 
-    def look(self) -> list[Logged]:
+    def look(self) -> list[CceLoggedRequest]:
         """The calls since the last look."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)

@@ -54,4 +54,4 @@ def ready_node(raw: KubeObject, created: float) -> Node:
         },
         "status": {**raw["status"], "conditions": [ready]},
     }
-    return node_from_wire(msgspec.convert(made, api_types.NodeObject))
+    return node_from_wire(msgspec.convert(made, api_types.ApiNode))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.suite.operations import Yard
-from tests.contract.suite.provider_fixture import Bench
+from tests.contract.suite.operations import OperationDriver
+from tests.contract.suite.provider_fixture import ProviderFixture
 from tests.contract.suite.recording_provider import Ear
 
 #: Name -> module in tests/contract/provider_fixtures, its class, and how it is made.
@@ -46,17 +46,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def yard(request: pytest.FixtureRequest) -> Iterator[Yard]:
+def yard(request: pytest.FixtureRequest) -> Iterator[OperationDriver]:
     """A bench with nothing in it. At the end nothing that was said may have held a secret."""
     module, made, how = {**BENCHES, **VARIANTS}[request.param]
-    bench: Bench = getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(**how)
+    bench: ProviderFixture = getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(**how)
     ear, root = Ear(), logging.getLogger()
     level = root.level
     root.addHandler(ear)
     root.setLevel(logging.DEBUG)
     try:
         with bench:
-            yield Yard(bench, ear)
+            yield OperationDriver(bench, ear)
             assert not ear.leaked(bench.secrets())
     finally:
         root.removeHandler(ear)

@@ -18,9 +18,9 @@ import msgspec
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.providers.base import Observation
-from chalicelib.snapshot.snapshot_builder import Folder
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from tests.property.corrupted_objects import HOSTILE, spoil
 
 Lists = Callable[[list[Any]], Iterator[list[Any]]]
@@ -190,9 +190,9 @@ def _miscounted(before: NodeGroup, now: NodeGroup, spoiler: Spoiler) -> Iterator
 def planned(seen: Observation, nodes: Sequence[Any], now: float) -> list[str]:
     """What a pass plans on an observation when no pod waits: the groups that an operation is about. Raises what the
     planner raises."""
-    snapshot = Folder().snapshot("suite", now, seen.groups)
+    snapshot = SnapshotBuilder().snapshot("suite", now, seen.groups)
     snapshot = msgspec.structs.replace(snapshot, nodes=tuple(nodes))
-    plan, memory = decide(snapshot, Policy(name="suite"), Memory(first_seen=now - 86_400.0), now, 1)
+    plan, memory = plan_cluster(snapshot, Policy(name="suite"), Memory(first_seen=now - 86_400.0), now, 1)
     msgspec.json.encode((plan, memory))
     return [each.spec.group for each in plan.operations]
 

@@ -8,27 +8,27 @@ from dataclasses import dataclass, field
 import pytest
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.registry import run_step
-from chalicelib.operations.step_context import World
+from chalicelib.operations.step_context import StepContext
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
-from infra.emulators.crash_injection import Killed
+from infra.emulators.crash_injection import FunctionKilled
 from infra.emulators.fake_cluster import InMemoryCluster
-from tests.contract.suite.provider_fixture import Bench
-from tests.contract.suite.recording_provider import Ear, Watched
+from tests.contract.suite.provider_fixture import ProviderFixture
+from tests.contract.suite.recording_provider import Ear, RecordingProvider
 from tests.operations import new_operation
 
 STEPS = 120  # more than any operation takes
 
 
 @dataclass
-class Yard:
+class OperationDriver:
     """A bench, an ear at its providers, and the cluster that the executor sees."""
 
-    bench: Bench
+    bench: ProviderFixture
     ear: Ear
     cluster: InMemoryCluster = field(init=False)
 
@@ -40,9 +40,9 @@ class Yard:
         if what in self.bench.lacks:
             pytest.skip(f"{self.bench.name}: {self.bench.lacks[what]}")
 
-    def provider(self, credential: str = "good") -> Watched:
+    def provider(self, credential: str = "good") -> RecordingProvider:
         """A fresh one, as a function that has just started builds it."""
-        return Watched(self.bench.provider(credential=credential), self.ear)
+        return RecordingProvider(self.bench.provider(credential=credential), self.ear)
 
     def observe(self) -> Observation:
         """As a pass sees it."""
@@ -63,25 +63,30 @@ class Yard:
 
     def growth(self, group: str, to: int, *, start: int | None = None, op: str = "grow-1") -> Operation:
         """From the vendor's present target unless told otherwise."""
-        return self._order(op, group, Kind.GROW, self.bench.target(group) if start is None else start, to)
+        return self._order(op, group, OperationKind.GROW, self.bench.target(group) if start is None else start, to)
 
     def removal(
-        self, group: str, *instances: Instance, kind: Kind = Kind.REMOVE, op: str = "remove-1", start: int | None = None
+        self,
+        group: str,
+        *instances: Instance,
+        kind: OperationKind = OperationKind.REMOVE,
+        op: str = "remove-1",
+        start: int | None = None,
     ) -> Operation:
         """Of these machines. A discarded one goes without a node's name, as the plan knows none."""
         nodes = {node.provider_id: node.name for node in self.bench.nodes()}
-        named = kind is Kind.REMOVE
+        named = kind is OperationKind.REMOVE
         targets = tuple(
-            Target(nodes.get(each.id, each.handle) if named else "", each.id, each.handle) for each in instances
+            RemovalTarget(nodes.get(each.id, each.handle) if named else "", each.id, each.handle) for each in instances
         )
         size = self.bench.target(group) if start is None else start
         return self._order(op, group, kind, size, size - len(targets)).with_spec(targets=targets)
 
     def shrinkage(self, group: str, to: int, *, op: str = "shrink-1") -> Operation:
         """From the vendor's present target."""
-        return self._order(op, group, Kind.SHRINK, self.bench.target(group), to)
+        return self._order(op, group, OperationKind.SHRINK, self.bench.target(group), to)
 
-    def _order(self, op: str, group: str, kind: Kind, start: int, end: int) -> Operation:
+    def _order(self, op: str, group: str, kind: OperationKind, start: int, end: int) -> Operation:
         now = self.bench.now()
         return new_operation(
             id=f"{op}-0123456789abcdef",
@@ -99,7 +104,7 @@ class Yard:
 
     # -- doing it
 
-    def ask(self, call: Callable[[Watched], Outcome]) -> Outcome | ProviderError:
+    def ask(self, call: Callable[[RecordingProvider], Outcome]) -> Outcome | ProviderError:
         """One call of a fresh provider; an error it raises is an answer too."""
         try:
             return call(self.provider())
@@ -110,7 +115,7 @@ class Yard:
         """The first call that may tell the vendor something, and the operation as the table has it then. A provider
         may only announce at first, for the table, what it will ask for: a Pending that need not wait."""
         answer = self.ask(lambda provider: provider.grow(operation))
-        if isinstance(answer, Pending) and not answer.after:
+        if isinstance(answer, InProgress) and not answer.after:
             operation = _next(operation.with_status(step=answer.step, data=answer.data))
             answer = self.ask(lambda provider: provider.poll(operation))
         return answer, _next(operation)
@@ -121,14 +126,14 @@ class Yard:
         now = self.bench.now()
         for _ in range(STEPS):
             operation = _next(operation)
-            world = World(self.provider, self._cluster(), Options(), checkpoint=_dying(dies))
+            world = StepContext(self.provider, self._cluster(), Options(), checkpoint=_dying(dies))
             try:
                 outcome = run_step(operation, world, now)
-            except Killed:
+            except FunctionKilled:
                 dies -= 1
                 continue
             self.ear.hear(outcome)
-            if not isinstance(outcome, Pending):
+            if not isinstance(outcome, InProgress):
                 return outcome
             operation = operation.with_status(step=outcome.step, data=outcome.data)
             self.ear.hear(operation)
@@ -141,8 +146,8 @@ class Yard:
         """Only what the vendor has to do of it, again and again as messages come, by a fresh provider each time. For an
         operation of which a part was carried out by the test."""
         verb, said = (
-            str(operation.spec.kind if operation.spec.kind is not Kind.DISCARD else Kind.REMOVE),
-            Pending(0.0, ""),
+            str(operation.spec.kind if operation.spec.kind is not OperationKind.DISCARD else OperationKind.REMOVE),
+            InProgress(0.0, ""),
         )
         verb = {"shrink": "shrink_target"}.get(verb, verb)
         for _ in range(STEPS):
@@ -152,7 +157,7 @@ class Yard:
             except (Conflict, Throttled, Transient) as error:
                 self.bench.settle(max(error.retry_after, 10.0))
                 continue
-            if not isinstance(outcome, Pending):
+            if not isinstance(outcome, InProgress):
                 return outcome
             self.bench.settle(max(outcome.after, 1.0))
             verb, said = "poll", outcome
@@ -181,7 +186,7 @@ def _next(operation: Operation) -> Operation:
 def _dying(times: int) -> Callable[[str], None]:
     def checkpoint(place: str) -> None:
         if times:
-            raise Killed(place)
+            raise FunctionKilled(place)
 
     return checkpoint
 
@@ -190,4 +195,4 @@ def class_of(answer: Outcome | ProviderError) -> str:
     """The error class of what failed, whichever way it was said; `Done` or `Pending` for what did not."""
     if isinstance(answer, Failed | ProviderError):
         return answer.cls
-    return "Done" if isinstance(answer, Done) else "Pending"
+    return "Done" if isinstance(answer, Succeeded) else "Pending"

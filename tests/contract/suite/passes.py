@@ -10,17 +10,17 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.outcome import Outcome
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, Options, Policy
-from chalicelib.plan.planner import decide
-from chalicelib.snapshot.node_groups import observe
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.snapshot.node_groups import read_node_groups
 from tests.builders import cluster
-from tests.contract.suite.operations import Yard
+from tests.contract.suite.operations import OperationDriver
 
 
 @dataclass
 class Passes:
     """busy: names of Nodes with a pod that may not be moved. plans, outcomes: of every pass made."""
 
-    yard: Yard
+    yard: OperationDriver
     busy: frozenset[str] = frozenset()
     memory: Memory = field(default_factory=Memory)
     plans: list[Plan] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Passes:
         """One pass now, and all that it plans carried out."""
         bench = self.yard.bench
         nodes = bench.nodes()
-        groups, gaps = observe([self.yard.provider()], nodes)
+        groups, gaps = read_node_groups([self.yard.provider()], nodes)
         build = cluster()
         build.nodes, build.groups = list(nodes), list(groups)
         for name in sorted(self.busy & {node.name for node in nodes}):
@@ -38,7 +38,7 @@ class Passes:
         now = bench.now()
         snapshot = msgspec.structs.replace(build.snapshot(), taken_at=now, gaps=gaps)
         policy = Policy(name="suite", mode=Mode.ACTIVE, options=Options(expander=("random",)))
-        plan, after = decide(snapshot, policy, self.memory, now, len(self.plans))
+        plan, after = plan_cluster(snapshot, policy, self.memory, now, len(self.plans))
         self.plans.append(plan)
         self.outcomes += [self.yard.run(operation) for operation in plan.operations]
         self.memory = msgspec.structs.replace(after, operations=())

@@ -48,7 +48,7 @@ class Misfortune(StrEnum):
     NEVER_COMES = "provisioning failure"
 
 
-class Bench(Protocol):
+class ProviderFixture(Protocol):
     """name: the provider's. lacks: what the vendor does not know, so that its tests are skipped with this reason: keys
     are Trouble and Misfortune values and
 

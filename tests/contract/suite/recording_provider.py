@@ -54,7 +54,7 @@ class Ear(logging.Handler):
         ]
 
 
-class Watched:
+class RecordingProvider:
     """See Provider; passes everything on."""
 
     def __init__(self, provider: Provider, ear: Ear) -> None:

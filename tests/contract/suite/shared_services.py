@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chalicelib.store import Store
-from chalicelib.store.rate_limits import Paces
+from chalicelib.store.rate_limits import RateLimits
 from infra.emulators.memory_table import MemoryAccount
 
 
-def shared(clock: Callable[[], float]) -> Paces:
+def shared(clock: Callable[[], float]) -> RateLimits:
     """A pacer of its own table."""
     return _store(clock).paces
 

@@ -10,29 +10,29 @@ import msgspec
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed
 from chalicelib.providers.errors import ProviderError
-from chalicelib.snapshot.node_groups import observe
+from chalicelib.snapshot.node_groups import read_node_groups
 from tests.contract.suite.kubelets import Kubelets, Word
-from tests.contract.suite.operations import Yard
+from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.passes import Passes
 
 
-def _kubelets(yard: Yard) -> Kubelets:
+def _kubelets(yard: OperationDriver) -> Kubelets:
     found = getattr(yard.bench, "kubelets", None)
     if not isinstance(found, Kubelets):
         pytest.skip(f"{yard.bench.name}: what a Node says of itself does not decide which machine it is")
     return found
 
 
-def _nodes(yard: Yard, group: str) -> list[Node]:
+def _nodes(yard: OperationDriver, group: str) -> list[Node]:
     """The Nodes of a group's machines, oldest first."""
     known = {node.provider_id: node for node in yard.bench.nodes()}
     return [known[each.id] for each in yard.instances(group)]
 
 
-def _steal(yard: Yard, thief: Node, provider_id: str, name: str | None = None) -> None:
+def _steal(yard: OperationDriver, thief: Node, provider_id: str, name: str | None = None) -> None:
     """The thief registers anew with that id."""
     _kubelets(yard).words[thief.name] = Word(yard.bench.now(), provider_id, name)
 
@@ -41,7 +41,7 @@ NAMES = pytest.mark.parametrize("name", [None, "000-first", "zzz-last"], ids=["i
 
 
 @NAMES
-def test_two_nodes_with_one_provider_id_are_left_alone(yard: Yard, name: str | None) -> None:
+def test_two_nodes_with_one_provider_id_are_left_alone(yard: OperationDriver, name: str | None) -> None:
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)
     victim, thief, honest = _nodes(yard, group)
@@ -61,7 +61,7 @@ def test_two_nodes_with_one_provider_id_are_left_alone(yard: Yard, name: str | N
 
 
 @NAMES
-def test_a_node_that_has_no_id_at_first_takes_none_of_another(yard: Yard, name: str | None) -> None:
+def test_a_node_that_has_no_id_at_first_takes_none_of_another(yard: OperationDriver, name: str | None) -> None:
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)
     victim, thief, honest = _nodes(yard, group)
@@ -76,7 +76,7 @@ def test_a_node_that_has_no_id_at_first_takes_none_of_another(yard: Yard, name: 
     assert set(before) - set(after) <= {before[1]}, "the thief's own machine at most"
 
 
-def test_a_node_with_the_id_of_a_foreign_machine_costs_nobody_a_machine(yard: Yard) -> None:
+def test_a_node_with_the_id_of_a_foreign_machine_costs_nobody_a_machine(yard: OperationDriver) -> None:
     _kubelets(yard)
     ours, theirs = yard.bench.add_group("g", size=3), yard.bench.add_group("t", size=4, cluster="theirs")
     victim, thief, honest = _nodes(yard, ours)
@@ -94,7 +94,7 @@ def test_a_node_with_the_id_of_a_foreign_machine_costs_nobody_a_machine(yard: Ya
 
 
 @pytest.mark.parametrize("change", ["another node has its id", "it has another id", "it was registered anew"])
-def test_a_node_that_is_another_by_the_time_of_its_deletion_is_kept(yard: Yard, change: str) -> None:
+def test_a_node_that_is_another_by_the_time_of_its_deletion_is_kept(yard: OperationDriver, change: str) -> None:
     group = yard.bench.add_group("g", size=4)
     idle, other, busy, _ = _nodes(yard, group) if _kubelets(yard) else []
     before, chosen = yard.bench.machines(group), yard.instances(group)[0]
@@ -119,7 +119,7 @@ def test_a_node_that_is_another_by_the_time_of_its_deletion_is_kept(yard: Yard, 
     assert (yard.finish(group), yard.bench.target(group)) == (before, 4)
 
 
-def test_a_node_that_goes_by_itself_is_no_reason_to_keep_its_machine(yard: Yard) -> None:
+def test_a_node_that_goes_by_itself_is_no_reason_to_keep_its_machine(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     _kubelets(yard).silent.add(_nodes(yard, group)[0].name)
     gone = yard.bench.machines(group)[0]
@@ -130,7 +130,7 @@ def test_a_node_that_goes_by_itself_is_no_reason_to_keep_its_machine(yard: Yard)
     assert len(yard.finish(group)) == 2
 
 
-def test_a_machine_whose_node_is_gone_is_discarded_where_most_have_joined(yard: Yard) -> None:
+def test_a_machine_whose_node_is_gone_is_discarded_where_most_have_joined(yard: OperationDriver) -> None:
     yard.needs("discard")
     group = yard.bench.add_group("g", size=4)
     nodes = _nodes(yard, group) if _kubelets(yard) else []
@@ -145,24 +145,24 @@ def test_a_machine_whose_node_is_gone_is_discarded_where_most_have_joined(yard: 
     assert len(left) == 3
 
 
-def test_a_contested_machine_counts_to_the_size_of_its_group(yard: Yard) -> None:
+def test_a_contested_machine_counts_to_the_size_of_its_group(yard: OperationDriver) -> None:
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)
     victim, thief, _ = _nodes(yard, group)
     _steal(yard, thief, victim.provider_id, "000-first")
-    found = {each.id: each for each in observe([yard.provider()], yard.bench.nodes())[0]}[group]
+    found = {each.id: each for each in read_node_groups([yard.provider()], yard.bench.nodes())[0]}[group]
     assert found.target == 3
     assert len({each.handle for each in found.instances}) == 3
     assert ("000-first", victim.name) in {each.claimants for each in found.instances}
 
 
-def test_a_discard_is_refused_where_two_nodes_claim_the_machine(yard: Yard) -> None:
+def test_a_discard_is_refused_where_two_nodes_claim_the_machine(yard: OperationDriver) -> None:
     yard.needs("discard")
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)
     victim, thief, _ = _nodes(yard, group)
     chosen = yard.instances(group)[0]
     _steal(yard, thief, victim.provider_id)
-    answer = yard.ask(lambda provider: provider.remove(yard.removal(group, chosen, kind=Kind.DISCARD)))
+    answer = yard.ask(lambda provider: provider.remove(yard.removal(group, chosen, kind=OperationKind.DISCARD)))
     assert isinstance(answer, Failed | ProviderError)
     assert answer.cls == "Conflict"

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Outcome
+from chalicelib.model.outcome import Outcome, Succeeded
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError, Transient, Unknown
 from infra.emulators.fake_provider import InMemoryProvider
@@ -21,7 +21,7 @@ from tests.contract.suite import test_suite_observe as observing
 from tests.contract.suite import test_suite_remove as removing
 from tests.contract.suite import test_suite_secrets as hiding
 from tests.contract.suite import test_suite_trouble as troubled
-from tests.contract.suite.operations import Yard
+from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.provider_fixture import Trouble
 from tests.contract.suite.recording_provider import Ear
 
@@ -36,7 +36,7 @@ class _BuysAgain(InMemoryProvider):
         pool.target = min(pool.max, pool.target + operation.spec.to_size - operation.spec.from_size)
         while len(pool.machines) < pool.target:
             self._make(pool, "creating")  # type: ignore[arg-type] # what is made of it nobody asks
-        return Done()
+        return Succeeded()
 
 
 class _KnowsNoMaximum(InMemoryProvider):
@@ -52,7 +52,7 @@ class _TakesTheOldest(InMemoryProvider):
         pool = self.pools[operation.spec.group]
         for handle in list(pool.machines)[: len(operation.spec.targets)]:
             self._delete(pool, handle)
-        return Done()
+        return Succeeded()
 
 
 class _AsksNoMinimum(InMemoryProvider):
@@ -109,7 +109,7 @@ class _Tells(_Bench):
             raise type(error)(f"{error.message} with key {SECRETS[0]}") from None
 
 
-CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[Yard], None]]] = {
+CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[OperationDriver], None]]] = {
     "buys twice": (lambda: _Bench(_BuysAgain), growing.test_asked_again_it_buys_nothing_more),
     "buys twice, in turns": (lambda: _Bench(_BuysAgain), growing.test_two_functions_in_turns_buy_it_once),
     "past the maximum": (lambda: _Bench(_KnowsNoMaximum), growing.test_past_the_maximum_is_refused_before_any_write),
@@ -142,11 +142,11 @@ CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[Yard], None]]] = {
 def test_the_suite_notices(case: str) -> None:
     make, test = CASES[case]
     with make() as bench, pytest.raises(AssertionError):
-        test(Yard(bench, Ear()))
+        test(OperationDriver(bench, Ear()))
 
 
 def test_the_suite_hears_a_secret_in_an_error() -> None:
     ear = Ear()
     with _Tells() as bench:
-        hiding.test_a_wrong_credential_is_unauthorized_and_changes_nothing(Yard(bench, ear))
+        hiding.test_a_wrong_credential_is_unauthorized_and_changes_nothing(OperationDriver(bench, ear))
         assert ear.leaked(bench.secrets())

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from chalicelib.model.outcome import Done
-from tests.contract.suite.operations import Yard
+from chalicelib.model.outcome import Succeeded
+from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.provider_fixture import Trouble
 
 MOST = 8
@@ -25,10 +25,10 @@ KINDS = (
 )
 
 
-class _Walk:
+class _SuiteRandomWalk:
     """One group, one seed. alive: the handles that should be there."""
 
-    def __init__(self, yard: Yard, seed: int) -> None:
+    def __init__(self, yard: OperationDriver, seed: int) -> None:
         self.yard, self.random = yard, random.Random(seed)
         self.group, self.beside = yard.bench.add_group("g", size=2, most=MOST), yard.bench.add_group("h", size=2)
         self.alive, self.others = yard.bench.machines(self.group), yard.bench.machines(self.beside)
@@ -64,7 +64,7 @@ class _Walk:
         to = min(MOST, len(self.alive) + self.random.randint(1, 3))
         order = self.yard.growth(self.group, to, op=f"grow-{number}")
         self._begin()
-        assert isinstance(self.yard.run(order, dies=self.deaths), Done)
+        assert isinstance(self.yard.run(order, dies=self.deaths), Succeeded)
         self.yard.bench.calm()
         assert len(self.yard.finish(self.group)) == to
 
@@ -73,13 +73,13 @@ class _Walk:
         victims = self.random.sample(found, self.random.randint(1, min(3, len(found) - 1)))
         order = self.yard.removal(self.group, *victims, op=f"remove-{number}")
         self._begin()
-        assert isinstance(self.yard.run(order, dies=self.deaths), Done)
+        assert isinstance(self.yard.run(order, dies=self.deaths), Succeeded)
         gone = {each.handle for each in victims}
         self.alive = [handle for handle in self.alive if handle not in gone]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_goes_wrong_on_the_way_the_end_is_what_was_asked_for(yard: Yard, seed: int) -> None:
-    walk = _Walk(yard, seed)
+def test_whatever_goes_wrong_on_the_way_the_end_is_what_was_asked_for(yard: OperationDriver, seed: int) -> None:
+    walk = _SuiteRandomWalk(yard, seed)
     for number in range(STEPS):
         walk.step(number)

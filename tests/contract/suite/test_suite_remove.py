@@ -8,56 +8,56 @@ from threading import Barrier
 import pytest
 
 from chalicelib.model.group import InstanceState
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed, Outcome
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed, Outcome, Succeeded
 from chalicelib.providers.errors import ProviderError
-from tests.contract.suite.operations import Yard, class_of
+from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
 
 
 @pytest.mark.parametrize("which", [(0,), (2,), (4,), (1, 3), (0, 1, 2, 3, 4)], ids=str)
-def test_exactly_the_named_machines_go(yard: Yard, which: tuple[int, ...]) -> None:
+def test_exactly_the_named_machines_go(yard: OperationDriver, which: tuple[int, ...]) -> None:
     if len(which) == 5:
         yard.needs("zero")
     group = yard.bench.add_group("g", size=5)
     before, found = yard.bench.machines(group), yard.instances(group)
     victims = [found[at] for at in which]
-    assert isinstance(yard.run(yard.removal(group, *victims)), Done)
+    assert isinstance(yard.run(yard.removal(group, *victims)), Succeeded)
     gone = {each.handle for each in victims}
     assert yard.finish(group) == [handle for handle in before if handle not in gone]
     assert yard.bench.target(group) == 5 - len(which)
     assert len(yard.bench.nodes()) == 5 - len(which)
 
 
-def test_asked_again_it_takes_no_other(yard: Yard) -> None:
+def test_asked_again_it_takes_no_other(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=4)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1], found[2])
     for _ in range(3):
         assert class_of(yard.ask(lambda provider: provider.remove(order))) in ("Done", "Pending", "Conflict")
-    assert isinstance(yard.drive(order), Done)
+    assert isinstance(yard.drive(order), Succeeded)
     yard.bench.settle()
-    assert isinstance(yard.drive(order), Done)
+    assert isinstance(yard.drive(order), Succeeded)
     assert yard.finish(group) == [before[0], before[3]]
     assert yard.bench.target(group) == 2
 
 
-def test_one_that_is_gone_already_counts_as_removed(yard: Yard) -> None:
+def test_one_that_is_gone_already_counts_as_removed(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=4)
     before, found = yard.bench.machines(group), yard.instances(group)
     yard.run(yard.removal(group, found[0]))
     yard.bench.settle()
     both = yard.removal(group, found[0], found[1], op="remove-2", start=3)
-    assert isinstance(yard.drive(both.with_spec(to_size=2)), Done)
+    assert isinstance(yard.drive(both.with_spec(to_size=2)), Succeeded)
     assert yard.finish(group) == before[2:]
     assert yard.bench.target(group) == 2
     yard.bench.calls()
     alone = yard.removal(group, found[0], op="remove-3")
-    assert isinstance(yard.drive(alone), Done)
+    assert isinstance(yard.drive(alone), Succeeded)
     assert (yard.bench.target(group), yard.finish(group)) == (2, before[2:])
 
 
-def test_one_of_another_group_is_refused_before_any_write(yard: Yard) -> None:
+def test_one_of_another_group_is_refused_before_any_write(yard: OperationDriver) -> None:
     ours, other = yard.bench.add_group("one", size=3), yard.bench.add_group("two", size=3)
     victims = [yard.instances(ours)[0], yard.instances(other)[0]]
     before = yard.bench.machines(ours), yard.bench.machines(other)
@@ -71,7 +71,7 @@ def test_one_of_another_group_is_refused_before_any_write(yard: Yard) -> None:
     assert (yard.bench.target(ours), yard.bench.target(other)) == (3, 3)
 
 
-def test_more_than_the_minimum_allows_is_refused_before_any_write(yard: Yard) -> None:
+def test_more_than_the_minimum_allows_is_refused_before_any_write(yard: OperationDriver) -> None:
     yard.needs("min")
     group = yard.bench.add_group("g", size=3, least=2)
     before, found = yard.bench.machines(group), yard.instances(group)
@@ -84,11 +84,11 @@ def test_more_than_the_minimum_allows_is_refused_before_any_write(yard: Yard) ->
     assert not writes
     assert isinstance(yard.run(order), Failed)
     assert (yard.bench.target(group), yard.finish(group)) == (3, before)
-    assert isinstance(yard.run(yard.removal(group, found[2], op="remove-2")), Done)
+    assert isinstance(yard.run(yard.removal(group, found[2], op="remove-2")), Succeeded)
     assert yard.finish(group) == before[:2]
 
 
-def test_two_functions_at_once_take_it_once(yard: Yard) -> None:
+def test_two_functions_at_once_take_it_once(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=5)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1], found[3])
@@ -102,12 +102,12 @@ def test_two_functions_at_once_take_it_once(yard: Yard) -> None:
     with ThreadPoolExecutor(2) as pool:
         answers = [future.result(timeout=60) for future in [pool.submit(remove) for _ in range(2)]]
     assert {class_of(answer) for answer in answers} <= {"Done", "Pending", "Conflict", "Transient"}
-    assert isinstance(yard.drive(order), Done)
+    assert isinstance(yard.drive(order), Succeeded)
     assert yard.finish(group) == [before[0], before[2], before[4]]
     assert yard.bench.target(group) == 3
 
 
-def test_removals_side_by_side_take_one_each(yard: Yard) -> None:
+def test_removals_side_by_side_take_one_each(yard: OperationDriver) -> None:
     """As nodes of one group are drained side by side: two operations, both planned from the same size."""
     group = yard.bench.add_group("g", size=5)
     before, found = yard.bench.machines(group), yard.instances(group)
@@ -115,13 +115,13 @@ def test_removals_side_by_side_take_one_each(yard: Yard) -> None:
     for order in orders:
         yard.ask(lambda provider, order=order: provider.remove(order))  # type: ignore[misc]
     for order in orders:
-        assert isinstance(yard.drive(order), Done)
+        assert isinstance(yard.drive(order), Succeeded)
     assert yard.finish(group) == [before[1], before[3], before[4]]
     assert yard.bench.target(group) == 3
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-def test_an_answer_that_got_lost_takes_no_other(yard: Yard, lost: int) -> None:
+def test_an_answer_that_got_lost_takes_no_other(yard: OperationDriver, lost: int) -> None:
     group = yard.bench.add_group("g", size=5)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1], found[3])
@@ -129,31 +129,31 @@ def test_an_answer_that_got_lost_takes_no_other(yard: Yard, lost: int) -> None:
     for _ in range(lost):
         assert class_of(yard.ask(lambda provider: provider.remove(order))) in ("Transient", "Done", "Pending")
     yard.bench.calm()
-    assert isinstance(yard.drive(order), Done)
+    assert isinstance(yard.drive(order), Succeeded)
     assert yard.finish(group) == [before[0], before[2], before[4]]
     assert yard.bench.target(group) == 3
 
 
 @pytest.mark.parametrize("dies", [1, 3])
-def test_a_function_that_dies_in_between_takes_no_other(yard: Yard, dies: int) -> None:
+def test_a_function_that_dies_in_between_takes_no_other(yard: OperationDriver, dies: int) -> None:
     group = yard.bench.add_group("g", size=4)
     before, found = yard.bench.machines(group), yard.instances(group)
-    assert isinstance(yard.run(yard.removal(group, found[0]), dies=dies), Done)
+    assert isinstance(yard.run(yard.removal(group, found[0]), dies=dies), Succeeded)
     assert (yard.bench.target(group), yard.finish(group)) == (3, before[1:])
 
 
-def test_a_growth_after_a_removal_brings_new_machines(yard: Yard) -> None:
+def test_a_growth_after_a_removal_brings_new_machines(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, found = yard.bench.machines(group), yard.instances(group)
-    assert isinstance(yard.run(yard.removal(group, found[0])), Done)
-    assert isinstance(yard.run(yard.growth(group, 4)), Done)
+    assert isinstance(yard.run(yard.removal(group, found[0])), Succeeded)
+    assert isinstance(yard.run(yard.growth(group, 4)), Succeeded)
     after = yard.finish(group)
     assert len(after) == 4
     assert before[0] not in after
     assert before[1:] == [handle for handle in after if handle in before]
 
 
-def test_one_that_never_joined_is_discarded(yard: Yard) -> None:
+def test_one_that_never_joined_is_discarded(yard: OperationDriver) -> None:
     yard.needs("discard")
     yard.needs(Misfortune.NEVER_COMES.value)
     group = yard.bench.add_group("g", size=2)
@@ -165,15 +165,15 @@ def test_one_that_never_joined_is_discarded(yard: Yard) -> None:
     if not dead:  # the vendor has told it by the operation, and made another
         assert yard.bench.target(group) >= 2
         return
-    assert isinstance(yard.run(yard.removal(group, *dead, kind=Kind.DISCARD, op="discard-1")), Done)
+    assert isinstance(yard.run(yard.removal(group, *dead, kind=OperationKind.DISCARD, op="discard-1")), Succeeded)
     assert yard.finish(group) == before
     assert yard.bench.target(group) == 2
 
 
-def test_one_that_has_joined_is_not_discarded(yard: Yard) -> None:
+def test_one_that_has_joined_is_not_discarded(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, victim = yard.bench.machines(group), yard.instances(group)[0]
-    order = yard.removal(group, victim, kind=Kind.DISCARD, op="discard-1")
+    order = yard.removal(group, victim, kind=OperationKind.DISCARD, op="discard-1")
     yard.bench.calls()
     answer = yard.ask(lambda provider: provider.remove(order))
     assert class_of(answer) == "Conflict"
@@ -183,7 +183,7 @@ def test_one_that_has_joined_is_not_discarded(yard: Yard) -> None:
     assert (yard.bench.target(group), yard.finish(group)) == (3, before)
 
 
-def test_what_was_not_taken_up_can_be_taken_back(yard: Yard) -> None:
+def test_what_was_not_taken_up_can_be_taken_back(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[0])
@@ -194,17 +194,17 @@ def test_what_was_not_taken_up_can_be_taken_back(yard: Yard) -> None:
     assert yard.finish(group) == before[:2]
 
 
-def test_what_was_taken_up_cannot_be_taken_back(yard: Yard) -> None:
+def test_what_was_taken_up_cannot_be_taken_back(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1])
-    assert isinstance(yard.run(order), Done)
+    assert isinstance(yard.run(order), Succeeded)
     yard.bench.settle()
     assert yard.provider().release(order) is False
     assert yard.finish(group) == [before[0], before[2]]
 
 
-def test_machines_that_are_leaving_stay_leaving_when_asked_again(yard: Yard) -> None:
+def test_machines_that_are_leaving_stay_leaving_when_asked_again(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     victim = yard.instances(group)[0]
     order = yard.removal(group, victim)
@@ -212,8 +212,8 @@ def test_machines_that_are_leaving_stay_leaving_when_asked_again(yard: Yard) -> 
     yard.bench.settle(3.0)
     again = yard.removal(group, victim, op="remove-2", start=3)
     assert class_of(yard.ask(lambda provider: provider.remove(again))) in ("Done", "Pending", "Conflict")
-    assert isinstance(yard.drive(order), Done)
-    assert isinstance(yard.drive(again), Done)
+    assert isinstance(yard.drive(order), Succeeded)
+    assert isinstance(yard.drive(again), Succeeded)
     assert len(yard.finish(group)) == 2
     assert yard.bench.target(group) == 2
     assert [each.state for each in yard.group(group).instances] == [InstanceState.RUNNING] * 2

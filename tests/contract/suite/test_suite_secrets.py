@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.outcome import Done
+from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from tests.contract.suite.operations import Yard, class_of
-from tests.contract.suite.recording_provider import Watched
+from tests.contract.suite.operations import OperationDriver, class_of
+from tests.contract.suite.recording_provider import RecordingProvider
 
 
-def test_the_ear_would_notice(yard: Yard) -> None:
+def test_the_ear_would_notice(yard: OperationDriver) -> None:
     secrets = [secret for secret in yard.bench.secrets() if secret]
     assert secrets
     yard.ear.hear(ValueError(f"the key is {secrets[0]}, as it were"))
@@ -23,7 +23,7 @@ def test_the_ear_would_notice(yard: Yard) -> None:
     assert secrets[0] not in leaked[0]
 
 
-def test_a_wrong_credential_is_unauthorized_and_changes_nothing(yard: Yard) -> None:
+def test_a_wrong_credential_is_unauthorized_and_changes_nothing(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=2)
     order, victim = yard.growth(group, 3), yard.instances(group)[0]
     removal = yard.removal(group, victim)
@@ -37,7 +37,7 @@ def test_a_wrong_credential_is_unauthorized_and_changes_nothing(yard: Yard) -> N
     assert (yard.bench.target(group), len(yard.finish(group))) == (2, 2)
 
 
-def test_a_credential_that_is_replaced_in_the_middle_of_a_pass_is_read_again(yard: Yard) -> None:
+def test_a_credential_that_is_replaced_in_the_middle_of_a_pass_is_read_again(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=2)
     order = yard.growth(group, 3)
     provider = yard.provider()
@@ -45,11 +45,11 @@ def test_a_credential_that_is_replaced_in_the_middle_of_a_pass_is_read_again(yar
     yard.provider("rotated")
     assert len(provider.observe(yard.bench.nodes()).groups) == 1
     yard.ask(lambda _: provider.grow(order))
-    assert isinstance(yard.run(order), Done)
+    assert isinstance(yard.run(order), Succeeded)
     assert (yard.bench.target(group), len(yard.finish(group))) == (3, 3)
 
 
-def test_a_credential_that_is_replaced_in_the_middle_of_a_removal_is_read_again(yard: Yard) -> None:
+def test_a_credential_that_is_replaced_in_the_middle_of_a_removal_is_read_again(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, victim = yard.bench.machines(group), yard.instances(group)[0]
     order = yard.removal(group, victim)
@@ -57,16 +57,16 @@ def test_a_credential_that_is_replaced_in_the_middle_of_a_removal_is_read_again(
     provider.observe(yard.bench.nodes())
     yard.provider("rotated")
     yard.ask(lambda _: provider.remove(order))
-    assert isinstance(yard.drive(order), Done)
+    assert isinstance(yard.drive(order), Succeeded)
     assert (yard.bench.target(group), yard.finish(group)) == (2, before[1:])
 
 
-def test_a_server_that_cannot_prove_who_it_is_gets_no_credential(yard: Yard) -> None:
+def test_a_server_that_cannot_prove_who_it_is_gets_no_credential(yard: OperationDriver) -> None:
     yard.needs("tls")
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 2)
     yard.bench.calls()
-    provider = Watched(yard.bench.untrusted(), yard.ear)
+    provider = RecordingProvider(yard.bench.untrusted(), yard.ear)
     with pytest.raises(ProviderError) as raised:
         provider.observe(yard.bench.nodes())
     assert raised.value.cls == "Transient"

@@ -34,7 +34,7 @@ _TYPES = {
 
 
 @dataclass
-class Scene:
+class SuiteSpoiltFixture:
     """Three groups of one provider, and what is observed of them when nothing is spoilt."""
 
     bench: Any
@@ -67,7 +67,7 @@ class Scene:
 
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
-def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+def scene(request: pytest.FixtureRequest) -> Iterator[SuiteSpoiltFixture]:
     module, made, how = BENCHES[request.param]
     with getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(**how) as bench:
         ids = [
@@ -77,10 +77,10 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
         if bench.name == "cherryservers":
             bench.shelf.get = lambda key: None  # plans are asked for at each observation
         nodes = bench.nodes()
-        yield Scene(bench, ids, nodes, bench.provider().observe(nodes))
+        yield SuiteSpoiltFixture(bench, ids, nodes, bench.provider().observe(nodes))
 
 
-def _try(scene: Scene, kind: str, seed: int) -> int:
+def _try(scene: SuiteSpoiltFixture, kind: str, seed: int) -> int:
     """One seed; how many answers had the object. AssertionError for what is wrong with the observation."""
     spoiler = Spoiler(KINDS[scene.bench.name][kind], f"{scene.bench.name} {kind} {seed}", scene.marks)
     scene.edit(spoiler)
@@ -101,7 +101,7 @@ def _try(scene: Scene, kind: str, seed: int) -> int:
     return spoiler.met
 
 
-def test_an_observation_without_a_spoilt_object_plans_nothing(scene: Scene) -> None:
+def test_an_observation_without_a_spoilt_object_plans_nothing(scene: SuiteSpoiltFixture) -> None:
     assert [
         (each.target, len(each.instances), each.error)
         for each in sorted(scene.good.groups, key=lambda each: scene.ids.index(each.id))
@@ -109,6 +109,6 @@ def test_an_observation_without_a_spoilt_object_plans_nothing(scene: Scene) -> N
     assert not planned(scene.good, scene.nodes, scene.bench.now())
 
 
-def test_no_spoilt_object_of_a_vendor_fails_a_pass_or_changes_another_group(scene: Scene) -> None:
+def test_no_spoilt_object_of_a_vendor_fails_a_pass_or_changes_another_group(scene: SuiteSpoiltFixture) -> None:
     for kind in KINDS[scene.bench.name]:
         assert all(_try(scene, kind, seed) for seed in range(_SEEDS)), f"no answer has the {kind} of the group"

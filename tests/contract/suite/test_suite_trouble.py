@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError, Throttled
-from tests.contract.suite.operations import Yard, class_of
+from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.provider_fixture import Trouble
-from tests.contract.suite.recording_provider import Watched
+from tests.contract.suite.recording_provider import RecordingProvider
 
 CLASSES = {
     Trouble.UNAUTHORIZED: "Unauthorized",
@@ -34,7 +34,7 @@ TRIES = 4
 READS = [kind for kind in Trouble if kind is not Trouble.LOST_ANSWER]  # of a read it is the same as HANGS
 
 
-def _observed(provider: Watched, nodes: Sequence[Node]) -> Observation | ProviderError:
+def _observed(provider: RecordingProvider, nodes: Sequence[Node]) -> Observation | ProviderError:
     """What is seen; an error that is raised is an answer too."""
     try:
         return provider.observe(nodes)
@@ -42,13 +42,13 @@ def _observed(provider: Watched, nodes: Sequence[Node]) -> Observation | Provide
         return error
 
 
-def _expected(yard: Yard, kind: Trouble, on: str) -> str:
+def _expected(yard: OperationDriver, kind: Trouble, on: str) -> str:
     yard.needs(kind.value)
     return yard.bench.differs.get(f"{kind.value} {on}", CLASSES[kind])
 
 
 @pytest.mark.parametrize("kind", READS, ids=lambda kind: kind.name)
-def test_a_read_that_always_fails_has_its_class_and_few_tries(yard: Yard, kind: Trouble) -> None:
+def test_a_read_that_always_fails_has_its_class_and_few_tries(yard: OperationDriver, kind: Trouble) -> None:
     expected = _expected(yard, kind, "read")
     group = yard.bench.add_group("g", size=2)
     provider, nodes = yard.provider(), yard.bench.nodes()
@@ -65,7 +65,7 @@ def test_a_read_that_always_fails_has_its_class_and_few_tries(yard: Yard, kind: 
 
 
 @pytest.mark.parametrize("kind", READS, ids=lambda kind: kind.name)
-def test_a_read_that_fails_once_gives_all_or_its_class(yard: Yard, kind: Trouble) -> None:
+def test_a_read_that_fails_once_gives_all_or_its_class(yard: OperationDriver, kind: Trouble) -> None:
     """Never a world with something missing and no word about it."""
     expected = _expected(yard, kind, "read")
     group = yard.bench.add_group("g", size=2)
@@ -81,7 +81,7 @@ def test_a_read_that_fails_once_gives_all_or_its_class(yard: Yard, kind: Trouble
 
 
 @pytest.mark.parametrize("kind", Trouble, ids=lambda kind: kind.name)
-def test_a_growth_that_cannot_be_told_has_its_class_and_is_asked_for_once(yard: Yard, kind: Trouble) -> None:
+def test_a_growth_that_cannot_be_told_has_its_class_and_is_asked_for_once(yard: OperationDriver, kind: Trouble) -> None:
     expected = _expected(yard, kind, "write")
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 3)
@@ -94,12 +94,12 @@ def test_a_growth_that_cannot_be_told_has_its_class_and_is_asked_for_once(yard: 
     assert yard.bench.target(group) in ((1, 2, 3) if "sizes" in yard.bench.lacks else (1, 3))
     yard.bench.calm()
     yard.bench.settle(60.0)
-    assert isinstance(yard.run(order), Done)
+    assert isinstance(yard.run(order), Succeeded)
     assert (yard.bench.target(group), len(yard.finish(group))) == (3, 3)
 
 
 @pytest.mark.parametrize("kind", Trouble, ids=lambda kind: kind.name)
-def test_a_removal_that_cannot_be_told_has_its_class_and_harms_no_other(yard: Yard, kind: Trouble) -> None:
+def test_a_removal_that_cannot_be_told_has_its_class_and_harms_no_other(yard: OperationDriver, kind: Trouble) -> None:
     expected = _expected(yard, kind, "write")
     group = yard.bench.add_group("g", size=4)
     before, found = yard.bench.machines(group), yard.instances(group)
@@ -110,24 +110,24 @@ def test_a_removal_that_cannot_be_told_has_its_class_and_harms_no_other(yard: Ya
     yard.bench.calm()
     yard.bench.settle(60.0)
     assert set(before) - {before[1]} <= set(yard.bench.machines(group))
-    assert isinstance(yard.drive(order), Done)
+    assert isinstance(yard.drive(order), Succeeded)
     assert yard.finish(group) == [before[0], *before[2:]]
     assert yard.bench.target(group) == 3
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Trouble if CLASSES[kind] in TEMPORARY], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("on", ["read", "write"])
-def test_the_executor_comes_through_what_is_temporary(yard: Yard, kind: Trouble, on: str) -> None:
+def test_the_executor_comes_through_what_is_temporary(yard: OperationDriver, kind: Trouble, on: str) -> None:
     expected = _expected(yard, kind, on)
     assert expected in TEMPORARY
     group = yard.bench.add_group("g", size=2)
     yard.bench.trouble(kind, on=on, times=2)
-    assert isinstance(yard.run(yard.growth(group, 4)), Done)
+    assert isinstance(yard.run(yard.growth(group, 4)), Succeeded)
     yard.bench.calm()
     assert len(yard.finish(group)) == 4
     victims = yard.instances(group)[:2]
     yard.bench.trouble(kind, on=on, times=2)
-    assert isinstance(yard.run(yard.removal(group, *victims)), Done)
+    assert isinstance(yard.run(yard.removal(group, *victims)), Succeeded)
     yard.bench.calm()
     after = yard.finish(group)
     assert len(after) == 2
@@ -136,7 +136,7 @@ def test_the_executor_comes_through_what_is_temporary(yard: Yard, kind: Trouble,
 
 
 @pytest.mark.parametrize("kind", [Trouble.FORBIDDEN, Trouble.NOT_FOUND], ids=lambda kind: kind.name)
-def test_what_is_permanent_ends_the_operation_and_leaves_no_trace(yard: Yard, kind: Trouble) -> None:
+def test_what_is_permanent_ends_the_operation_and_leaves_no_trace(yard: OperationDriver, kind: Trouble) -> None:
     expected = _expected(yard, kind, "write")
     group = yard.bench.add_group("g", size=3)
     before, victim = yard.bench.machines(group), yard.instances(group)[0]
@@ -149,7 +149,7 @@ def test_what_is_permanent_ends_the_operation_and_leaves_no_trace(yard: Yard, ki
     assert not [node for node in yard.cluster.nodes.values() if node.taints or node.unschedulable]
 
 
-def test_the_pause_that_the_vendor_asks_for_is_kept_or_passed_on(yard: Yard) -> None:
+def test_the_pause_that_the_vendor_asks_for_is_kept_or_passed_on(yard: OperationDriver) -> None:
     yard.needs(Trouble.THROTTLED_FOR.value)
     yard.bench.add_group("g", size=1)
     provider, nodes, slept = yard.provider(), yard.bench.nodes(), yard.bench.slept()
@@ -159,7 +159,7 @@ def test_the_pause_that_the_vendor_asks_for_is_kept_or_passed_on(yard: Yard) -> 
     assert raised.value.retry_after >= 7 or yard.bench.slept() - slept >= 7
 
 
-def test_a_pause_asked_of_one_function_is_kept_by_the_others(yard: Yard) -> None:
+def test_a_pause_asked_of_one_function_is_kept_by_the_others(yard: OperationDriver) -> None:
     yard.needs("pace")
     yard.needs(Trouble.THROTTLED_FOR.value)
     group = yard.bench.add_group("g", size=1)

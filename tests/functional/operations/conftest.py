@@ -11,7 +11,7 @@ import pytest
 
 from chalicelib.store import Store
 from infra.emulators.aws import LocalAws, create_table, environment
-from tests.functional.operations.harness import Stage
+from tests.functional.operations.harness import OperationHarness
 
 
 @pytest.fixture(scope="session")
@@ -31,10 +31,10 @@ def table(dynamodb: Any) -> str:
 
 
 @pytest.fixture
-def stage(dynamodb: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def stage(dynamodb: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[OperationHarness]:
     for name, value in environment(dynamodb.meta.endpoint_url).items():
         monkeypatch.setenv(name, value)
-    made = Stage(table, dynamodb)
+    made = OperationHarness(table, dynamodb)
     with made.server:
         made.policy()
         yield made

@@ -13,11 +13,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.model.group import Instance
 from chalicelib.model.memory import Memory
-from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.policy import Policy
 from chalicelib.operations.runner import CLAIM, handle
 from chalicelib.providers.base import Provider
@@ -46,11 +46,11 @@ spec:
 """
 
 
-class Killed(BaseException):
+class HarnessCrash(BaseException):
     """The function dies: no handler catches it, nothing after it happens."""
 
 
-class Stage:
+class OperationHarness:
     """sent: what is queued, by the instant it is due. at_checkpoint: what happens there, besides."""
 
     def __init__(self, table: str, dynamodb: Any) -> None:
@@ -71,7 +71,7 @@ class Stage:
         self.runtime = self._runtime()
 
     def _runtime(self) -> Runtime:
-        def connected(policy: Policy) -> Cluster:
+        def connected(policy: Policy) -> KubeClient:
             return connect(
                 policy.kubernetes,
                 lambda name: self.server.kubeconfig(),
@@ -102,7 +102,7 @@ class Stage:
 
         def die() -> None:
             del self.at_checkpoint[place]
-            raise Killed(place)
+            raise HarnessCrash(place)
 
         self.at_checkpoint[place] = die
 
@@ -186,7 +186,7 @@ class Stage:
 
     # -- operations
 
-    def planned(self, kind: Kind, **values: Any) -> Operation:
+    def planned(self, kind: OperationKind, **values: Any) -> Operation:
         """An operation saved as a pass saves it, with its first message queued."""
         given: dict[str, Any] = {
             "id": f"{kind}-1",
@@ -208,8 +208,8 @@ class Stage:
 
     def remove(self, *nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **values: Any) -> Operation:
         """A removal of these nodes, planned."""
-        targets = tuple(Target(node, f"memory://{node}", node, (evict or {}).get(node, ())) for node in nodes)
-        return self.planned(Kind.REMOVE, targets=targets, **values)
+        targets = tuple(RemovalTarget(node, f"memory://{node}", node, (evict or {}).get(node, ())) for node in nodes)
+        return self.planned(OperationKind.REMOVE, targets=targets, **values)
 
     def memory(self) -> Memory:
         """As the next pass finds it."""
@@ -243,7 +243,7 @@ class Stage:
         begun = self.clock()
         try:
             handle(body, self.runtime)
-        except Killed:
+        except HarnessCrash:
             heapq.heappush(self.sent, (self.clock() + CLAIM + 60.0, order, queue, body))
         self.invocations.append(self.clock() - begun)
 

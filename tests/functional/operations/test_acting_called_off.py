@@ -4,53 +4,55 @@ from typing import Any
 
 import pytest
 
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import Unavailable
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import Kind, State
+from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.policy import Policy
 from chalicelib.operations.runner import handle
 from chalicelib.store.tables import POLICIES
-from tests.functional.operations.harness import POLICY, Stage
+from tests.functional.operations.harness import POLICY, OperationHarness
 
 
 @pytest.mark.parametrize("mode", ["shadow", "off"])
-def test_an_operation_of_a_cluster_that_may_not_be_touched_is_abandoned_untouched(stage: Stage, mode: str) -> None:
+def test_an_operation_of_a_cluster_that_may_not_be_touched_is_abandoned_untouched(
+    stage: OperationHarness, mode: str
+) -> None:
     stage.group(2)
     stage.policy(mode)
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
     removal = stage.remove("g-1")
     stage.play()
-    assert stage.now(operation).status.state is stage.now(removal).status.state is State.ABANDONED
+    assert stage.now(operation).status.state is stage.now(removal).status.state is OperationState.ABANDONED
     assert stage.now(operation).status.outcome == f"the cluster's mode is {mode}"
     assert stage.provider.calls == []
     assert [request for request in stage.server.requests if request.method != "GET"] == []
     assert stage.memory().groups == {}
 
 
-def test_a_mode_changed_in_the_middle_of_a_drain_rolls_back(stage: Stage) -> None:
+def test_a_mode_changed_in_the_middle_of_a_drain_rolls_back(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
     assert not stage.untouched("g-1")
     stage.policy("shadow")
     stage.play()
-    assert stage.now(operation).status.state is State.ABANDONED
+    assert stage.now(operation).status.state is OperationState.ABANDONED
     assert stage.untouched("g-1")
     assert stage.memory().last_scale_down_failure == 0.0
 
 
-def test_an_unreadable_message_is_refused(stage: Stage) -> None:
+def test_an_unreadable_message_is_refused(stage: OperationHarness) -> None:
     with pytest.raises(BadInput, match="message"):
         handle(b"{", stage.runtime)
 
 
-def test_an_operation_that_nobody_knows_is_nothing_to_do(stage: Stage) -> None:
+def test_an_operation_that_nobody_knows_is_nothing_to_do(stage: OperationHarness) -> None:
     handle(b'{"cluster": "%b", "operation": "grow-unknown"}' % stage.name.encode(), stage.runtime)
     assert stage.sent == []
 
 
-def test_a_cluster_that_cannot_be_reached_ends_a_removal_that_has_not_begun(stage: Stage) -> None:
+def test_a_cluster_that_cannot_be_reached_ends_a_removal_that_has_not_begun(stage: OperationHarness) -> None:
     stage.group(1)
 
     def refuse(policy: Policy) -> object:
@@ -60,53 +62,56 @@ def test_a_cluster_that_cannot_be_reached_ends_a_removal_that_has_not_begun(stag
     operation = stage.remove("g-1")
     stage.play()
     ended = stage.now(operation)
-    assert (ended.status.state, ended.status.error_class) == (State.FAILED, "ClusterUnavailable")
+    assert (ended.status.state, ended.status.error_class) == (OperationState.FAILED, "ClusterUnavailable")
     assert stage.provider.deleted == []
 
 
-def test_a_missing_credential_is_a_failure_that_names_its_place(stage: Stage) -> None:
+def test_a_missing_credential_is_a_failure_that_names_its_place(stage: OperationHarness) -> None:
     stage.group(2)
 
     def refuse() -> list[object]:
         raise BadInput("spec.providers.clusterapi", "token is not set", "set tokenSecret")
 
     stage.replace(providers=lambda policy, cluster, secret: refuse())
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=3)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=3)
     stage.play()
     ended = stage.now(operation)
     assert ended.status.error_class == "InvalidRequest"
     assert ended.status.outcome == "spec.providers.clusterapi: token is not set; set tokenSecret"
 
 
-def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: Stage) -> None:
+def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: OperationHarness) -> None:
     stage.group(2)
 
     def broken() -> list[object]:
         raise LookupError("a bug")
 
     stage.replace(providers=lambda policy, cluster, secret: broken())
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=3)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=3)
     with pytest.raises(LookupError):
         stage.deliver()
-    assert stage.now(operation).status.state is State.RUNNING
+    assert stage.now(operation).status.state is OperationState.RUNNING
     stage.replace(providers=lambda policy, cluster, secret: [stage.provider])
     stage.deliver_later(operation.spec.id, 200.0)
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
 
 
-def test_a_group_that_disappears_in_the_middle_leaves_no_mark(stage: Stage) -> None:
+def test_a_group_that_disappears_in_the_middle_leaves_no_mark(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
     assert not stage.untouched("g-1")
     del stage.provider.pools["g"]
     stage.play()
-    assert (stage.now(operation).status.state, stage.now(operation).status.error_class) == (State.FAILED, "NotFound")
+    assert (stage.now(operation).status.state, stage.now(operation).status.error_class) == (
+        OperationState.FAILED,
+        "NotFound",
+    )
     assert stage.untouched("g-1")
 
 
-def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: Stage) -> None:
+def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -115,7 +120,7 @@ def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: Stage) -> 
     client.delete_item(TableName=table.name, Key={"cluster": {"S": POLICIES}, "item": {"S": stage.name}})
     assert stage.store.policies.current(stage.name) is None
     stage.play()
-    assert stage.now(operation).status.state is State.ABANDONED
+    assert stage.now(operation).status.state is OperationState.ABANDONED
     assert stage.now(operation).status.outcome == "node g-1: the cluster's policy is gone"
     assert stage.untouched("g-1")
 
@@ -129,11 +134,13 @@ def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: Stage) -> 
     ],
     ids=["foreign-kubeconfig", "file", "foreign-management-cluster"],
 )
-def test_a_policy_that_steals_a_kubeconfig_in_the_middle_leaves_no_mark(stage: Stage, theft: tuple[str, str]) -> None:
+def test_a_policy_that_steals_a_kubeconfig_in_the_middle_leaves_no_mark(
+    stage: OperationHarness, theft: tuple[str, str]
+) -> None:
     used: list[Policy] = []
     connect = stage.runtime.connect
 
-    def noted(policy: Policy) -> Cluster:
+    def noted(policy: Policy) -> KubeClient:
         used.append(policy)
         return connect(policy)
 
@@ -145,7 +152,7 @@ def test_a_policy_that_steals_a_kubeconfig_in_the_middle_leaves_no_mark(stage: S
     stage.store.policies.put(stage.name, POLICY.replace(*theft).format(name=stage.name, mode="active"), "stolen", 1)
     stage.play()
     ended = stage.now(operation)
-    assert (ended.status.state, stage.provider.deleted) == (State.ABANDONED, [])
+    assert (ended.status.state, stage.provider.deleted) == (OperationState.ABANDONED, [])
     assert "the cluster's policy cannot be read" in ended.status.outcome
     assert stage.untouched("g-1")
     assert {policy.version for policy in used} == {1}

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
-from chalicelib.model.operation import Kind, State
+from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.providers import errors
-from tests.functional.operations.harness import START, Stage
+from tests.functional.operations.harness import START, OperationHarness
 
 
-def test_a_growth_is_bought_recorded_and_a_new_plan_asked_for(stage: Stage) -> None:
+def test_a_growth_is_bought_recorded_and_a_new_plan_asked_for(stage: OperationHarness) -> None:
     stage.group(2)
     stage.pod("waiting")
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4, pods=("default/waiting", "default/gone-by-now"))
+    operation = stage.planned(
+        OperationKind.GROW, from_size=2, to_size=4, pods=("default/waiting", "default/gone-by-now")
+    )
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
     memory = stage.memory()
     request = memory.groups["g"].request
     assert request is not None
@@ -20,22 +22,22 @@ def test_a_growth_is_bought_recorded_and_a_new_plan_asked_for(stage: Stage) -> N
     assert [wake["reason"] for wake in stage.wakes] == ["operation"]
 
 
-def test_a_second_growth_adds_to_the_live_request(stage: Stage) -> None:
+def test_a_second_growth_adds_to_the_live_request(stage: OperationHarness) -> None:
     stage.group(2)
-    stage.planned(Kind.GROW, from_size=2, to_size=4)
+    stage.planned(OperationKind.GROW, from_size=2, to_size=4)
     stage.play()
     stage.clock.advance(60.0)
-    stage.planned(Kind.GROW, id="grow-2", from_size=4, to_size=5)
+    stage.planned(OperationKind.GROW, id="grow-2", from_size=4, to_size=5)
     stage.play()
     request = stage.memory().groups["g"].request
     assert request is not None
     assert (request.increase, request.since, request.expected_at) == (3, START + 60.0, START + 960.0)
 
 
-def test_it_is_told_in_the_journal_the_cluster_and_the_metrics(stage: Stage) -> None:
+def test_it_is_told_in_the_journal_the_cluster_and_the_metrics(stage: OperationHarness) -> None:
     stage.group(2)
     stage.pod("waiting")
-    stage.planned(Kind.GROW, from_size=2, to_size=4, pods=("default/waiting",))
+    stage.planned(OperationKind.GROW, from_size=2, to_size=4, pods=("default/waiting",))
     stage.play()
     assert stage.events("TriggeredScaleUp") == [("waiting", "pod triggered scale-up: [{g 2->4 (max: 10)}]")]
     entry = stage.store.journal.recent(stage.name)[0]
@@ -44,14 +46,14 @@ def test_it_is_told_in_the_journal_the_cluster_and_the_metrics(stage: Stage) -> 
     assert stage.lines[0]["node_group"] == "g"
 
 
-def test_a_failure_backs_the_group_off_by_class_and_asks_for_a_plan_at_once(stage: Stage) -> None:
+def test_a_failure_backs_the_group_off_by_class_and_asks_for_a_plan_at_once(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.fail_next("grow", errors.OutOfStock("none left", code="ZONE_STOCK"))
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
     stage.play()
     ended = stage.now(operation)
     assert (ended.status.state, ended.status.error_class, ended.status.error_code) == (
-        State.FAILED,
+        OperationState.FAILED,
         "OutOfStock",
         "ZONE_STOCK",
     )
@@ -62,67 +64,73 @@ def test_a_failure_backs_the_group_off_by_class_and_asks_for_a_plan_at_once(stag
     assert len(stage.wakes) == 1
 
 
-def test_a_conflict_is_no_fault_of_the_group(stage: Stage) -> None:
+def test_a_conflict_is_no_fault_of_the_group(stage: OperationHarness) -> None:
     stage.group(3)
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
     stage.play()
     assert stage.now(operation).status.error_class == "Conflict"
     assert "g" not in stage.memory().groups
     assert stage.wakes == []
 
 
-def test_several_that_end_together_wake_once(stage: Stage) -> None:
+def test_several_that_end_together_wake_once(stage: OperationHarness) -> None:
     stage.group(2)
-    stage.planned(Kind.GROW, from_size=2, to_size=3)
-    stage.planned(Kind.GROW, id="grow-2", from_size=3, to_size=4)
+    stage.planned(OperationKind.GROW, from_size=2, to_size=3)
+    stage.planned(OperationKind.GROW, id="grow-2", from_size=3, to_size=4)
     stage.play()
     assert len(stage.wakes) == 1
 
 
-def test_a_change_that_takes_time_comes_back_by_message(stage: Stage) -> None:
+def test_a_change_that_takes_time_comes_back_by_message(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.polls = 3
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
     stage.deliver()
     waiting = stage.now(operation)
-    assert (waiting.status.state, waiting.status.step, waiting.status.due_at) == (State.WAITING, "poll", START + 5.0)
+    assert (waiting.status.state, waiting.status.step, waiting.status.due_at) == (
+        OperationState.WAITING,
+        "poll",
+        START + 5.0,
+    )
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
     assert len(stage.invocations) == 4
 
 
-def test_a_message_that_comes_twice_does_nothing_the_second_time(stage: Stage) -> None:
+def test_a_message_that_comes_twice_does_nothing_the_second_time(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
     stage.deliver_later(operation.spec.id)
     stage.play()
     assert stage.provider.calls == ["grow"]
 
 
-def test_a_message_that_comes_too_early_is_sent_on(stage: Stage) -> None:
+def test_a_message_that_comes_too_early_is_sent_on(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4, due_at=START + 30.0)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4, due_at=START + 30.0)
     stage.deliver()
     assert stage.provider.calls == []
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
     assert stage.clock() == START + 30.0
 
 
-def test_a_delay_beyond_what_the_queue_can_keep_is_kept_in_stages(stage: Stage) -> None:
+def test_a_delay_beyond_what_the_queue_can_keep_is_kept_in_stages(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4, due_at=START + 2000.0, deadline=START + 9000.0)
+    operation = stage.planned(
+        OperationKind.GROW, from_size=2, to_size=4, due_at=START + 2000.0, deadline=START + 9000.0
+    )
     stage.deliver()
     assert stage.sent[0][0] - stage.clock() == 900.0
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
 
 
-def test_duplicates_do_not_keep_each_other_alive(stage: Stage) -> None:
+def test_duplicates_do_not_keep_each_other_alive(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.polls = 1
     stage.provider.fail_next("poll", errors.Throttled("slow down", retry_after=600.0))
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4, deadline=START + 5000.0)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4, deadline=START + 5000.0)
     stage.deliver()
     stage.deliver()
     for _ in range(5):
@@ -131,18 +139,18 @@ def test_duplicates_do_not_keep_each_other_alive(stage: Stage) -> None:
     assert len(stage.sent) == 1
 
 
-def test_a_broken_provider_section_fails_this_operation_only_by_its_own_class(stage: Stage) -> None:
+def test_a_broken_provider_section_fails_this_operation_only_by_its_own_class(stage: OperationHarness) -> None:
     stage.group(2)
     stage.providers = list
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
     stage.play()
     assert stage.now(operation).status.outcome == "provider clusterapi is not in the policy any more"
     assert stage.now(operation).status.error_class == "InvalidRequest"
 
 
-def test_events_name_the_maximum_that_the_group_was_planned_with(stage: Stage) -> None:
+def test_events_name_the_maximum_that_the_group_was_planned_with(stage: OperationHarness) -> None:
     stage.group(2)
     stage.pod("waiting")
-    stage.planned(Kind.GROW, from_size=2, to_size=4, pods=("default/waiting",), data={"own.largest": "7"})
+    stage.planned(OperationKind.GROW, from_size=2, to_size=4, pods=("default/waiting",), data={"own.largest": "7"})
     stage.play()
     assert stage.events("TriggeredScaleUp") == [("waiting", "pod triggered scale-up: [{g 2->4 (max: 7)}]")]

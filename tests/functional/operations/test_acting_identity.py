@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import UID, State
-from tests.functional.operations.harness import Stage
+from chalicelib.model.operation import UID, OperationState
+from tests.functional.operations.harness import OperationHarness
 
 
-def _again(stage: Stage, name: str) -> None:
+def _again(stage: OperationHarness, name: str) -> None:
     """The kubelet registers its node anew: another uid, and no mark of ours on it."""
     found = stage.kube.peek("nodes", name)
     assert found is not None
@@ -18,7 +18,7 @@ def _again(stage: Stage, name: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["act:claimed", "taint:called"])
-def test_a_node_that_is_registered_anew_during_its_removal_stays(stage: Stage, place: str) -> None:
+def test_a_node_that_is_registered_anew_during_its_removal_stays(stage: OperationHarness, place: str) -> None:
     stage.policy()
     stage.group(2)
     found = stage.kube.peek("nodes", "g-1")
@@ -32,7 +32,7 @@ def test_a_node_that_is_registered_anew_during_its_removal_stays(stage: Stage, p
     stage.at_checkpoint[place] = again
     stage.play()
     after = stage.now(operation)
-    assert (after.status.state, after.status.error_class) == (State.FAILED, "Conflict")
+    assert (after.status.state, after.status.error_class) == (OperationState.FAILED, "Conflict")
     assert "it was registered anew since it was planned" in after.status.outcome
     assert stage.untouched("g-1")
     assert len(stage.provider.pools["g"].machines) == 2

@@ -6,24 +6,24 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from infra.emulators.fake_provider import Purchase
-from tests.functional.operations.harness import Stage
+from tests.functional.operations.harness import OperationHarness
 
 
-def growth(stage: Stage) -> Operation:
+def growth(stage: OperationHarness) -> Operation:
     stage.group(2)
     stage.provider.polls = 2
-    return stage.planned(Kind.GROW, from_size=2, to_size=4)
+    return stage.planned(OperationKind.GROW, from_size=2, to_size=4)
 
 
-def drain(stage: Stage) -> Operation:
+def drain(stage: OperationHarness) -> Operation:
     stage.group(2)
     stage.pod("p", "g-1")
     return stage.remove("g-1", evict={"g-1": ("default/p",)})
 
 
-def refusal(stage: Stage) -> Operation:
+def refusal(stage: OperationHarness) -> Operation:
     stage.group(1, least=1)
     return stage.remove("g-1")
 
@@ -39,7 +39,7 @@ CASES = [
 ]
 
 
-def state(stage: Stage, operation: Operation) -> tuple[object, ...]:
+def state(stage: OperationHarness, operation: Operation) -> tuple[object, ...]:
     nodes = [(node["metadata"]["name"], stage.untouched(node["metadata"]["name"])) for node in stage.kube.list("nodes")]
     ended = stage.now(operation)
     pool = stage.provider.pools["g"]
@@ -48,7 +48,7 @@ def state(stage: Stage, operation: Operation) -> tuple[object, ...]:
 
 @pytest.mark.parametrize(("scene", "place"), CASES)
 def test_killed_anywhere_it_ends_as_if_it_had_not_been(
-    stage: Stage, scene: Callable[[Stage], Operation], place: str
+    stage: OperationHarness, scene: Callable[[OperationHarness], Operation], place: str
 ) -> None:
     stage.die_at(place)
     operation = scene(stage)
@@ -67,9 +67,9 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(
         assert request.increase == 2
 
 
-def test_killed_twice_between_the_purchase_and_its_record_nothing_is_bought_twice(stage: Stage) -> None:
+def test_killed_twice_between_the_purchase_and_its_record_nothing_is_bought_twice(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
     for _ in range(2):
         stage.die_at("grow:called")
         stage.deliver()

@@ -3,17 +3,17 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import Options
-from chalicelib.operations.memory_updates import learn
+from chalicelib.operations.memory_updates import memory_updates
 from tests.operations import new_operation
 
 NOW = 1_795_245_654.0
 KNOWN = GroupMemory(target=4, request=ScaleUpRequest(1, NOW - 60, NOW + 840))
 
 
-def operation(kind: Kind) -> Operation:
+def operation(kind: OperationKind) -> Operation:
     return new_operation(
         id="o",
         cluster="c",
@@ -24,77 +24,77 @@ def operation(kind: Kind) -> Operation:
         created_at=NOW - 30,
         from_size=4,
         to_size=6,
-        targets=(Target("n1", "i-1"),),
+        targets=(RemovalTarget("n1", "i-1"),),
     )
 
 
-def group_after(kind: Kind, outcome: Done | Failed, known: GroupMemory = KNOWN) -> GroupMemory:
-    patch, _ = learn(operation(kind), outcome, Options(), NOW)
+def group_after(kind: OperationKind, outcome: Succeeded | Failed, known: GroupMemory = KNOWN) -> GroupMemory:
+    patch, _ = memory_updates(operation(kind), outcome, Options(), NOW)
     return patch(known) if patch else known
 
 
-def memory_after(kind: Kind, outcome: Done | Failed) -> Memory:
-    _, patch = learn(operation(kind), outcome, Options(), NOW)
+def memory_after(kind: OperationKind, outcome: Succeeded | Failed) -> Memory:
+    _, patch = memory_updates(operation(kind), outcome, Options(), NOW)
     return patch(Memory()) if patch else Memory()
 
 
 def test_a_growth_is_added_to_the_request_and_its_time_begins_anew() -> None:
-    after = group_after(Kind.GROW, Done())
+    after = group_after(OperationKind.GROW, Succeeded())
     assert after == GroupMemory(target=6, request=ScaleUpRequest(3, NOW, NOW + 900), last_add=NOW)
-    assert memory_after(Kind.GROW, Done()).last_scale_up == NOW
+    assert memory_after(OperationKind.GROW, Succeeded()).last_scale_up == NOW
 
 
 def test_a_success_does_not_shorten_a_back_off() -> None:
     failed = Backoff(300, NOW + 100, NOW - 200)
-    assert group_after(Kind.GROW, Done(), GroupMemory(backoff=failed)).backoff == failed
+    assert group_after(OperationKind.GROW, Succeeded(), GroupMemory(backoff=failed)).backoff == failed
 
 
 @pytest.mark.parametrize("cls", ["OutOfStock", "QuotaExceeded", "Throttled", "Unauthorized", "DeadlineExceeded"])
 def test_a_failed_growth_backs_off(cls: str) -> None:
-    after = group_after(Kind.GROW, Failed(cls, "no", code="C"))
+    after = group_after(OperationKind.GROW, Failed(cls, "no", code="C"))
     assert after.backoff == Backoff(300, NOW + 300, NOW, cls, "C", "no")
     assert after.request == KNOWN.request
 
 
 def test_a_vendor_that_asks_for_more_time_gets_it() -> None:
-    after = group_after(Kind.GROW, Failed("Throttled", "no", retry_after=4000.0))
+    after = group_after(OperationKind.GROW, Failed("Throttled", "no", retry_after=4000.0))
     assert after.backoff is not None
     assert after.backoff.until == NOW + 4000.0
 
 
 @pytest.mark.parametrize("cls", ["Conflict", "Abandoned"])
 def test_what_is_not_the_groups_fault_is_not_held_against_it(cls: str) -> None:
-    assert learn(operation(Kind.GROW), Failed(cls, "no"), Options(), NOW) == (None, None)
+    assert memory_updates(operation(OperationKind.GROW), Failed(cls, "no"), Options(), NOW) == (None, None)
 
 
 def test_a_removal_starts_the_cooldown_after_delete() -> None:
-    after = group_after(Kind.REMOVE, Done({"removed": 1}))
+    after = group_after(OperationKind.REMOVE, Succeeded({"removed": 1}))
     assert (after.last_delete, after.target, after.request) == (NOW, 3, KNOWN.request)
-    assert memory_after(Kind.REMOVE, Done({"removed": 1})).last_scale_down == NOW
+    assert memory_after(OperationKind.REMOVE, Succeeded({"removed": 1})).last_scale_down == NOW
 
 
 # demands.md 19: upstream starts no cooldown here, and tries the same node again in the next loop.
 def test_kp_2219_a_failed_drain_starts_the_cooldown_after_failure() -> None:
     failed = Failed("EvictionBlocked", "no")
-    assert group_after(Kind.REMOVE, failed).last_failure == NOW
-    assert memory_after(Kind.REMOVE, failed).last_scale_down_failure == NOW
+    assert group_after(OperationKind.REMOVE, failed).last_failure == NOW
+    assert memory_after(OperationKind.REMOVE, failed).last_scale_down_failure == NOW
 
 
 def test_a_removal_that_we_called_off_starts_none() -> None:
-    assert learn(operation(Kind.REMOVE), Failed("Abandoned", "off"), Options(), NOW) == (None, None)
+    assert memory_updates(operation(OperationKind.REMOVE), Failed("Abandoned", "off"), Options(), NOW) == (None, None)
 
 
 def test_a_shrunk_group_waits_for_nothing_any_more() -> None:
-    after = group_after(Kind.SHRINK, Done())
+    after = group_after(OperationKind.SHRINK, Succeeded())
     assert (after.request, after.target) == (None, 6)
 
 
 def test_a_discarded_instance_is_not_in_the_target() -> None:
-    assert group_after(Kind.DISCARD, Done()).target == 3
+    assert group_after(OperationKind.DISCARD, Succeeded()).target == 3
 
 
-@pytest.mark.parametrize("kind", [Kind.DISCARD, Kind.SHRINK])
-def test_a_repair_that_failed_waits_longer_each_time_and_holds_up_nothing_else(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [OperationKind.DISCARD, OperationKind.SHRINK])
+def test_a_repair_that_failed_waits_longer_each_time_and_holds_up_nothing_else(kind: OperationKind) -> None:
     known, waits = KNOWN, []
     for _ in range(4):
         known = group_after(kind, Failed("Conflict", "a rollout"), known)
@@ -104,11 +104,11 @@ def test_a_repair_that_failed_waits_longer_each_time_and_holds_up_nothing_else(k
     assert memory_after(kind, Failed("Unknown", "no")) == Memory()
     assert group_after(kind, Failed("Throttled", "no", retry_after=4000.0), known).repair_after == NOW + 4000
     assert group_after(kind, Failed("Abandoned", "off"), known) == known
-    done = group_after(kind, Done(), known)
+    done = group_after(kind, Succeeded(), known)
     assert (done.repair_failures, done.repair_after) == (0, 0.0)
 
 
 def test_patches_may_be_applied_twice_to_what_is_there_by_then() -> None:
-    _, patch = learn(operation(Kind.GROW), Done(), Options(), NOW)
+    _, patch = memory_updates(operation(OperationKind.GROW), Succeeded(), Options(), NOW)
     assert patch is not None
     assert patch(Memory(last_scale_up=NOW + 5)).last_scale_up == NOW + 5

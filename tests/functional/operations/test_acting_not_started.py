@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import Kind, State, Target
+from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.providers import errors
-from tests.functional.operations.harness import START, Stage
+from tests.functional.operations.harness import START, OperationHarness
 
 
-def test_a_growth_taken_up_after_its_deadline_costs_the_group_nothing(stage: Stage) -> None:
+def test_a_growth_taken_up_after_its_deadline_costs_the_group_nothing(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
     stage.clock.advance(61.0)
     stage.play()
     ended = stage.now(operation)
-    assert (ended.status.state, ended.status.error_class) == (State.FAILED, "NotStarted")
+    assert (ended.status.state, ended.status.error_class) == (OperationState.FAILED, "NotStarted")
     assert ended.status.outcome == "not begun by 2026-11-21T07:21:54Z, its deadline; nothing was asked of the provider"
     assert stage.provider.calls == []
     assert "g" not in stage.memory().groups
     assert [wake["reason"] for wake in stage.wakes] == ["operation"]
 
 
-@pytest.mark.parametrize("kind", [Kind.SHRINK, Kind.DISCARD])
-def test_a_repair_taken_up_after_its_deadline_may_be_planned_at_once(kind: Kind, stage: Stage) -> None:
+@pytest.mark.parametrize("kind", [OperationKind.SHRINK, OperationKind.DISCARD])
+def test_a_repair_taken_up_after_its_deadline_may_be_planned_at_once(
+    kind: OperationKind, stage: OperationHarness
+) -> None:
     stage.group(2)
-    targets = (Target("g-2", "memory://g-2", "g-2"),) if kind is Kind.DISCARD else ()
+    targets = (RemovalTarget("g-2", "memory://g-2", "g-2"),) if kind is OperationKind.DISCARD else ()
     operation = stage.planned(kind, from_size=2, to_size=1, targets=targets, deadline=START + 60.0)
     stage.clock.advance(61.0)
     stage.play()
@@ -33,7 +35,7 @@ def test_a_repair_taken_up_after_its_deadline_may_be_planned_at_once(kind: Kind,
     assert "g" not in stage.memory().groups
 
 
-def test_a_removal_taken_up_after_its_deadline_starts_no_cooldown(stage: Stage) -> None:
+def test_a_removal_taken_up_after_its_deadline_starts_no_cooldown(stage: OperationHarness) -> None:
     stage.group(2)
     operation = stage.remove("g-2", deadline=START + 60.0)
     stage.clock.advance(4000.0)
@@ -44,10 +46,10 @@ def test_a_removal_taken_up_after_its_deadline_starts_no_cooldown(stage: Stage) 
     assert stage.memory().last_scale_down_failure == 0.0
 
 
-def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: Stage) -> None:
+def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: OperationHarness) -> None:
     stage.group(2)
     first = stage.planned(
-        Kind.GROW,
+        OperationKind.GROW,
         id="grow-0",
         from_size=2,
         to_size=3,
@@ -56,26 +58,26 @@ def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: Stage
         due_at=START + 500.0,
         deadline=START + 900.0,
     )
-    second = stage.planned(Kind.GROW, from_size=2, to_size=4, pool="p", deadline=START + 60.0)
+    second = stage.planned(OperationKind.GROW, from_size=2, to_size=4, pool="p", deadline=START + 60.0)
     stage.play()
-    assert stage.now(first).status.state is State.SUCCEEDED
+    assert stage.now(first).status.state is OperationState.SUCCEEDED
     assert stage.now(second).status.error_class == "NotStarted"
     backoff = stage.memory().groups["g"].backoff
     assert backoff is None
 
 
-def test_a_growth_whose_first_executor_died_is_not_taken_for_one_never_begun(stage: Stage) -> None:
+def test_a_growth_whose_first_executor_died_is_not_taken_for_one_never_begun(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
     stage.die_at("act:claimed")
     stage.play()
     assert stage.now(operation).status.error_class == "DeadlineExceeded"
 
 
-def test_a_growth_the_vendor_throttled_past_its_deadline_is_backed_off(stage: Stage) -> None:
+def test_a_growth_the_vendor_throttled_past_its_deadline_is_backed_off(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.fail_next("grow", errors.Throttled("slow down", retry_after=300.0))
-    operation = stage.planned(Kind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
+    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
     stage.play()
     assert stage.now(operation).status.error_class == "DeadlineExceeded"
     backoff = stage.memory().groups["g"].backoff

@@ -7,18 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.operation import State
-from tests.functional.operations.harness import Stage
+from chalicelib.model.operation import OperationState
+from tests.functional.operations.harness import OperationHarness
 
 POD = ("default/p",)
 
 
-def ended(stage: Stage, evict: tuple[str, ...] = POD) -> str:
+def ended(stage: OperationHarness, evict: tuple[str, ...] = POD) -> str:
     """How the removal of g-1 ends; it must not have done anything to any pod."""
     operation = stage.remove("g-1", evict={"g-1": evict})
     stage.play()
     found = stage.now(operation)
-    assert found.status.state is State.FAILED
+    assert found.status.state is OperationState.FAILED
     assert stage.untouched("g-1")
     assert not any("deletionTimestamp" in pod["metadata"] for pod in stage.kube.list("pods"))
     assert stage.provider.deleted == []
@@ -26,7 +26,9 @@ def ended(stage: Stage, evict: tuple[str, ...] = POD) -> str:
 
 
 @pytest.mark.parametrize("evict", [POD, ()], ids=["drain", "empty"])
-def test_an_on_completion_pod_that_has_come_since_keeps_the_node(stage: Stage, evict: tuple[str, ...]) -> None:
+def test_an_on_completion_pod_that_has_come_since_keeps_the_node(
+    stage: OperationHarness, evict: tuple[str, ...]
+) -> None:
     """Also where it is drained: upstream spares empty nodes only (scale-down.md §9, 4)."""
     stage.group(1)
     for key in evict:
@@ -40,7 +42,7 @@ def test_an_on_completion_pod_that_has_come_since_keeps_the_node(stage: Stage, e
     assert ended(stage, planned) == "node g-1: pod default/job holds it: BlockedByOnCompletionPod"
 
 
-def test_KP_1776_budgets_that_can_never_allow_it_are_named_before_anybody_is_evicted(stage: Stage) -> None:
+def test_KP_1776_budgets_that_can_never_allow_it_are_named_before_anybody_is_evicted(stage: OperationHarness) -> None:
     stage.group(1)
     stage.pod("p", "g-1")
     stage.budget("one", "p", 1)
@@ -51,7 +53,7 @@ def test_KP_1776_budgets_that_can_never_allow_it_are_named_before_anybody_is_evi
     )
 
 
-def test_KK_125491_a_volume_that_is_being_made_for_the_node_keeps_it(stage: Stage) -> None:
+def test_KK_125491_a_volume_that_is_being_made_for_the_node_keeps_it(stage: OperationHarness) -> None:
     stage.group(1)
     stage.pod("p", "g-1")
     stage.kube.create(
@@ -69,7 +71,7 @@ def test_KK_125491_a_volume_that_is_being_made_for_the_node_keeps_it(stage: Stag
     assert "claim default/data is being given a volume on it" in ended(stage)
 
 
-def test_a_node_marked_by_hand_after_the_taint_keeps_it(stage: Stage) -> None:
+def test_a_node_marked_by_hand_after_the_taint_keeps_it(stage: OperationHarness) -> None:
     stage.group(1)
 
     def spare() -> None:
@@ -85,7 +87,7 @@ def test_a_node_marked_by_hand_after_the_taint_keeps_it(stage: Stage) -> None:
 # -- clocks and duplicates
 
 
-def _ahead(stage: Stage, seconds: float) -> None:
+def _ahead(stage: OperationHarness, seconds: float) -> None:
     """The next functions run on a machine whose clock is off."""
 
     def skewed() -> float:
@@ -95,18 +97,18 @@ def _ahead(stage: Stage, seconds: float) -> None:
     stage.store.operations._clock = skewed
 
 
-def test_a_message_that_seems_early_only_to_a_slow_clock_is_not_lost(stage: Stage) -> None:
+def test_a_message_that_seems_early_only_to_a_slow_clock_is_not_lost(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     _ahead(stage, 30.0)
     stage.deliver()  # taints, and sends the next message
     _ahead(stage, -30.0)
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
     assert len(stage.invocations) <= 6
 
 
-def test_a_duplicate_that_comes_early_is_dropped_once_the_original_was_there(stage: Stage) -> None:
+def test_a_duplicate_that_comes_early_is_dropped_once_the_original_was_there(stage: OperationHarness) -> None:
     stage.group(1)
     stage.provider.polls = 9
     stage.remove("g-1")
@@ -122,7 +124,7 @@ def test_a_duplicate_that_comes_early_is_dropped_once_the_original_was_there(sta
 # -- a policy that cannot be read any more
 
 
-def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_rolled_back(stage: Stage) -> None:
+def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_rolled_back(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -132,12 +134,12 @@ def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_rolled_ba
     stage.store.policies.put(stage.name, "apiVersion: outscaler.dev/v9\n", "digest", current.version)
     stage.play()
     found = stage.now(operation)
-    assert found.status.state is State.ABANDONED
+    assert found.status.state is OperationState.ABANDONED
     assert found.status.outcome.startswith("node g-1: the cluster's policy cannot be read: ")
     assert stage.untouched("g-1")
 
 
-def test_the_operations_data_stays_small(stage: Stage) -> None:
+def test_the_operations_data_stays_small(stage: OperationHarness) -> None:
     """It is written at every step; a node has at most 110 pods by default."""
     stage.group(1)
     keys = tuple(f"default/p-{n:03}" for n in range(110))
@@ -150,7 +152,7 @@ def test_the_operations_data_stays_small(stage: Stage) -> None:
     assert len(msgspec.json.encode(stage.now(operation).status.data)) < 4000
 
 
-def test_an_expendable_pod_dies_with_its_node_whatever_the_rules_say_of_it(stage: Stage) -> None:
+def test_an_expendable_pod_dies_with_its_node_whatever_the_rules_say_of_it(stage: OperationHarness) -> None:
     stage.group(1)
     stage.pod("cheap", "g-1", priority=-100)
     pod = stage.kube.get("pods", "cheap", "default")
@@ -159,19 +161,19 @@ def test_an_expendable_pod_dies_with_its_node_whatever_the_rules_say_of_it(stage
     stage.kube.update("pods", pod)
     operation = stage.remove("g-1", evict={})
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
 
 
 @pytest.mark.parametrize(
     ("kind", "version"),
     [("StatefulSet", "apps.kruise.io/v1beta1"), ("Job", "batch.volcano.sh/v1alpha1"), ("ReplicaSet", "example.com/v1")],
 )
-def test_a_controller_of_another_api_group_is_not_looked_for(stage: Stage, kind: str, version: str) -> None:
+def test_a_controller_of_another_api_group_is_not_looked_for(stage: OperationHarness, kind: str, version: str) -> None:
     stage.group(2)
     stage.pod("p", "g-1", {"apiVersion": version, "kind": kind, "name": "web"}, terminationGracePeriodSeconds=10)
     operation = stage.remove("g-1", evict={"g-1": POD})
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
     assert stage.provider.deleted == ["g-1"]
 
 
@@ -179,7 +181,7 @@ def test_a_controller_of_another_api_group_is_not_looked_for(stage: Stage, kind:
     ("spec", "saved"), [({}, True), ({"priority": -11}, False), ({"schedulingGates": [{"name": "later"}]}, False)]
 )
 def test_an_expendable_or_gated_pod_that_is_nominated_keeps_no_node(
-    stage: Stage, spec: dict[str, Any], saved: bool
+    stage: OperationHarness, spec: dict[str, Any], saved: bool
 ) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
@@ -191,4 +193,4 @@ def test_an_expendable_or_gated_pod_that_is_nominated_keeps_no_node(
     stage.kube.update("pods", pod)
     stage.play()
     assert stage.provider.deleted == ([] if saved else ["g-1"])
-    assert stage.now(operation).status.state is (State.FAILED if saved else State.SUCCEEDED)
+    assert stage.now(operation).status.state is (OperationState.FAILED if saved else OperationState.SUCCEEDED)

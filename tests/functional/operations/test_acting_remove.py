@@ -1,24 +1,24 @@
 from __future__ import annotations
 
-from chalicelib.model.operation import State
-from tests.functional.operations.harness import START, Stage
+from chalicelib.model.operation import OperationState
+from tests.functional.operations.harness import START, OperationHarness
 
 HARD = "ToBeDeletedByClusterAutoscaler"
 THREE = ("default/p-0", "default/p-1", "default/p-2")
 
 
-def occupied(stage: Stage) -> None:
+def occupied(stage: OperationHarness) -> None:
     """Group of two; three pods on g-1."""
     stage.group(2)
     for key in THREE:
         stage.pod(key.removeprefix("default/"), "g-1", terminationGracePeriodSeconds=10)
 
 
-def test_an_occupied_node_is_drained_and_its_machine_deleted(stage: Stage) -> None:
+def test_an_occupied_node_is_drained_and_its_machine_deleted(stage: OperationHarness) -> None:
     occupied(stage)
     operation = stage.remove("g-1", evict={"g-1": THREE})
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
     assert stage.provider.deleted == ["g-1"]
     assert stage.kube.list("pods") == []
     memory = stage.memory()
@@ -26,7 +26,7 @@ def test_an_occupied_node_is_drained_and_its_machine_deleted(stage: Stage) -> No
     assert stage.untouched("g-2")
 
 
-def test_it_is_told_on_the_node_and_in_the_journal(stage: Stage) -> None:
+def test_it_is_told_on_the_node_and_in_the_journal(stage: OperationHarness) -> None:
     occupied(stage)
     stage.remove("g-1", evict={"g-1": THREE})
     stage.play()
@@ -42,7 +42,7 @@ def test_it_is_told_on_the_node_and_in_the_journal(stage: Stage) -> None:
     assert stage.lines[-1]["reason"] == "underutilized"
 
 
-def test_the_taint_is_put_on_in_the_first_invocation_and_waited_for_outside(stage: Stage) -> None:
+def test_the_taint_is_put_on_in_the_first_invocation_and_waited_for_outside(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -53,20 +53,20 @@ def test_the_taint_is_put_on_in_the_first_invocation_and_waited_for_outside(stag
     assert stage.sent[0][0] == START + 5.0
 
 
-def test_a_pod_bound_after_the_taint_saves_the_node(stage: Stage) -> None:
+def test_a_pod_bound_after_the_taint_saves_the_node(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
     stage.pod("fast", "g-1")
     stage.play()
     ended = stage.now(operation)
-    assert (ended.status.state, ended.status.error_class) == (State.FAILED, "NodeNotEmpty")
+    assert (ended.status.state, ended.status.error_class) == (OperationState.FAILED, "NodeNotEmpty")
     assert stage.untouched("g-1")
     assert stage.events("ScaleDownFailed") == [("g-1", f"failed to delete empty node: {ended.status.outcome}")]
     assert stage.memory().last_scale_down_failure == stage.clock()
 
 
-def test_a_pod_nominated_to_the_node_saves_it(stage: Stage) -> None:
+def test_a_pod_nominated_to_the_node_saves_it(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -80,7 +80,7 @@ def test_a_pod_nominated_to_the_node_saves_it(stage: Stage) -> None:
     assert stage.untouched("g-1")
 
 
-def test_a_budget_without_room_is_named_by_the_rules_before_any_eviction(stage: Stage) -> None:
+def test_a_budget_without_room_is_named_by_the_rules_before_any_eviction(stage: OperationHarness) -> None:
     occupied(stage)
     stage.budget("web", "p-1", 0)
     operation = stage.remove("g-1", evict={"g-1": THREE})
@@ -93,20 +93,20 @@ def test_a_budget_without_room_is_named_by_the_rules_before_any_eviction(stage: 
 
 
 # demands.md 19: room at the recheck, none any more when it comes to it
-def test_a_budget_that_blocks_until_the_end_gives_the_node_back_and_is_named(stage: Stage) -> None:
+def test_a_budget_that_blocks_until_the_end_gives_the_node_back_and_is_named(stage: OperationHarness) -> None:
     occupied(stage)
     stage.budget("web", "p-1", 1)
     operation = stage.remove("g-1", evict={"g-1": THREE})
     stage.at_checkpoint["evict:called"] = lambda: stage.set_room("web", 0)
     stage.play()
     ended = stage.now(operation)
-    assert ended.status.state is State.FAILED
+    assert ended.status.state is OperationState.FAILED
     assert "pod default/p-1 cannot be evicted: The disruption budget web needs 1 healthy pods" in ended.status.outcome
     assert stage.untouched("g-1")
     assert stage.provider.deleted == []
 
 
-def test_a_controller_that_is_gone_holds_the_node(stage: Stage) -> None:
+def test_a_controller_that_is_gone_holds_the_node(stage: OperationHarness) -> None:
     occupied(stage)
     operation = stage.remove("g-1", evict={"g-1": THREE})
     stage.deliver()
@@ -115,25 +115,25 @@ def test_a_controller_that_is_gone_holds_the_node(stage: Stage) -> None:
     assert stage.now(operation).status.outcome == "node g-1: pod default/p-0 holds it: ControllerNotFound"
 
 
-def test_fifty_pods_take_many_short_invocations(stage: Stage) -> None:
+def test_fifty_pods_take_many_short_invocations(stage: OperationHarness) -> None:
     stage.group(1)
     keys = tuple(f"default/p-{n:02}" for n in range(50))
     for key in keys:
         stage.pod(key.removeprefix("default/"), "g-1")
     operation = stage.remove("g-1", evict={"g-1": keys})
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
     assert len(stage.invocations) >= 3
     assert max(stage.invocations) == 0.0  # on a clock that moves only when somebody waits
 
 
-def test_several_nodes_one_of_which_must_stay(stage: Stage) -> None:
+def test_several_nodes_one_of_which_must_stay(stage: OperationHarness) -> None:
     stage.group(3)
     operation = stage.remove("g-1", "g-2", "g-3")
     stage.deliver()
     stage.pod("late", "g-2")
     stage.play()
-    assert stage.now(operation).status.state is State.SUCCEEDED
+    assert stage.now(operation).status.state is OperationState.SUCCEEDED
     assert sorted(stage.provider.deleted) == ["g-1", "g-3"]
     assert stage.untouched("g-2")
     assert [name for name, _ in stage.events("ScaleDownFailed")] == ["g-2"]

@@ -8,15 +8,15 @@ import msgspec
 from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.group import InstanceError
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, State
+from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.reconciler.reconciler import handle
-from tests.functional.operations.harness import POLICY, Stage
+from tests.functional.operations.harness import POLICY, OperationHarness
 
 ROOM = {"cpu": 2000, "memory": 8 * 2**30, "pods": 110}
 BROKEN = InstanceError("InstallFailed", "Error", "the node could not be installed")
 
 
-def _waits(stage: Stage) -> None:
+def _waits(stage: OperationHarness) -> None:
     """A pod that wants a whole machine."""
     stage.pod("waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}])
     pod = stage.kube.get("pods", "waits", "default")
@@ -28,16 +28,18 @@ def _waits(stage: Stage) -> None:
     stage.kube.update("pods", pod)
 
 
-def _open(stage: Stage) -> list[tuple[Kind, str]]:
+def _open(stage: OperationHarness) -> list[tuple[OperationKind, str]]:
     return [(each.spec.kind, each.spec.group) for each in stage.store.operations.list_open(stage.name)]
 
 
-def _pass(stage: Stage, reason: str = "webhook") -> None:
+def _pass(stage: OperationHarness, reason: str = "webhook") -> None:
     stage.clock.advance(10)
     handle(encode(ReconcileMessage(stage.name, reason, stage.clock())).decode(), stage.runtime)
 
 
-def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again_within_a_minute(stage: Stage) -> None:
+def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again_within_a_minute(
+    stage: OperationHarness,
+) -> None:
     text = POLICY.format(name=stage.name, mode="active") + "  scanInterval: 1h\n"
     stage.store.policies.put(stage.name, text, "hourly", 1)
     group = f"g-{stage.name}"
@@ -45,7 +47,7 @@ def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again
     stage.provider.spoil(group, BROKEN)
     _waits(stage)
     _pass(stage)
-    assert _open(stage) == [(Kind.GROW, group)]
+    assert _open(stage) == [(OperationKind.GROW, group)]
     stage.play()
     stage.wakes.clear()
 
@@ -53,7 +55,7 @@ def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again
     backoff = stage.memory().groups[group].backoff
     assert backoff is not None
     assert (backoff.cls, backoff.duration) == ("InstallFailed", 300.0)
-    assert _open(stage) == [(Kind.DISCARD, group)]
+    assert _open(stage) == [(OperationKind.DISCARD, group)]
     stage.play()
     ended = stage.clock()
     assert stage.provider.pools[group].target == 0
@@ -63,6 +65,6 @@ def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again
 
     stage.clock.advance(301.0)
     handle(msgspec.json.encode(again).decode(), stage.runtime)
-    assert _open(stage) == [(Kind.GROW, group)], "still needed, and its five minutes are over"
+    assert _open(stage) == [(OperationKind.GROW, group)], "still needed, and its five minutes are over"
     stage.play()
-    assert all(each.status.state is not State.FAILED for each in stage.memory().operations)
+    assert all(each.status.state is not OperationState.FAILED for each in stage.memory().operations)

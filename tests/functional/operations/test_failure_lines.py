@@ -15,15 +15,15 @@ from chalicelib.dispatch.messages import ActMessage, ReconcileMessage, encode
 from chalicelib.handlers import read_api
 from chalicelib.handlers.lambda_entry import each_record
 from chalicelib.kube.connect import connect
-from chalicelib.model.operation import Kind
-from chalicelib.model.plan import Mark
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.plan import TaintUpdate
 from chalicelib.operations import runner
 from chalicelib.reconciler import reconciler, taint_writer
 from chalicelib.runtime.active_policy import current
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime, install
-from infra.emulators.aws_faults import Faults, busy
-from tests.functional.operations.harness import Stage
+from infra.emulators.aws_faults import AwsFaults, busy
+from tests.functional.operations.harness import OperationHarness
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     logging.getLogger(logger.name).removeHandler(handler)
 
 
-def deliver(body: bytes, work: Callable[[str, Runtime], object], stage: Stage) -> dict[str, Any]:
+def deliver(body: bytes, work: Callable[[str, Runtime], object], stage: OperationHarness) -> dict[str, Any]:
     install(stage.runtime)
     try:
         return each_record({"Records": [{"messageId": "m-1", "body": body.decode()}]}, work)
@@ -50,7 +50,7 @@ def deliver(body: bytes, work: Callable[[str, Runtime], object], stage: Stage) -
         install(None)
 
 
-def with_token(stage: Stage, token: str) -> None:
+def with_token(stage: OperationHarness, token: str) -> None:
     """The cluster's kubeconfig holds this token from now on."""
     right = stage.server.headers()["Authorization"].removeprefix("Bearer ")
     text = stage.server.kubeconfig().replace(right, token)
@@ -61,7 +61,7 @@ def with_token(stage: Stage, token: str) -> None:
     )
 
 
-def test_a_revoked_token_names_cluster_path_and_secret(stage: Stage, lines: Any) -> None:
+def test_a_revoked_token_names_cluster_path_and_secret(stage: OperationHarness, lines: Any) -> None:
     with_token(stage, "revoked")
     deliver(encode(ReconcileMessage(stage.name, "schedule", stage.clock())), reconciler.handle, stage)
     [line] = [each for each in lines() if each["message"] == "message failed"]
@@ -75,10 +75,10 @@ def test_a_revoked_token_names_cluster_path_and_secret(stage: Stage, lines: Any)
         assert secret not in json.dumps(shown)
 
 
-def test_an_operations_failed_message_names_cluster_and_operation(stage: Stage, lines: Any) -> None:
+def test_an_operations_failed_message_names_cluster_and_operation(stage: OperationHarness, lines: Any) -> None:
     stage.group(1)
-    operation = stage.planned(Kind.GROW, from_size=1, to_size=2)
-    faults = Faults()
+    operation = stage.planned(OperationKind.GROW, from_size=1, to_size=2)
+    faults = AwsFaults()
     broken = dataclasses.replace(
         stage.runtime,
         store=type(stage.store)(
@@ -109,16 +109,18 @@ def test_an_operations_failed_message_names_cluster_and_operation(stage: Stage, 
         b'{"cluster":' * 2000,
     ],
 )
-def test_a_message_that_names_no_cluster_says_so(body: bytes, stage: Stage, lines: Any) -> None:
+def test_a_message_that_names_no_cluster_says_so(body: bytes, stage: OperationHarness, lines: Any) -> None:
     assert deliver(body, reconciler.handle, stage)["batchItemFailures"] == [{"itemIdentifier": "m-1"}]
     [line] = lines()
     assert (line["message"], line["cluster"]) == ("message failed", "unknown")
 
 
-def test_a_node_that_may_not_be_marked_names_the_cluster(stage: Stage, lines: Any) -> None:
+def test_a_node_that_may_not_be_marked_names_the_cluster(stage: OperationHarness, lines: Any) -> None:
     with_token(stage, "revoked")
     policy = current(stage.name, stage.runtime)
     assert policy is not None
-    taint_writer.apply((Mark("g-1", "soften"),), stage.runtime.connect(policy), policy.options, stage.clock, stage.name)
+    taint_writer.apply(
+        (TaintUpdate("g-1", "soften"),), stage.runtime.connect(policy), policy.options, stage.clock, stage.name
+    )
     [line] = lines()
     assert (line["cluster"], line["asked"].split()[0]) == (stage.name, "GET")

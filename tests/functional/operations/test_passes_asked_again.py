@@ -16,11 +16,11 @@ from chalicelib.model.errors import BadInput
 from chalicelib.reconciler.reconciler import handle
 from chalicelib.runtime.runtime import install
 from chalicelib.store import Store
-from infra.emulators.aws_faults import Faults, busy
-from tests.functional.operations.harness import Stage
+from infra.emulators.aws_faults import AwsFaults, busy
+from tests.functional.operations.harness import OperationHarness
 
 
-def deliver(stage: Stage, message: ReconcileMessage | bytes) -> bool:
+def deliver(stage: OperationHarness, message: ReconcileMessage | bytes) -> bool:
     """Whether the queue may forget the message."""
     body = message if isinstance(message, bytes) else encode(message)
     install(stage.runtime)
@@ -34,7 +34,7 @@ def deliver(stage: Stage, message: ReconcileMessage | bytes) -> bool:
 class Outage:
     """Providers that raise while `error` is set, and the delays of reconcile messages that are sent."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: OperationHarness) -> None:
         self.error: Exception | None = Unavailable("no answer")
         self.sent: list[tuple[dict[str, Any], int]] = []
         self.full = False
@@ -56,13 +56,15 @@ class Outage:
 
 
 @pytest.fixture
-def outage(stage: Stage) -> Outage:
+def outage(stage: OperationHarness) -> Outage:
     stage.group(1)
     return Outage(stage)
 
 
 @pytest.mark.parametrize("reason", ["webhook", "operation", "person"])
-def test_a_wake_up_that_fails_comes_back_in_thirty_seconds(reason: str, stage: Stage, outage: Outage) -> None:
+def test_a_wake_up_that_fails_comes_back_in_thirty_seconds(
+    reason: str, stage: OperationHarness, outage: Outage
+) -> None:
     assert deliver(stage, ReconcileMessage(stage.name, reason, stage.clock()))
     [(message, delay)] = outage.sent
     assert (message["reason"], delay) == (reason, 30)
@@ -73,12 +75,14 @@ def test_a_wake_up_that_fails_comes_back_in_thirty_seconds(reason: str, stage: S
     assert stage.store.schedule.due(stage.name).failure is None
 
 
-def test_a_scheduled_pass_that_fails_waits_for_the_next_tick(stage: Stage, outage: Outage) -> None:
+def test_a_scheduled_pass_that_fails_waits_for_the_next_tick(stage: OperationHarness, outage: Outage) -> None:
     assert not deliver(stage, ReconcileMessage(stage.name, "schedule", stage.clock()))
     assert outage.sent == []
 
 
-def test_an_outage_that_lasts_is_left_to_the_queue_and_its_dead_letters(stage: Stage, outage: Outage) -> None:
+def test_an_outage_that_lasts_is_left_to_the_queue_and_its_dead_letters(
+    stage: OperationHarness, outage: Outage
+) -> None:
     forgotten = []
     body = encode(ReconcileMessage(stage.name, "webhook", stage.clock()))
     for _ in range(6):
@@ -88,7 +92,7 @@ def test_an_outage_that_lasts_is_left_to_the_queue_and_its_dead_letters(stage: S
     assert forgotten == [True] * 5 + [False]
 
 
-def test_many_wake_ups_in_one_outage_are_one_message(stage: Stage, outage: Outage) -> None:
+def test_many_wake_ups_in_one_outage_are_one_message(stage: OperationHarness, outage: Outage) -> None:
     for _ in range(5):
         assert deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
         stage.clock.advance(1.0)
@@ -96,19 +100,21 @@ def test_many_wake_ups_in_one_outage_are_one_message(stage: Stage, outage: Outag
 
 
 @pytest.mark.parametrize("error", [BadInput("policy", "is wrong", "correct it"), RuntimeError("a defect")])
-def test_what_time_does_not_heal_is_left_to_the_queue(error: Exception, stage: Stage, outage: Outage) -> None:
+def test_what_time_does_not_heal_is_left_to_the_queue(
+    error: Exception, stage: OperationHarness, outage: Outage
+) -> None:
     outage.error = error
     assert not deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
     assert outage.sent == []
 
 
-def test_a_wake_up_that_cannot_be_sent_again_stays_in_the_queue(stage: Stage, outage: Outage) -> None:
+def test_a_wake_up_that_cannot_be_sent_again_stays_in_the_queue(stage: OperationHarness, outage: Outage) -> None:
     outage.full = True
     assert not deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
 
 
-def test_a_table_that_fails_does_not_keep_the_wake_up_from_coming_back(stage: Stage, outage: Outage) -> None:
-    faults = Faults()
+def test_a_table_that_fails_does_not_keep_the_wake_up_from_coming_back(stage: OperationHarness, outage: Outage) -> None:
+    faults = AwsFaults()
     stage.runtime = dataclasses.replace(
         stage.runtime,
         store=Store(

@@ -14,7 +14,7 @@ from chalicelib.model.node import Node
 from chalicelib.providers.base import Observation
 from chalicelib.reconciler.reconciler import handle
 from infra.emulators.fake_provider import InMemoryProvider
-from tests.functional.operations.harness import Stage
+from tests.functional.operations.harness import OperationHarness
 
 DAY = 86400.0
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
@@ -38,9 +38,9 @@ class Discovering(InMemoryProvider):
 
 
 @pytest.fixture
-def two(stage: Stage, dynamodb: Any, table: str) -> Iterator[tuple[Stage, Stage]]:
+def two(stage: OperationHarness, dynamodb: Any, table: str) -> Iterator[tuple[OperationHarness, OperationHarness]]:
     """Two clusters with a node of group g each, that is full, and a pod that wants another."""
-    other = Stage(table, dynamodb)
+    other = OperationHarness(table, dynamodb)
     with other.server:
         other.policy()
         for claim in stage.store.claims.all():  # of an earlier test
@@ -50,7 +50,7 @@ def two(stage: Stage, dynamodb: Any, table: str) -> Iterator[tuple[Stage, Stage]
         yield stage, other
 
 
-def _furnish(stage: Stage) -> None:
+def _furnish(stage: OperationHarness) -> None:
     stage.provider.add_pool("g", size=1)
     stage.provider.claim = "one-place"
     stage.kube.create(
@@ -74,7 +74,7 @@ def _furnish(stage: Stage) -> None:
     stage.clock.advance(10)
 
 
-def _pass(stage: Stage, others: Stage) -> list[str]:
+def _pass(stage: OperationHarness, others: OperationHarness) -> list[str]:
     """A pass; the ids of the operations that it has planned."""
     clock = max(stage.clock(), others.clock()) + 60.0
     for each in (stage, others):
@@ -83,11 +83,13 @@ def _pass(stage: Stage, others: Stage) -> list[str]:
     return [each.spec.id for each in stage.store.operations.list_open(stage.name)]
 
 
-def _owner(stage: Stage) -> str:
+def _owner(stage: OperationHarness) -> str:
     return next(iter({each.owner for each in stage.store.claims.all()}))
 
 
-def test_a_cluster_that_names_a_group_has_it_before_one_that_discovered_it(two: tuple[Stage, Stage]) -> None:
+def test_a_cluster_that_names_a_group_has_it_before_one_that_discovered_it(
+    two: tuple[OperationHarness, OperationHarness],
+) -> None:
     thief, owner = two
     found = Discovering(thief.provider)
     thief.providers = lambda: [found]
@@ -101,7 +103,9 @@ def test_a_cluster_that_names_a_group_has_it_before_one_that_discovered_it(two: 
     assert not _pass(thief, owner)
 
 
-def test_a_claim_of_a_cluster_that_is_switched_off_ends_after_a_week(two: tuple[Stage, Stage]) -> None:
+def test_a_claim_of_a_cluster_that_is_switched_off_ends_after_a_week(
+    two: tuple[OperationHarness, OperationHarness],
+) -> None:
     first, second = two
     assert _pass(first, second)
     first.play()
@@ -112,7 +116,9 @@ def test_a_claim_of_a_cluster_that_is_switched_off_ends_after_a_week(two: tuple[
     assert _owner(second) == second.name
 
 
-def test_of_two_that_name_a_group_the_first_keeps_it_however_long(two: tuple[Stage, Stage]) -> None:
+def test_of_two_that_name_a_group_the_first_keeps_it_however_long(
+    two: tuple[OperationHarness, OperationHarness],
+) -> None:
     first, second = two
     assert _pass(first, second)
     first.play()

@@ -13,13 +13,13 @@ from chalicelib.handlers import read_api
 from chalicelib.kube.errors import ClusterError, Unavailable
 from chalicelib.model.timestamps import format_time
 from chalicelib.reconciler.reconciler import handle
-from tests.functional.operations.harness import START, Stage
+from tests.functional.operations.harness import START, OperationHarness
 
 
 class Refusing:
     """Providers that cannot be built while `error` is set, as when the cluster cannot be read."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: OperationHarness) -> None:
         self.error: Exception | None = None
         working = stage.providers
 
@@ -32,12 +32,12 @@ class Refusing:
 
 
 @pytest.fixture
-def refusing(stage: Stage) -> Refusing:
+def refusing(stage: OperationHarness) -> Refusing:
     stage.group(1)
     return Refusing(stage)
 
 
-def run_pass(stage: Stage) -> None:
+def run_pass(stage: OperationHarness) -> None:
     """One scheduled pass, a minute after the last."""
     stage.clock.advance(60.0)
     body = encode(ReconcileMessage(stage.name, "schedule", stage.clock()))
@@ -47,17 +47,19 @@ def run_pass(stage: Stage) -> None:
         return
 
 
-def shown(stage: Stage) -> dict[str, Any]:
+def shown(stage: OperationHarness) -> dict[str, Any]:
     """The cluster's row of GET /clusters."""
     rows = read_api.clusters(stage.runtime).body["clusters"]
     return dict(next(row for row in rows if row["name"] == stage.name))
 
 
-def journal(stage: Stage) -> list[dict[str, Any]]:
+def journal(stage: OperationHarness) -> list[dict[str, Any]]:
     return [dict(entry.facts) for entry in reversed(stage.store.journal.recent(stage.name)) if entry.kind == "pass"]
 
 
-def test_health_is_failing_with_class_and_first_instant_while_passes_fail(stage: Stage, refusing: Refusing) -> None:
+def test_health_is_failing_with_class_and_first_instant_while_passes_fail(
+    stage: OperationHarness, refusing: Refusing
+) -> None:
     run_pass(stage)
     good = format_time(stage.clock())
     assert (shown(stage)["health"], shown(stage)["lastSuccess"], shown(stage)["lastError"]) == ("ok", good, None)
@@ -77,7 +79,7 @@ def test_health_is_failing_with_class_and_first_instant_while_passes_fail(stage:
     }
 
 
-def test_one_cluster_that_fails_from_its_first_pass_is_never_ok(stage: Stage, refusing: Refusing) -> None:
+def test_one_cluster_that_fails_from_its_first_pass_is_never_ok(stage: OperationHarness, refusing: Refusing) -> None:
     refusing.error = Unavailable("down")
     run_pass(stage)
     body = read_api.cluster(stage.name, stage.runtime).body
@@ -85,7 +87,7 @@ def test_one_cluster_that_fails_from_its_first_pass_is_never_ok(stage: Stage, re
     assert body["lastSuccess"] is None
 
 
-def test_journal_has_the_first_failure_and_the_recovery_only(stage: Stage, refusing: Refusing) -> None:
+def test_journal_has_the_first_failure_and_the_recovery_only(stage: OperationHarness, refusing: Refusing) -> None:
     run_pass(stage)
     refusing.error = Unavailable("down")
     for _ in range(3):
@@ -101,14 +103,16 @@ def test_journal_has_the_first_failure_and_the_recovery_only(stage: Stage, refus
     assert (shown(stage)["health"], shown(stage)["lastError"]) == ("ok", None)
 
 
-def test_text_of_an_unexpected_error_stays_in_the_log(stage: Stage, refusing: Refusing) -> None:
+def test_text_of_an_unexpected_error_stays_in_the_log(stage: OperationHarness, refusing: Refusing) -> None:
     refusing.error = RuntimeError("object with a password in its repr")
     run_pass(stage)
     error = shown(stage)["lastError"]
     assert (error["class"], error["message"]) == ("RuntimeError", "unexpected; the function's log has the details")
 
 
-def test_get_clusters_shows_the_failure(stage: Stage, refusing: Refusing, capsys: pytest.CaptureFixture[str]) -> None:
+def test_get_clusters_shows_the_failure(
+    stage: OperationHarness, refusing: Refusing, capsys: pytest.CaptureFixture[str]
+) -> None:
     refusing.error = Unavailable("down")
     run_pass(stage)
     since = format_time(stage.clock())

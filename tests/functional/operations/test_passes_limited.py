@@ -9,20 +9,20 @@ import pytest
 
 from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.reconciler.reconciler import handle
-from tests.functional.operations.harness import POLICY, Stage
+from tests.functional.operations.harness import POLICY, OperationHarness
 
 OBSERVED = "reconcile:observed"
 
 
-def _group(stage: Stage, name: str) -> None:
+def _group(stage: OperationHarness, name: str) -> None:
     """An empty group whose nodes have its name as a label. Groups belong to a cluster, and all tests share a table."""
     room = {"cpu": 4000, "memory": 8 * 2**30, "pods": 110}
     stage.provider.add_pool(f"{name}-{stage.name}", template=Node(name, {"of": name}, room, room))
 
 
-def _pending(stage: Stage, name: str, **spec: Any) -> None:
+def _pending(stage: OperationHarness, name: str, **spec: Any) -> None:
     stage.pod(name, **spec)
     pod = stage.kube.get("pods", name, "default")
     assert pod is not None
@@ -33,7 +33,7 @@ def _pending(stage: Stage, name: str, **spec: Any) -> None:
     stage.kube.update("pods", pod)
 
 
-def _options(stage: Stage, options: str) -> None:
+def _options(stage: OperationHarness, options: str) -> None:
     """The policy's options from now on."""
     text = POLICY.format(name=stage.name, mode="active") + f"  options: {{{options}}}\n"
     current = stage.store.policies.current(stage.name)
@@ -41,20 +41,20 @@ def _options(stage: Stage, options: str) -> None:
     stage.store.policies.put(stage.name, text, options, current.version)
 
 
-def _grown(stage: Stage) -> list[str]:
+def _grown(stage: OperationHarness) -> list[str]:
     """The groups that a pass decides to grow, ten seconds from now."""
     stage.clock.advance(10)
     handle(encode(ReconcileMessage(stage.name, "webhook", stage.clock())).decode(), stage.runtime)
     operations = stage.store.operations.list_open(stage.name)
-    return sorted(o.spec.group.removesuffix(f"-{stage.name}") for o in operations if o.spec.kind == Kind.GROW)
+    return sorted(o.spec.group.removesuffix(f"-{stage.name}") for o in operations if o.spec.kind == OperationKind.GROW)
 
 
-def _reading_takes(seconds: float) -> Callable[[Stage], None]:
+def _reading_takes(seconds: float) -> Callable[[OperationHarness], None]:
     return lambda stage: stage.at_checkpoint.update({OBSERVED: lambda: stage.clock.advance(seconds)})
 
 
-def _every_look_at_the_clock_takes(seconds: float) -> Callable[[Stage], None]:
-    def slow(stage: Stage) -> None:
+def _every_look_at_the_clock_takes(seconds: float) -> Callable[[OperationHarness], None]:
+    def slow(stage: OperationHarness) -> None:
         def clock() -> float:
             if OBSERVED in stage.checkpoints:
                 stage.clock.advance(seconds)
@@ -75,7 +75,7 @@ def _every_look_at_the_clock_takes(seconds: float) -> Callable[[Stage], None]:
     ],
 )
 def test_a_pass_stops_looking_while_its_function_still_has_time_to_save(
-    stage: Stage, slow: Callable[[Stage], None], grown: list[str]
+    stage: OperationHarness, slow: Callable[[OperationHarness], None], grown: list[str]
 ) -> None:
     for name in ("g", "h"):
         _group(stage, name)
@@ -87,7 +87,7 @@ def test_a_pass_stops_looking_while_its_function_still_has_time_to_save(
 
 @pytest.mark.parametrize(("namespace", "chosen"), [("scaling", "h"), ("kube-system", "g")])
 def test_the_priority_expander_is_told_in_the_namespace_of_the_options(
-    stage: Stage, namespace: str, chosen: str
+    stage: OperationHarness, namespace: str, chosen: str
 ) -> None:
     _options(stage, f"expander: [priority], namespace: {namespace}")
     stage.kube.create("namespaces", {"metadata": {"name": "scaling"}})

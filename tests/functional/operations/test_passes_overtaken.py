@@ -11,15 +11,15 @@ import pytest
 from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.memory import GroupMemory
-from chalicelib.model.operation import Kind, State
+from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.reconciler.reconciler import handle
-from tests.functional.operations.harness import Stage
+from tests.functional.operations.harness import OperationHarness
 
 OBSERVED = "reconcile:observed"
 
 
 @pytest.fixture
-def busy(stage: Stage) -> Stage:
+def busy(stage: OperationHarness) -> OperationHarness:
     """Whenever a pass has looked, an operation ends and writes the group's row, which the pass wants to write too: the
     instance that is noted there as failed is not there any more."""
     stage.policy()
@@ -32,11 +32,11 @@ def busy(stage: Stage) -> Stage:
         name, now = f"grow-{next(numbers)}", stage.clock()
         operation = stage.store.operations.claim(stage.name, name, "act", 60.0)
         stage.store.operations.advance(
-            operation, operation.with_status(state=State.SUCCEEDED), "act", lambda group: _asked(group, now)
+            operation, operation.with_status(state=OperationState.SUCCEEDED), "act", lambda group: _asked(group, now)
         )
 
     for number in range(1, 8):
-        stage.planned(Kind.GROW, id=f"grow-{number}", from_size=0, to_size=1)
+        stage.planned(OperationKind.GROW, id=f"grow-{number}", from_size=0, to_size=1)
     one_ends()
     stage.at_checkpoint[OBSERVED] = one_ends
     return stage
@@ -46,14 +46,14 @@ def _asked(group: GroupMemory, now: float) -> GroupMemory:
     return msgspec.structs.replace(group, target=1, last_add=now, erred=("long-gone",))
 
 
-def _pass(stage: Stage, reason: str) -> None:
+def _pass(stage: OperationHarness, reason: str) -> None:
     stage.clock.advance(30)
     handle(encode(ReconcileMessage(stage.name, reason, stage.clock())).decode(), stage.runtime)
 
 
 @pytest.mark.parametrize("reason", ["schedule", "webhook"])
 def test_a_pass_that_is_overtaken_every_time_comes_back_by_itself(
-    busy: Stage, reason: str, caplog: pytest.LogCaptureFixture
+    busy: OperationHarness, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         _pass(busy, reason)
@@ -70,21 +70,21 @@ def test_a_pass_that_is_overtaken_every_time_comes_back_by_itself(
     assert len(busy.wakes) == 1
 
 
-def test_it_counts_as_made_and_gives_its_lease_back(busy: Stage) -> None:
+def test_it_counts_as_made_and_gives_its_lease_back(busy: OperationHarness) -> None:
     _pass(busy, "webhook")
     assert busy.store.schedule.due(busy.name).last_pass == pytest.approx(busy.clock(), abs=4.0)
     lease = busy.store.leases.acquire(busy.name, "another", 60.0)
     busy.store.leases.release(lease)
 
 
-def test_two_that_are_overtaken_within_seconds_ask_once(busy: Stage) -> None:
+def test_two_that_are_overtaken_within_seconds_ask_once(busy: OperationHarness) -> None:
     _pass(busy, "webhook")
     handle(encode(ReconcileMessage(busy.name, "webhook", busy.clock())).decode(), busy.runtime)
     assert busy.checkpoints.count(OBSERVED) == 6
     assert len(busy.wakes) == 1
 
 
-def test_where_the_next_pass_cannot_be_asked_for_the_message_fails_and_comes_again(busy: Stage) -> None:
+def test_where_the_next_pass_cannot_be_asked_for_the_message_fails_and_comes_again(busy: OperationHarness) -> None:
     class Silent:
         def send(self, queue: str, body: bytes, delay: int) -> None:
             raise NotSent(queue, "nobody listens")

@@ -10,7 +10,7 @@ from typing import Any
 from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.reconciler import scan_scheduler
 from chalicelib.reconciler.reconciler import handle
-from tests.functional.operations.harness import Stage
+from tests.functional.operations.harness import OperationHarness
 
 NODES, WAITING = 1000, 60
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
@@ -20,7 +20,7 @@ READS = {"GetItem", "BatchGetItem", "Query"}
 class Costs:
     """Requests that read, and items written, at the table: `with Costs(stage) as costs:`."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: OperationHarness) -> None:
         self.reads = self.items = 0
         self._events = stage.store.table.client.meta.events
 
@@ -38,7 +38,7 @@ class Costs:
             self.items += sum("ConditionCheck" not in part for part in params.get("TransactItems", [{}]))
 
 
-def a_large_cluster(stage: Stage) -> None:
+def a_large_cluster(stage: OperationHarness) -> None:
     """A thousand nodes of a group that is full, most of them unneeded, and pods that fit nowhere."""
     stage.provider.add_pool("g", size=NODES)
     for number in range(1, NODES + 1):
@@ -63,14 +63,14 @@ def a_large_cluster(stage: Stage) -> None:
     stage.clock.advance(10)
 
 
-def a_tick(stage: Stage) -> None:
+def a_tick(stage: OperationHarness) -> None:
     """A minute later: the tick, and the pass it asks for."""
     stage.clock.advance(60)
     scan_scheduler.run(stage.runtime)
     handle(encode(ReconcileMessage(stage.name, "schedule", stage.clock())).decode(), stage.runtime)
 
 
-def test_a_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(stage: Stage) -> None:
+def test_a_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(stage: OperationHarness) -> None:
     a_large_cluster(stage)
     a_tick(stage)
     told = len(stage.events("NotTriggerScaleUp"))
@@ -85,7 +85,7 @@ def test_a_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(s
     assert entries == len(stage.store.journal.recent(stage.name)) == 1
 
 
-def test_the_row_that_a_pass_leaves_is_small(stage: Stage) -> None:
+def test_the_row_that_a_pass_leaves_is_small(stage: OperationHarness) -> None:
     a_large_cluster(stage)
     a_tick(stage)
     lease = stage.store.leases.acquire(stage.name, "looking", 60.0)

@@ -9,20 +9,20 @@ import pytest
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Means
+from chalicelib.providers.services import ProviderServices
 from infra.emulators.alicloud.attached_account import AlicloudAccount
-from infra.emulators.alicloud.node_registration import Ways
+from infra.emulators.alicloud.node_registration import AlicloudRegistrationOptions
 from infra.emulators.policy_permissions import LOOPBACK
-from tests.functional.operations.harness import Stage
+from tests.functional.operations.harness import OperationHarness
 from tests.functional.operations.test_passes_quiet import Costs, a_large_cluster, a_tick
 
 GROUPS, SIZE = 20, 3
 
 
 @pytest.fixture
-def account(stage: Stage) -> Iterator[AlicloudAccount]:
+def account(stage: OperationHarness) -> Iterator[AlicloudAccount]:
     """Twenty scaling groups of three nodes each, in an account beside the group that the stage has."""
-    made = AlicloudAccount(ways=Ways(boot=0.0))
+    made = AlicloudAccount(ways=AlicloudRegistrationOptions(boot=0.0))
     joining = made.attach(stage.clock, stage.kube)
     groups = [made.cloud.add_group(f"g{number}", size=SIZE) for number in range(GROUPS)]
     made.start()
@@ -31,7 +31,7 @@ def account(stage: Stage) -> Iterator[AlicloudAccount]:
 
     def providers() -> list[Provider]:
         """As each pass builds them, with what functions share in the table."""
-        means = Means(
+        means = ProviderServices(
             deployment=LOOPBACK,
             sleep=stage.clock.advance,
             chance=lambda: 0.5,
@@ -49,7 +49,7 @@ def account(stage: Stage) -> Iterator[AlicloudAccount]:
 
 
 def test_ALI_DEFECT_14_a_quiet_tick_with_twenty_scaling_groups_writes_five_items_at_most(
-    stage: Stage, account: AlicloudAccount
+    stage: OperationHarness, account: AlicloudAccount
 ) -> None:
     a_large_cluster(stage)
     a_tick(stage)

@@ -9,20 +9,20 @@ import pytest
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Means
+from chalicelib.providers.services import ProviderServices
 from infra.emulators.cherryservers.attached_account import CherryAccount
-from infra.emulators.cherryservers.node_registration import Ways
+from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
 from infra.emulators.policy_permissions import LOOPBACK
-from tests.functional.operations.harness import Stage
+from tests.functional.operations.harness import OperationHarness
 from tests.functional.operations.test_passes_quiet import Costs, a_large_cluster, a_tick
 
 POOLS, SIZE = 20, 3
 
 
 @pytest.fixture
-def account(stage: Stage) -> Iterator[CherryAccount]:
+def account(stage: OperationHarness) -> Iterator[CherryAccount]:
     """Twenty pools of three servers each, in a project beside the group that the stage has."""
-    made = CherryAccount(ways=Ways(boot=0.0))
+    made = CherryAccount(ways=CherryRegistrationOptions(boot=0.0))
     joining = made.attach(stage.clock, stage.kube)
     names = [f"pool{number}" for number in range(POOLS)]
     for name in names * SIZE:
@@ -33,7 +33,7 @@ def account(stage: Stage) -> Iterator[CherryAccount]:
 
     def providers() -> list[Provider]:
         """As each pass builds them, with what functions share in the table."""
-        means = Means(
+        means = ProviderServices(
             deployment=LOOPBACK,
             sleep=stage.clock.advance,
             chance=lambda: 0.5,
@@ -51,7 +51,7 @@ def account(stage: Stage) -> Iterator[CherryAccount]:
 
 
 def test_CHERRY_D7_a_quiet_tick_with_twenty_pools_makes_one_call_and_writes_five_items_at_most(
-    stage: Stage, account: CherryAccount
+    stage: OperationHarness, account: CherryAccount
 ) -> None:
     a_large_cluster(stage)
     a_tick(stage)

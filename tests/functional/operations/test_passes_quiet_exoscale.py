@@ -9,20 +9,20 @@ import pytest
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.services import Means
+from chalicelib.providers.services import ProviderServices
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.node_registration import Ways
+from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions
 from infra.emulators.policy_permissions import LOOPBACK
-from tests.functional.operations.harness import Stage
+from tests.functional.operations.harness import OperationHarness
 from tests.functional.operations.test_passes_quiet import Costs, a_large_cluster, a_tick
 
 GROUPS, SIZE = 16, 3
 
 
 @pytest.fixture
-def account(stage: Stage) -> Iterator[ExoscaleAccount]:
+def account(stage: OperationHarness) -> Iterator[ExoscaleAccount]:
     """Sixteen Nodepools of three nodes each, in a zone beside the group that the stage has; one has no maximum."""
-    made = ExoscaleAccount(ways=Ways(boot=0.0))
+    made = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=0.0))
     joining = made.attach(stage.clock, stage.kube)
     cluster = made.zone.add_cluster("prod")
     pools = [made.zone.add_nodepool(cluster.id, f"g{number}", size=SIZE).pool for number in range(GROUPS)]
@@ -32,7 +32,7 @@ def account(stage: Stage) -> Iterator[ExoscaleAccount]:
 
     def providers() -> list[Provider]:
         """As each pass builds them, with what functions share in the table."""
-        means = Means(
+        means = ProviderServices(
             deployment=LOOPBACK,
             sleep=stage.clock.advance,
             chance=lambda: 0.5,
@@ -50,7 +50,7 @@ def account(stage: Stage) -> Iterator[ExoscaleAccount]:
 
 
 def test_EXO_DEFECT_2_a_quiet_tick_with_sixteen_nodepools_makes_four_calls_and_writes_five_items_at_most(
-    stage: Stage, account: ExoscaleAccount
+    stage: OperationHarness, account: ExoscaleAccount
 ) -> None:
     a_large_cluster(stage)
     a_tick(stage)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from chalicelib.dispatch.messages import ReconcileMessage, encode
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.reconciler.reconciler import handle
-from tests.functional.operations.harness import POLICY, Stage
+from tests.functional.operations.harness import POLICY, OperationHarness
 from tests.functional.operations.test_passes_quiet import Costs
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
@@ -35,12 +35,12 @@ SPEC: dict[str, Any] = {
 }
 
 
-def group(stage: Stage) -> str:
+def group(stage: OperationHarness) -> str:
     """The node group's id: one of its own for each test, for a group belongs to the cluster that acted on it first."""
     return f"g.{stage.name}"
 
 
-def policy(stage: Stage, *lines: str) -> None:
+def policy(stage: OperationHarness, *lines: str) -> None:
     """The policy in force from the next pass on, with these lines in its spec."""
     current = stage.store.policies.current(stage.name)
     text = POLICY.format(name=stage.name, mode="active").replace("id: g,", f"id: {group(stage)},")
@@ -48,7 +48,7 @@ def policy(stage: Stage, *lines: str) -> None:
     stage.store.policies.put(stage.name, text, "active", current.version if current else None)
 
 
-def a_pass(stage: Stage, at: str = "") -> list[Operation]:
+def a_pass(stage: OperationHarness, at: str = "") -> list[Operation]:
     """A pass by a process that has just begun, a minute later or at that time (of 21 November 2026, or the day that is
     given); operations that it leaves open."""
     stage.replace(**{field: getattr(stage._runtime(), field) for field in ("connect", "providers")})
@@ -61,7 +61,7 @@ def a_pass(stage: Stage, at: str = "") -> list[Operation]:
     return list(stage.memory().operations)
 
 
-def nodes(stage: Stage, count: int, used: str = "") -> None:
+def nodes(stage: OperationHarness, count: int, used: str = "") -> None:
     """A group of ready nodes with 4 cpu. used: what a pod on each asks for."""
     for name, machine in stage.provider.add_pool(group(stage), size=count).machines.items():
         stage.kube.create(
@@ -78,7 +78,7 @@ def nodes(stage: Stage, count: int, used: str = "") -> None:
             )
 
 
-def rule_object(stage: Stage, spec: dict[str, Any] | None = None) -> None:
+def rule_object(stage: OperationHarness, spec: dict[str, Any] | None = None) -> None:
     """The object, made or changed."""
     spec = {**(spec or SPEC), "targetnodepoolids": [group(stage)]}
     made = stage.kube.peek(RULES, "xxxx", "kube-system", "autoscaling.cce.io")
@@ -91,10 +91,10 @@ def rule_object(stage: Stage, spec: dict[str, Any] | None = None) -> None:
 
 
 def growths(operations: list[Operation]) -> list[tuple[int, int]]:
-    return [(each.spec.from_size, each.spec.to_size) for each in operations if each.spec.kind is Kind.GROW]
+    return [(each.spec.from_size, each.spec.to_size) for each in operations if each.spec.kind is OperationKind.GROW]
 
 
-def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(stage: Stage) -> None:
+def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(stage: OperationHarness) -> None:
     policy(stage, "options: {scaleDownUnneededTime: 10m, scaleDownDelayAfterAdd: 0s}")
     nodes(stage, 1)
     assert a_pass(stage, "08:00:00") == []
@@ -107,10 +107,12 @@ def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(st
     assert stage.memory().nodes[node].unneeded_since == began, "and the timer ran on"
 
     policy(stage, "options: {scaleDownUnneededTime: 10m, scaleDownDelayAfterAdd: 0s}")
-    assert [each.spec.kind for each in a_pass(stage, "08:12:00")] == [Kind.REMOVE], "eleven minutes were not forgotten"
+    assert [each.spec.kind for each in a_pass(stage, "08:12:00")] == [OperationKind.REMOVE], (
+        "eleven minutes were not forgotten"
+    )
 
 
-def test_CCE_A1_3_rules_need_neither_the_vendors_add_on_nor_a_version_of_it(stage: Stage) -> None:
+def test_CCE_A1_3_rules_need_neither_the_vendors_add_on_nor_a_version_of_it(stage: OperationHarness) -> None:
     stage.kube.resources.drop(RULES, "autoscaling.cce.io")  # any other cluster: it does not know the kind
     policy(
         stage,
@@ -124,7 +126,7 @@ def test_CCE_A1_3_rules_need_neither_the_vendors_add_on_nor_a_version_of_it(stag
     assert (entry.facts["rules"], entry.facts["gaps"]) == ("busy", 0)
 
 
-def test_CCE_A2_the_seeds_own_object_is_in_force(stage: Stage) -> None:
+def test_CCE_A2_the_seeds_own_object_is_in_force(stage: OperationHarness) -> None:
     policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
     nodes(stage, 2, used="1")
     rule_object(stage)
@@ -134,14 +136,14 @@ def test_CCE_A2_the_seeds_own_object_is_in_force(stage: Stage) -> None:
     assert [name for name, _ in stage.events("RuleScaledUp")] == ["xxxx"]
 
 
-def test_CCE_A2_its_metric_rule_acts_too(stage: Stage) -> None:
+def test_CCE_A2_its_metric_rule_acts_too(stage: OperationHarness) -> None:
     policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
     nodes(stage, 2, used="3")
     rule_object(stage)
     assert growths(a_pass(stage, "09:00:00")) == [(2, 4)]
 
 
-def test_CCE_A2_a_bad_version_is_refused_and_told_and_the_last_good_one_stays(stage: Stage) -> None:
+def test_CCE_A2_a_bad_version_is_refused_and_told_and_the_last_good_one_stays(stage: OperationHarness) -> None:
     policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
     nodes(stage, 2, used="1")
     rule_object(stage)
@@ -155,7 +157,7 @@ def test_CCE_A2_a_bad_version_is_refused_and_told_and_the_last_good_one_stays(st
     assert growths(a_pass(stage, "20:47:10")) == [(2, 3)], "the cron rule of the version before"
 
 
-def test_CCE_A2_objects_that_no_longer_count_are_forgotten(stage: Stage) -> None:
+def test_CCE_A2_objects_that_no_longer_count_are_forgotten(stage: OperationHarness) -> None:
     policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
     nodes(stage, 2, used="1")
     rule_object(stage)
@@ -166,7 +168,7 @@ def test_CCE_A2_objects_that_no_longer_count_are_forgotten(stage: Stage) -> None
     assert stage.memory().rule_objects == {}
 
 
-def test_rules_that_have_nothing_to_do_cost_a_quiet_pass_nothing(stage: Stage) -> None:
+def test_rules_that_have_nothing_to_do_cost_a_quiet_pass_nothing(stage: OperationHarness) -> None:
     policy(stage, "options: {scaleDownEnabled: false}")
     nodes(stage, 2, used="2300m")
     items = []

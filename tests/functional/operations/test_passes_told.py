@@ -12,25 +12,27 @@ from chalicelib.operations import recording
 from chalicelib.reconciler import taint_writer
 from chalicelib.reconciler.reconciler import handle
 from chalicelib.record import carry_over
-from chalicelib.record.carry_over import Left
-from infra.emulators.kube.faults import Fault
-from tests.functional.operations.harness import Stage
+from chalicelib.record.carry_over import CarryOver
+from infra.emulators.kube.faults import KubeFault
+from tests.functional.operations.harness import OperationHarness
 
 
-def a_pass(stage: Stage) -> None:
+def a_pass(stage: OperationHarness) -> None:
     stage.clock.advance(60)
     handle(encode(ReconcileMessage(stage.name, "webhook", stage.clock())).decode(), stage.runtime)
 
 
-def remains(stage: Stage) -> Left:
+def remains(stage: OperationHarness) -> CarryOver:
     """What the last pass left."""
     return carry_over.read(stage.store.schedule.passed_by([stage.name])[stage.name].left)
 
 
-def test_a_pass_that_cannot_read_the_cluster_is_counted_and_keeps_what_the_last_one_saw(stage: Stage) -> None:
+def test_a_pass_that_cannot_read_the_cluster_is_counted_and_keeps_what_the_last_one_saw(
+    stage: OperationHarness,
+) -> None:
     stage.group(2)
     a_pass(stage)
-    stage.server.faults.add(Fault(path="/api/v1/nodes[?]*", times=-1, status=403, body=b"{}"))
+    stage.server.faults.add(KubeFault(path="/api/v1/nodes[?]*", times=-1, status=403, body=b"{}"))
     a_pass(stage)
     seen = remains(stage)
     assert seen.counts["errors_total;type=apiCallError"] == 1
@@ -41,7 +43,7 @@ def test_a_pass_that_cannot_read_the_cluster_is_counted_and_keeps_what_the_last_
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), Unavailable("no answer")])
 def test_a_telling_that_breaks_breaks_nothing_else(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception
+    stage: OperationHarness, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def breaks(*_: Any, **__: Any) -> None:
         raise error
@@ -56,7 +58,9 @@ def test_a_telling_that_breaks_breaks_nothing_else(
     assert stage.store.leases.acquire(stage.name, "next", 60.0).decision
 
 
-def test_marks_that_cannot_be_written_do_not_bring_the_pass_back(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_that_cannot_be_written_do_not_bring_the_pass_back(
+    stage: OperationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def breaks(*_: Any) -> None:
         raise Unavailable("no answer")
 
@@ -66,7 +70,7 @@ def test_marks_that_cannot_be_written_do_not_bring_the_pass_back(stage: Stage, m
     assert remains(stage).gauges["last_activity;activity=main"] == stage.clock()
 
 
-def test_a_second_process_repeats_neither_entry_nor_event(stage: Stage) -> None:
+def test_a_second_process_repeats_neither_entry_nor_event(stage: OperationHarness) -> None:
     stage.group(1)
     stage.pod("waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}])
     pod = stage.kube.get("pods", "waits", "default")

@@ -9,11 +9,11 @@ from chalicelib.handlers.lambda_entry import each_record
 from chalicelib.reconciler.reconciler import handle
 from chalicelib.runtime.runtime import install
 from chalicelib.store import Store
-from infra.emulators.aws_faults import Faults, busy, lost_answer
-from tests.functional.operations.harness import Stage
+from infra.emulators.aws_faults import AwsFaults, busy, lost_answer
+from tests.functional.operations.harness import OperationHarness
 
 
-def _pending(stage: Stage) -> str:
+def _pending(stage: OperationHarness) -> str:
     """A scene in which a pass grows group g; the message that asks for the pass."""
     stage.provider.add_pool("g", size=1)
     room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
@@ -39,9 +39,9 @@ def _pending(stage: Stage) -> str:
     return encode(ReconcileMessage(stage.name, "webhook", stage.clock())).decode()
 
 
-def _failing(stage: Stage) -> Faults:
+def _failing(stage: OperationHarness) -> AwsFaults:
     """Faults of the table, from here on."""
-    faults = Faults()
+    faults = AwsFaults()
     stage.replace(
         store=Store(
             stage.store.table.name,
@@ -54,7 +54,7 @@ def _failing(stage: Stage) -> Faults:
     return faults
 
 
-def test_a_journal_that_fails_does_not_bring_the_message_back(stage: Stage) -> None:
+def test_a_journal_that_fails_does_not_bring_the_message_back(stage: OperationHarness) -> None:
     body = _pending(stage)
     _failing(stage).instead("put_item", None, None, *[lost_answer()] * 9)  # those of the schema and the claim
     install(stage.runtime)
@@ -70,7 +70,7 @@ def test_a_journal_that_fails_does_not_bring_the_message_back(stage: Stage) -> N
     assert stage.store.schedule.due(stage.name).last_pass > 0
 
 
-def test_a_save_that_fails_does_bring_it_back(stage: Stage) -> None:
+def test_a_save_that_fails_does_bring_it_back(stage: OperationHarness) -> None:
     body = _pending(stage)
     _failing(stage).instead("transact_write_items", busy("ValidationException"))
     handle(body, stage.runtime)

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from chalicelib.cli import explain_group, explain_node, explain_pod, explain_view
-from chalicelib.cli.explain_view import Answer, Scene
-from chalicelib.cli.plan_inputs import Case, Decided
+from chalicelib.cli.explain_view import ExplainContext, Explanation
+from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.cli.tables import Table
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.plan import GroupVerdict, Ignored, NodeVerdict, Plan, PodVerdict, Promise, ScaleUp
+from chalicelib.model.plan import GroupVerdict, IgnoredPods, NodeVerdict, Plan, PodPlacement, ScaleUp, UnschedulablePods
 from chalicelib.model.policy import Policy
-from chalicelib.model.reason import Code, Reason
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.snapshot import MissingData
 from tests.builders import NOW, ClusterBuilder, cluster
 
 
@@ -29,21 +29,21 @@ def shop() -> ClusterBuilder:
     )
 
 
-def scene(build: ClusterBuilder, memory: Memory | None = None, **plan: Any) -> Scene:
+def scene(build: ClusterBuilder, memory: Memory | None = None, **plan: Any) -> ExplainContext:
     made = Plan("plan-1", "test", NOW, **{"groups": (GroupVerdict("g", "test", 0, 10, 2, ready=2),), **plan})
-    case = Case(build.snapshot(), Policy(name="test"), Memory(), NOW, 0, None, (), 0.0)
-    return Scene(case, Decided(made, memory or Memory(), {"decode": 0.0, "plan": 0.0}))
+    case = PlanInputs(build.snapshot(), Policy(name="test"), Memory(), NOW, 0, None, (), 0.0)
+    return ExplainContext(case, PlannedCase(made, memory or Memory(), {"decode": 0.0, "plan": 0.0}))
 
 
 def web(build: ClusterBuilder) -> tuple[str, ...]:
     return tuple(pod.key for pod in build.pods if not pod.node)
 
 
-def said(answer: Answer) -> str:
+def said(answer: Explanation) -> str:
     return " ".join(answer.says)
 
 
-def rows(answer: Answer, title: str) -> tuple[tuple[str, ...], ...]:
+def rows(answer: Explanation, title: str) -> tuple[tuple[str, ...], ...]:
     return next(table.rows for table in answer.tables if table.title == title)
 
 
@@ -55,7 +55,7 @@ def test_a_promised_new_node_is_named_by_its_number_and_growth() -> None:
     made = scene(
         build,
         scale_ups=(ScaleUp("g", "test", 3, 5, 10, web(build)),),
-        promises=(Promise(web(build)[:2], group="g", number=1), Promise(web(build)[2:], group="g", number=2)),
+        promises=(PodPlacement(web(build)[:2], group="g", number=1), PodPlacement(web(build)[2:], group="g", number=2)),
     )
     answer = explain_pod.answer(made, web(build)[2])
     assert said(answer) == (f"Pod {web(build)[2]} is expected on new node 2 of group g, which grows 3 -> 5 (max 10).")
@@ -67,7 +67,9 @@ def test_a_pod_that_fits_names_the_node_and_whether_it_is_there_yet() -> None:
     build = shop()
     one, two, three = web(build)
     made = scene(
-        build, fits_existing=web(build), promises=(Promise((one,), node="n-2"), Promise((two,), node="upcoming-g-1"))
+        build,
+        fits_existing=web(build),
+        promises=(PodPlacement((one,), node="n-2"), PodPlacement((two,), node="upcoming-g-1")),
     )
     assert said(explain_pod.answer(made, one)) == f"Pod {one} fits on node n-2: nothing is grown for it."
     assert "fits on node upcoming-g-1, which is on its way" in said(explain_pod.answer(made, two))
@@ -77,8 +79,10 @@ def test_a_pod_that_fits_names_the_node_and_whether_it_is_there_yet() -> None:
 
 def test_groups_with_the_same_reasons_share_a_row() -> None:
     build = shop()
-    short = Reason.of(Code.INSUFFICIENT, resource="cpu", needs=8000, offers=3900)
-    verdict = PodVerdict(web(build), {"a": (short,), "b": (short,), "c": (Reason.of(Code.MAX_NODES_TOTAL, max=9),)})
+    short = Reason.of(ReasonCode.INSUFFICIENT, resource="cpu", needs=8000, offers=3900)
+    verdict = UnschedulablePods(
+        web(build), {"a": (short,), "b": (short,), "c": (Reason.of(ReasonCode.MAX_NODES_TOTAL, max=9),)}
+    )
     answer = explain_pod.answer(scene(build, unschedulable=(verdict,)), web(build)[0])
     assert said(answer) == f"Pod {web(build)[0]} gets no node, like 2 others of its class."
     assert rows(answer, "Node groups") == (
@@ -89,7 +93,7 @@ def test_groups_with_the_same_reasons_share_a_row() -> None:
 
 def test_without_groups_it_says_so() -> None:
     build = shop()
-    answer = explain_pod.answer(scene(build, unschedulable=(PodVerdict(web(build)),)), web(build)[0])
+    answer = explain_pod.answer(scene(build, unschedulable=(UnschedulablePods(web(build)),)), web(build)[0])
     assert said(answer).endswith("others of its class: there are no node groups.")
 
 
@@ -98,7 +102,7 @@ def test_a_pod_of_a_leaving_node_has_both_answers() -> None:
     name = next(pod.key for pod in build.pods if pod.node)
     made = scene(
         build,
-        unremovable=(NodeVerdict("n-1", Reason.of(Code.BEING_DELETED)),),
+        unremovable=(NodeVerdict("n-1", Reason.of(ReasonCode.BEING_DELETED)),),
         scale_ups=(ScaleUp("g", "test", 2, 3, 10, (name,)),),
     )
     answer = explain_pod.answer(made, name)
@@ -117,15 +121,15 @@ def test_a_pod_that_the_plan_does_not_mention_is_no_crash() -> None:
 
 def test_what_the_plan_could_not_read_weakens_the_answer() -> None:
     build = shop()
-    namespaces = Gap("Namespace", "forbidden", weakens=("inter-pod affinity by namespaceSelector",))
-    budgets = Gap("PodDisruptionBudget", "forbidden", weakens=("BlockedByPod NotEnoughPdb",))
-    provider = Gap("provider/clusterapi", "Unauthorized")
-    claims = Gap("StorageClass", "forbidden", weakens=("scale-up: pods with claims",))
-    other = Gap("Pod", "no name", name="shop/odd", node="n-1")
+    namespaces = MissingData("Namespace", "forbidden", weakens=("inter-pod affinity by namespaceSelector",))
+    budgets = MissingData("PodDisruptionBudget", "forbidden", weakens=("BlockedByPod NotEnoughPdb",))
+    provider = MissingData("provider/clusterapi", "Unauthorized")
+    claims = MissingData("StorageClass", "forbidden", weakens=("scale-up: pods with claims",))
+    other = MissingData("Pod", "no name", name="shop/odd", node="n-1")
     made = scene(
         build,
         gaps=(namespaces, budgets, provider, claims, other),
-        ignored=(Ignored(web(build), Reason.of(Code.NOT_YET_SEEN)),),
+        ignored=(IgnoredPods(web(build), Reason.of(ReasonCode.NOT_YET_SEEN)),),
     )
     assert explain_pod.answer(made, web(build)[0]).gaps == (namespaces, provider, claims)
     assert explain_node.answer(made, "n-1").gaps == (namespaces, budgets, provider, other)
@@ -135,7 +139,7 @@ def test_what_the_plan_could_not_read_weakens_the_answer() -> None:
 
 def test_notes_of_the_plan_come_with_every_answer() -> None:
     build = shop()
-    made = scene(build, notes=(Reason.of(Code.TIME_BUDGET, seconds=10.0),))
+    made = scene(build, notes=(Reason.of(ReasonCode.TIME_BUDGET, seconds=10.0),))
     document = explain_view.as_document(explain_group.answer(made, "g"), made)
     assert document["notes"][0]["code"] == "TimeBudget"
     titles = [
@@ -152,8 +156,8 @@ def test_a_node_lists_the_pods_that_are_expected_on_it() -> None:
     made = scene(
         build,
         fits_existing=web(build),
-        promises=(Promise(web(build), node="n-2"),),
-        unremovable=(NodeVerdict("n-2", Reason.of(Code.PROMISED, pod=web(build)[0])),),
+        promises=(PodPlacement(web(build), node="n-2"),),
+        unremovable=(NodeVerdict("n-2", Reason.of(ReasonCode.PROMISED, pod=web(build)[0])),),
     )
     answer = explain_node.answer(made, "n-2")
     assert answer.data["expected"] == list(web(build))
@@ -162,13 +166,13 @@ def test_a_node_lists_the_pods_that_are_expected_on_it() -> None:
 
 def test_a_node_that_is_on_its_way_is_known_by_its_promises() -> None:
     build = shop()
-    made = scene(build, promises=(Promise(web(build), node="upcoming-g-1"),))
+    made = scene(build, promises=(PodPlacement(web(build), node="upcoming-g-1"),))
     answer = explain_node.answer(made, "upcoming-g-1")
     assert (answer.data["verdict"], answer.data["expected"]) == ("upcoming", list(web(build)))
 
 
 def test_an_unneeded_node_says_what_it_waits_for() -> None:
-    waits = NodeVerdict("n-2", Reason.of(Code.IN_COOLDOWN, which="after a scale-up", until=NOW + 60))
+    waits = NodeVerdict("n-2", Reason.of(ReasonCode.IN_COOLDOWN, which="after a scale-up", until=NOW + 60))
     answer = explain_node.answer(scene(shop(), unneeded=("n-2",), unremovable=(waits,)), "n-2")
     assert (answer.data["verdict"], answer.data["reason"]["code"]) == ("unneeded", "InCooldown")
 
@@ -181,7 +185,7 @@ def test_a_group_shows_who_goes_on_each_new_node() -> None:
     made = scene(
         build,
         scale_ups=(ScaleUp("g", "test", 2, 4, 10, web(build)),),
-        promises=(Promise(web(build)[:2], group="g", number=1), Promise(web(build)[2:], group="g", number=2)),
+        promises=(PodPlacement(web(build)[:2], group="g", number=1), PodPlacement(web(build)[2:], group="g", number=2)),
     )
     answer = explain_group.answer(made, "g")
     assert answer.data["promises"] == [
@@ -209,7 +213,7 @@ def test_a_group_says_what_it_waits_for() -> None:
 
 def test_an_answer_is_data_all_through() -> None:
     build = shop()
-    made = scene(build, ignored=(Ignored(web(build), Reason.of(Code.NOT_YET_SEEN)),))
+    made = scene(build, ignored=(IgnoredPods(web(build), Reason.of(ReasonCode.NOT_YET_SEEN)),))
     for answer in (
         explain_pod.answer(made, web(build)[0]),
         explain_node.answer(made, "n-1"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.cli import explain_group
-from chalicelib.cli.explain_view import Scene
-from chalicelib.cli.plan_inputs import Case, Decided
+from chalicelib.cli.explain_view import ExplainContext
+from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
@@ -24,8 +24,8 @@ GROUPS = (
 
 def explained(name: str) -> str:
     plan = Plan("plan-1", "test", AT, groups=tuple(GroupVerdict(each.id, "test", 0, 10, 2) for each in GROUPS))
-    case = Case(Snapshot("test", AT, groups=GROUPS), Policy("test"), Memory(), AT, 0, None, (), 0.0)
-    return explain_group.answer(Scene(case, Decided(plan, Memory(), {})), name).name
+    case = PlanInputs(Snapshot("test", AT, groups=GROUPS), Policy("test"), Memory(), AT, 0, None, (), 0.0)
+    return explain_group.answer(ExplainContext(case, PlannedCase(plan, Memory(), {})), name).name
 
 
 @pytest.mark.parametrize(

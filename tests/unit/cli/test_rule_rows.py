@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from chalicelib.cli import explain_group, plan_output
-from chalicelib.cli.explain_view import Answer, Scene
+from chalicelib.cli.explain_view import ExplainContext, Explanation
 from chalicelib.cli.main import main
-from chalicelib.cli.plan_inputs import Case, Decided
+from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase
 from chalicelib.cli.tables import Block, Table
 from chalicelib.model.group import NodeGroup, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import GroupVerdict, HeadroomVerdict, Plan, RuleVerdict, ScaleUp
 from chalicelib.model.policy import Policy
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule, RuleObject
 from chalicelib.model.scaling_rules import ScaleUp as MayGrow
 from chalicelib.model.snapshot import Snapshot
@@ -27,8 +27,10 @@ from tests.unit.snapshot.test_rule_objects import rule_object
 AT = 1795245654.0  # 2026-11-21T07:20:54Z
 TIMES = {"decode": 0.0, "plan": 0.0}
 EVENING = RuleVerdict("evening", "pool-1", "kube-system/a", nodes=2, due=AT - 54)
-QUIET = RuleVerdict("morning", "pool-1", reason=Reason.of(Code.RULE_NOT_DUE, until=AT + 60))
-BUSY = RuleVerdict("busy", "other", rate=66.326, reason=Reason.of(Code.RULE_BELOW, metric="cpu", rate=66.3, above=70))
+QUIET = RuleVerdict("morning", "pool-1", reason=Reason.of(ReasonCode.RULE_NOT_DUE, until=AT + 60))
+BUSY = RuleVerdict(
+    "busy", "other", rate=66.326, reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=66.3, above=70)
+)
 
 
 def plan(**parts: Any) -> Plan:
@@ -79,7 +81,7 @@ def test_rules_are_shown_with_what_they_add_and_why_not() -> None:
 
 
 def test_headroom_is_shown_with_the_reasons_for_the_rest() -> None:
-    verdict = HeadroomVerdict("spare", 5, held=2, added=1, reasons={"g": Reason.of(Code.GROUP_MAX_SIZE, max=3)})
+    verdict = HeadroomVerdict("spare", 5, held=2, added=1, reasons={"g": Reason.of(ReasonCode.GROUP_MAX_SIZE, max=3)})
     made = plan(headroom=(verdict,))
     [answer] = plan_output.as_document(made, TIMES)["headroom"]
     assert {key: answer[key] for key in ("name", "wanted", "held", "added")} == {
@@ -104,11 +106,11 @@ def test_a_growth_says_what_it_is_for() -> None:
     assert "for 1 pods and 2 rules and headroom;" in plan_output.summary(made, TIMES)
 
 
-def explained(made: Plan, policy: Policy | None = None, *objects: RuleObject) -> Answer:
+def explained(made: Plan, policy: Policy | None = None, *objects: RuleObject) -> Explanation:
     group = NodeGroup("g", "test", 0, 10, 2, pool=Pool("pool-1"))
-    case = Case(Snapshot("test", AT, groups=(group,)), policy or Policy("test"), Memory(), AT, 0, None, (), 0.0)
+    case = PlanInputs(Snapshot("test", AT, groups=(group,)), policy or Policy("test"), Memory(), AT, 0, None, (), 0.0)
     memory = Memory(rule_objects={each.key: each for each in objects})
-    return explain_group.answer(Scene(case, Decided(made, memory, TIMES)), "g")
+    return explain_group.answer(ExplainContext(case, PlannedCase(made, memory, TIMES)), "g")
 
 
 def test_a_group_grows_for_a_rule_alone() -> None:

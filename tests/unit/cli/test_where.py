@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from chalicelib.cli import placements, plan_output
 from chalicelib.cli.tables import Table
-from chalicelib.model.plan import Health, NodeVerdict, Plan, Promise, ScaleUp
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.plan import Health, NodeVerdict, Plan, PodPlacement, ScaleUp
+from chalicelib.model.reason import Reason, ReasonCode
 
 TIMES = {"decode": 0.0, "plan": 0.0}
 
 
-def plan(*promises: Promise, **more: object) -> Plan:
+def plan(*promises: PodPlacement, **more: object) -> Plan:
     return Plan("plan-1", "shop", 1_800_000_000.0, promises=promises, health=Health(registered=3, ready=3), **more)  # type: ignore[arg-type]
 
 
@@ -23,7 +23,7 @@ def tables(made: Plan) -> dict[str, Table]:
 
 
 def test_a_promise_is_a_node_or_a_number_of_a_group() -> None:
-    made = plan(Promise(("shop/a",), node="n-1"), Promise(("shop/b", "shop/c"), group="g", number=2))
+    made = plan(PodPlacement(("shop/a",), node="n-1"), PodPlacement(("shop/b", "shop/c"), group="g", number=2))
     assert plan_output.as_document(made, TIMES)["promises"] == [
         {"pods": ["shop/a"], "node": "n-1", "promised": True},
         {"pods": ["shop/b", "shop/c"], "group": "g", "number": 2, "promised": True},
@@ -32,8 +32,8 @@ def test_a_promise_is_a_node_or_a_number_of_a_group() -> None:
 
 def test_new_nodes_that_are_equally_full_are_one_row() -> None:
     names = pods(25)
-    full = [Promise(names[at * 10 : at * 10 + 10], group="g", number=at + 1) for at in range(2)]
-    made = plan(*full, Promise(names[20:], group="g", number=3), Promise(("shop/x",), group="a", number=1))
+    full = [PodPlacement(names[at * 10 : at * 10 + 10], group="g", number=at + 1) for at in range(2)]
+    made = plan(*full, PodPlacement(names[20:], group="g", number=3), PodPlacement(("shop/x",), group="a", number=1))
     assert [row[:3] for row in placements.rows_of_new(made)] == [
         ("a", "1", "1"),
         ("g", "1 to 2", "10"),
@@ -42,20 +42,20 @@ def test_new_nodes_that_are_equally_full_are_one_row() -> None:
 
 
 def test_pods_of_several_classes_on_one_new_node_are_counted_together() -> None:
-    made = plan(Promise(pods(3, "a"), group="g", number=1), Promise(pods(4, "b"), group="g", number=1))
+    made = plan(PodPlacement(pods(3, "a"), group="g", number=1), PodPlacement(pods(4, "b"), group="g", number=1))
     assert placements.rows_of_new(made)[0][:3] == ("g", "1", "7")
 
 
 def test_twenty_thousand_pods_stay_readable() -> None:
     names = pods(20_000)
-    new = [Promise(names[at : at + 1 + at % 7], group=f"g-{at % 3}", number=at // 3 + 1) for at in range(6000)]
-    there = [Promise((name,), node=f"n-{at:05d}") for at, name in enumerate(names[10_000:])]
+    new = [PodPlacement(names[at : at + 1 + at % 7], group=f"g-{at % 3}", number=at // 3 + 1) for at in range(6000)]
+    there = [PodPlacement((name,), node=f"n-{at:05d}") for at, name in enumerate(names[10_000:])]
     made = plan(
         *new,
         *there,
         scale_ups=tuple(ScaleUp(f"g-{at}", "x", 0, 2000, 3000) for at in range(3)),
         fits_existing=names[10_000:],
-        unremovable=tuple(NodeVerdict(f"n-{at:05d}", Reason.of(Code.NOT_AUTOSCALED)) for at in range(5000)),
+        unremovable=tuple(NodeVerdict(f"n-{at:05d}", Reason.of(ReasonCode.NOT_AUTOSCALED)) for at in range(5000)),
     )
     text = plan_output.as_blocks(made, TIMES)
     assert sum(len(block.rows) for block in text if isinstance(block, Table)) < 60
@@ -69,15 +69,15 @@ def test_twenty_thousand_pods_stay_readable() -> None:
 
 def test_existing_nodes_with_the_most_pods_come_first_and_every_pod_is_counted() -> None:
     made = plan(
-        Promise(pods(2), node="n-1"),
-        Promise(pods(5, "q"), node="n-2"),
+        PodPlacement(pods(2), node="n-1"),
+        PodPlacement(pods(5, "q"), node="n-2"),
         fits_existing=(*pods(2), *pods(5, "q"), "shop/nowhere"),
     )
     assert [row[:2] for row in placements.rows_of_existing(made)] == [("n-2", "5"), ("n-1", "2"), ("-", "1")]
 
 
 def test_notes_and_assumptions_are_said() -> None:
-    made = plan(notes=(Reason.of(Code.EXPANDER_SKIPPED, expander="price", detail="no prices"),))
+    made = plan(notes=(Reason.of(ReasonCode.EXPANDER_SKIPPED, expander="price", detail="no prices"),))
     document = plan_output.as_document(made, TIMES, ("node n-1 is gone",))
     assert document["notes"] == [{"code": "ExpanderSkipped", "message": "expander price was passed over (no prices)"}]
     assert document["assumed"] == ["node n-1 is gone"]

@@ -13,7 +13,7 @@ import pytest
 
 from infra.emulators.aws import LocalAws, Queue
 from infra.emulators.controllers.clock import Clock
-from infra.emulators.deployed_functions import Function
+from infra.emulators.deployed_functions import DeployedFunction
 from infra.emulators.events import KEPT, QueueSource, Schedule
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Result
@@ -24,7 +24,7 @@ SPEED = 200.0  # a virtual minute is 0.3 s
 PATIENCE = 20.0
 
 
-class Bench:
+class EventSourcesFixture:
     """One queue and its source; answers: what the function does, in order, then nothing but success."""
 
     def __init__(self, aws: LocalAws) -> None:
@@ -37,7 +37,13 @@ class Bench:
         self.calls: queue.SimpleQueue[tuple[float, Json]] = queue.SimpleQueue()
         self.stopping = threading.Event()
         self.source = QueueSource(
-            Function("f", "m.f", name), Queue(60, 2), self.url, self.sqs, self.clock, self._invoke, self.stopping
+            DeployedFunction("f", "m.f", name),
+            Queue(60, 2),
+            self.url,
+            self.sqs,
+            self.clock,
+            self._invoke,
+            self.stopping,
         )
 
     def _invoke(self, name: str, event: Json) -> Result:
@@ -74,15 +80,15 @@ class Bench:
 
 
 @pytest.fixture
-def bench(aws: LocalAws) -> Iterator[Bench]:
-    made = Bench(aws)
+def bench(aws: LocalAws) -> Iterator[EventSourcesFixture]:
+    made = EventSourcesFixture(aws)
     made.source.start()
     yield made
     made.stopping.set()
     made.source.join()
 
 
-def test_a_delayed_message_comes_when_it_is_due_and_lets_others_pass(bench: Bench) -> None:
+def test_a_delayed_message_comes_when_it_is_due_and_lets_others_pass(bench: EventSourcesFixture) -> None:
     sent = bench.send("later", delay=100)
     bench.send("now")
     first, second = bench.next_call(), bench.next_call()
@@ -91,7 +97,7 @@ def test_a_delayed_message_comes_when_it_is_due_and_lets_others_pass(bench: Benc
 
 
 @pytest.mark.parametrize("way", ["fails", "dies"])
-def test_what_was_not_done_comes_again_after_the_visibility_timeout(bench: Bench, way: str) -> None:
+def test_what_was_not_done_comes_again_after_the_visibility_timeout(bench: EventSourcesFixture, way: str) -> None:
     bench.answers = [getattr(bench, way)]
     bench.send("x")
     first, second = bench.next_call(), bench.next_call()
@@ -99,7 +105,7 @@ def test_what_was_not_done_comes_again_after_the_visibility_timeout(bench: Bench
     assert [call[1]["attributes"]["ApproximateReceiveCount"] for call in (first, second)] == ["1", "2"]
 
 
-def test_too_often_is_a_dead_letter(bench: Bench) -> None:
+def test_too_often_is_a_dead_letter(bench: EventSourcesFixture) -> None:
     bench.answers = [bench.dies, bench.dies]
     bench.send("x")
     bench.next_call()
@@ -118,7 +124,7 @@ def test_the_schedule_comes_every_virtual_minute() -> None:
         calls.put(clock())
         return Result(name, clock(), clock())
 
-    schedule = Schedule(Function("tick", "m.tick", schedule="rate(1 minute)"), clock, invoke, stopping)
+    schedule = Schedule(DeployedFunction("tick", "m.tick", schedule="rate(1 minute)"), clock, invoke, stopping)
     schedule.start()
     seen = [calls.get(timeout=PATIENCE) for _ in range(3)]
     stopping.set()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.emulators.controllers.clock import Clock
-from infra.emulators.deployed_functions import Function, queues
+from infra.emulators.deployed_functions import DeployedFunction, queues
 from infra.emulators.events import Schedule
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.checked_threads import Worker
@@ -95,7 +95,7 @@ def test_a_schedule_whose_function_cannot_be_invoked_reports_its_end() -> None:
         raise OSError(f"{name} cannot be invoked")
 
     schedule = Schedule(
-        Function("tick", "m.tick", ""),
+        DeployedFunction("tick", "m.tick", ""),
         Clock(0.0, 1.0, time.monotonic),
         invoke,
         threading.Event(),

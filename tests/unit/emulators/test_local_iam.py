@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from infra.emulators import deployed_functions
-from infra.emulators.iam import SUFFIX, Asked, Judge, Statement, arn, of_dynamodb, roles
+from infra.emulators.iam import SUFFIX, IamRequest, Judge, Statement, arn, of_dynamodb, roles
 
 TABLE = "outscaler"
 STATE, POLICIES = arn("dynamodb", f"table/{TABLE}"), arn("dynamodb", f"table/{TABLE}-policies")
@@ -21,7 +21,7 @@ WRITES = ("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem")
 def _may(function: str, action: str, resource: str, *partitions: str) -> bool:
     judge = Judge(roles(TABLE, deployed_functions.queues()), lambda: function)
     with suppress(ClientError):
-        judge.ask(Asked(action, resource, frozenset(partitions)))
+        judge.ask(IamRequest(action, resource, frozenset(partitions)))
     assert bool(judge.used) is not bool(judge.denied)
     return bool(judge.used)
 
@@ -124,8 +124,8 @@ def test_a_transaction_needs_what_its_parts_need() -> None:
         )
     )
     assert asked == [
-        Asked("dynamodb:PutItem", STATE, frozenset({"shop"})),
-        Asked("dynamodb:ConditionCheckItem", STATE, frozenset({"shop"})),
+        IamRequest("dynamodb:PutItem", STATE, frozenset({"shop"})),
+        IamRequest("dynamodb:ConditionCheckItem", STATE, frozenset({"shop"})),
     ]
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from chalicelib.model.plan import GroupVerdict, Plan, RuleVerdict, ScaleUp
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Metric
 from chalicelib.policy.horizontal_node_autoscaler import read_object
 from infra.demo import fixture
@@ -19,7 +19,7 @@ from infra.demo.rule_narrator import Rulings, clock_time
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.huaweicloud.account import PROJECT
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
-from infra.emulators.huaweicloud.models import Times
+from infra.emulators.huaweicloud.models import CceDurations
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.lambda_processes import Functions, Result
@@ -78,7 +78,7 @@ def test_a_cron_rules_action_and_what_becomes_of_it_are_told_once_each() -> None
     key = f"{fixture.RULE_OBJECT}/cronrule"
     due = RuleVerdict("cronrule", POOL, fixture.RULE_OBJECT, nodes=1, due=fixture.STRIKE)
     silent = RuleVerdict(
-        "metricrule", POOL, fixture.RULE_OBJECT, rate=42.09, reason=Reason.of(Code.RULE_SUPERSEDED, by=key)
+        "metricrule", POOL, fixture.RULE_OBJECT, rate=42.09, reason=Reason.of(ReasonCode.RULE_SUPERSEDED, by=key)
     )
     for at, group in ((4.0, "m7"), (60.0, "c7")):
         up = ScaleUp(f"{POOL}/{group}", "huaweicloud", 0, 1, 4, rules=(key,))
@@ -110,17 +110,17 @@ def test_a_cpu_rule_is_told_with_its_arithmetic() -> None:
 
 def test_an_object_that_is_refused_is_no_success() -> None:
     ledger = Ledger()
-    note = Reason.of(Code.RULE_OBJECT_INVALID, object=fixture.RULE_OBJECT, detail="spec: is missing")
+    note = Reason.of(ReasonCode.RULE_OBJECT_INVALID, object=fixture.RULE_OBJECT, detail="spec: is missing")
     _rulings(ledger, Heard()).tell(Plan("p", "shop", 1.0, notes=(note,)))
     assert len(ledger.rules_wrong) == 1
 
 
-class Watched:
+class StoryRulesRecorder:
     """A project with a pool of two flavours, the preferred one sold out, and who watches it."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(fixture.STRIKE)
-        self.account = HuaweiAccount(times=Times(order=10.0, build=20.0, install=20.0, delete=20.0))
+        self.account = HuaweiAccount(times=CceDurations(order=10.0, build=20.0, install=20.0, delete=20.0))
         self.account.attach(self.clock, ObjectStore(self.clock))
         cloud = self.account.cloud
         self.pool = cloud.add_pool(self.account.cluster.uid, "night", size=1)
@@ -150,7 +150,7 @@ class Watched:
 
 
 def test_huawei_clouds_orders_refusals_and_nodes_are_counted_once_each() -> None:
-    watched = Watched()
+    watched = StoryRulesRecorder()
     watched.later(1.0)
     assert watched.heard.lines == [], "what is there already is no news"
     watched.scale(2, "m7")

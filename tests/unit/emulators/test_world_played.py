@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chalicelib.model.errors import BadInputs
+from chalicelib.model.errors import InputErrors
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws import LocalAws
 from infra.emulators.controllers.objects import deployment, machine_deployment
@@ -118,7 +118,7 @@ def test_a_bad_policy_is_refused_and_the_worlds_are_strangers(aws: LocalAws) -> 
     with LocalWorld(aws) as one, LocalWorld(aws) as other:
         one.apply_policy(POLICY)
         assert other.store.policies.current("shop") is None
-        with pytest.raises(BadInputs):
+        with pytest.raises(InputErrors):
             one.apply_policy(POLICY.replace("active", "busy"))
         with pytest.raises(KeyError):
             one.size("nowhere")

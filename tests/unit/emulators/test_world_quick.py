@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.kube.client import Cluster
-from chalicelib.kube.errors import Missing, TooMany, Unavailable
-from chalicelib.kube.transport import open_line
+from chalicelib.kube.client import KubeClient
+from chalicelib.kube.errors import NotFound, TooManyRequests, Unavailable
+from chalicelib.kube.transport import open_connection
 from chalicelib.runtime.runtime import install
 from infra.emulators.aws import LocalAws
 from infra.emulators.aws_faults import Strike, busy, lost_answer
 from infra.emulators.controllers.objects import deployment, machine_deployment
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.local_world import LocalWorld
 from tests.unit.emulators.test_world_played import POLICY
 
@@ -104,8 +104,8 @@ def test_no_socket_is_opened(world: LocalWorld, monkeypatch: pytest.MonkeyPatch)
 # --- the way to the cluster
 
 
-def _cluster(world: LocalWorld) -> Cluster:
-    return Cluster(_Login(world), sleep=world.clock.advance, jitter=lambda: 0.5, dial=world.line.dial)
+def _cluster(world: LocalWorld) -> KubeClient:
+    return KubeClient(_Login(world), sleep=world.clock.advance, jitter=lambda: 0.5, dial=world.line.dial)
 
 
 class _Login:
@@ -121,26 +121,26 @@ class _Login:
         return
 
 
-def _once(fault: Fault, method: str = "") -> Callable[[str, str], Fault | None]:
+def _once(fault: KubeFault, method: str = "") -> Callable[[str, str], KubeFault | None]:
     left = [fault]
     return lambda verb, _: left.pop() if left and method in ("", verb) else None
 
 
-def _always(fault: Fault) -> Callable[[str, str], Fault | None]:
+def _always(fault: KubeFault) -> Callable[[str, str], KubeFault | None]:
     return lambda _verb, _target: fault
 
 
 @pytest.mark.parametrize(
     ("fault", "status", "reason"),
     [
-        (Fault(status=500, body=b"{}"), 500, ""),
-        (Fault(close=True), 0, "Network"),
-        (Fault(delay=60.0), 0, "Network"),
-        (Fault(truncate=3), 0, "Network"),
+        (KubeFault(status=500, body=b"{}"), 500, ""),
+        (KubeFault(close=True), 0, "Network"),
+        (KubeFault(delay=60.0), 0, "Network"),
+        (KubeFault(truncate=3), 0, "Network"),
     ],
 )
 def test_a_read_that_fails_is_repeated_and_one_that_always_fails_is_an_error(
-    world: LocalWorld, fault: Fault, status: int, reason: str
+    world: LocalWorld, fault: KubeFault, status: int, reason: str
 ) -> None:
     cluster = _cluster(world)
     world.line.ask = _once(fault)
@@ -153,23 +153,23 @@ def test_a_read_that_fails_is_repeated_and_one_that_always_fails_is_an_error(
 
 def test_a_time_out_takes_the_time_that_the_client_waits(world: LocalWorld) -> None:
     cluster, began = _cluster(world), world.clock()
-    world.line.ask = _once(Fault(delay=3600.0))
+    world.line.ask = _once(KubeFault(delay=3600.0))
     cluster.get(PODS)
     assert 20.0 <= world.clock() - began < 25.0
-    world.line.ask = _once(Fault(delay=5.0))
+    world.line.ask = _once(KubeFault(delay=5.0))
     cluster.get(PODS)
     assert 25.0 <= world.clock() - began < 30.0
 
 
-@pytest.mark.parametrize("fault", [Fault(close=True, late=True), Fault(delay=60.0, late=True)])
-def test_a_write_whose_answer_is_lost_has_happened(world: LocalWorld, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [KubeFault(close=True, late=True), KubeFault(delay=60.0, late=True)])
+def test_a_write_whose_answer_is_lost_has_happened(world: LocalWorld, fault: KubeFault) -> None:
     cluster = _cluster(world)
     world.line.ask = _once(fault, "POST")
     body = {"metadata": {"name": "here"}}
     with pytest.raises(Unavailable):
         cluster.request("POST", "/api/v1/namespaces", body=body)
     assert world.kube.peek("namespaces", "here") is not None
-    world.line.ask = _once(Fault(close=True), "POST")
+    world.line.ask = _once(KubeFault(close=True), "POST")
     with pytest.raises(Unavailable):
         cluster.request("POST", "/api/v1/namespaces", body={"metadata": {"name": "there"}})
     assert world.kube.peek("namespaces", "there") is None
@@ -177,12 +177,12 @@ def test_a_write_whose_answer_is_lost_has_happened(world: LocalWorld, fault: Fau
 
 def test_a_refusal_says_when_to_come_back_and_errors_are_the_servers(world: LocalWorld) -> None:
     cluster = _cluster(world)
-    world.line.ask = _always(Fault(status=429, headers={"Retry-After": "7"}))
-    with pytest.raises(TooMany) as caught:
+    world.line.ask = _always(KubeFault(status=429, headers={"Retry-After": "7"}))
+    with pytest.raises(TooManyRequests) as caught:
         cluster.request("POST", "/api/v1/namespaces", body={})
     assert caught.value.retry_after == 7.0
     world.line.ask = lambda _verb, _target: None
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         cluster.get("/api/v1/namespaces/nowhere")
 
 
@@ -204,9 +204,11 @@ class Served:
     def __init__(self, world: LocalWorld) -> None:
         self._world = world
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> KubeClient:
         self._world.server.start()
-        return Cluster(_Login(self._world), sleep=self._world.clock.advance, jitter=lambda: 0.5, dial=open_line)
+        return KubeClient(
+            _Login(self._world), sleep=self._world.clock.advance, jitter=lambda: 0.5, dial=open_connection
+        )
 
     def __exit__(self, *_: object) -> None:
         self._world.server.stop()

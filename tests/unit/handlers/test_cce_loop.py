@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.reconciler.scan_slots import slots
+from chalicelib.reconciler.scan_slots import scan_slots
 
 TICK = 1_800_000_000.0
 
@@ -11,6 +11,6 @@ def test_CCE_A1_6_a_cluster_may_be_looked_at_every_ten_seconds() -> None:
     passes = [
         instant - TICK
         for minute in range(3)
-        for instant in slots(TICK + 60 * minute - 10 if minute else 0.0, 10.0, TICK + 60 * minute)
+        for instant in scan_slots(TICK + 60 * minute - 10 if minute else 0.0, 10.0, TICK + 60 * minute)
     ]
     assert passes == [float(at) for at in range(0, 180, 10)]

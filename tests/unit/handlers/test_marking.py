@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
-from chalicelib.model.plan import Mark
+from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import KubernetesAccess, Options
 from chalicelib.reconciler.taint_writer import TAKEN_OFF, apply
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 
@@ -24,10 +24,10 @@ SOFT = {"key": DELETION_CANDIDATE, "value": str(int(NOW) - 60), "effect": "Prefe
 NOTE = {"outscaler.dev/operation": "remove-1", "outscaler.dev/cordoned": "true"}
 
 
-class Scene:
+class MarkingFixture:
     def __init__(self, server: ApiServer, clock: ManualClock) -> None:
         self.server, self.kube, self.clock = server, server.store, clock
-        self.api: Cluster = connect(
+        self.api: KubeClient = connect(
             KubernetesAccess(kubeconfig_secret="k"),
             lambda name: server.kubeconfig(),
             clock=clock,
@@ -52,7 +52,7 @@ class Scene:
         keys = [taint["key"] for taint in node["spec"].get("taints") or ()]
         return keys, bool(node["spec"].get("unschedulable")), node["metadata"].get("annotations") or {}
 
-    def apply(self, *marks: Mark, **options: Any) -> list[str]:
+    def apply(self, *marks: TaintUpdate, **options: Any) -> list[str]:
         return [mark.node for mark in apply(marks, self.api, Options(**options), self.clock)]
 
     def writes(self) -> int:
@@ -60,36 +60,36 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
+def scene() -> Iterator[MarkingFixture]:
     clock = ManualClock(NOW)
     with ApiServer(ObjectStore(clock)) as server:
-        yield Scene(server, clock)
+        yield MarkingFixture(server, clock)
 
 
-def soften(name: str) -> Mark:
-    return Mark(name, "soften")
+def soften(name: str) -> TaintUpdate:
+    return TaintUpdate(name, "soften")
 
 
-def test_a_leftover_of_ours_loses_taint_note_and_cordon_in_one_write(scene: Scene) -> None:
+def test_a_leftover_of_ours_loses_taint_note_and_cordon_in_one_write(scene: MarkingFixture) -> None:
     scene.node("n", HARD, SOFT, cordoned=True, **NOTE)
-    assert scene.apply(Mark("n", "cleanup", cordoned=True)) == ["n"]
+    assert scene.apply(TaintUpdate("n", "cleanup", cordoned=True)) == ["n"]
     assert scene.state("n") == ([DELETION_CANDIDATE], False, {})
     assert scene.writes() == 1
 
 
-def test_a_cordon_that_was_there_before_us_stays(scene: Scene) -> None:
+def test_a_cordon_that_was_there_before_us_stays(scene: MarkingFixture) -> None:
     scene.node("n", HARD, cordoned=True, **{"outscaler.dev/operation": "remove-1"})
-    assert scene.apply(Mark("n", "cleanup")) == ["n"]
+    assert scene.apply(TaintUpdate("n", "cleanup")) == ["n"]
     assert scene.state("n") == ([], True, {})
 
 
-def test_a_foreign_leftover_is_uncordoned_as_upstream_does(scene: Scene) -> None:
+def test_a_foreign_leftover_is_uncordoned_as_upstream_does(scene: MarkingFixture) -> None:
     scene.node("n", HARD, cordoned=True)
-    assert scene.apply(Mark("n", "cleanup", cordoned=True)) == ["n"]
+    assert scene.apply(TaintUpdate("n", "cleanup", cordoned=True)) == ["n"]
     assert scene.state("n") == ([], False, {})
 
 
-def test_a_soft_taint_says_since_when_and_only_asks(scene: Scene) -> None:
+def test_a_soft_taint_says_since_when_and_only_asks(scene: MarkingFixture) -> None:
     scene.node("n")
     assert scene.apply(soften("n")) == ["n"]
     node = scene.kube.peek("nodes", "n")
@@ -98,41 +98,46 @@ def test_a_soft_taint_says_since_when_and_only_asks(scene: Scene) -> None:
     assert not node["spec"].get("unschedulable")
 
 
-def test_soft_taints_go_when_the_node_is_needed_again(scene: Scene) -> None:
+def test_soft_taints_go_when_the_node_is_needed_again(scene: MarkingFixture) -> None:
     scene.node("n", SOFT, {"key": "dedicated", "value": "db", "effect": "NoSchedule"})
-    assert scene.apply(Mark("n", "unsoften")) == ["n"]
+    assert scene.apply(TaintUpdate("n", "unsoften")) == ["n"]
     assert scene.state("n")[0] == ["dedicated"]
 
 
-def test_a_node_whose_removal_has_begun_meanwhile_gets_no_soft_taint(scene: Scene) -> None:
+def test_a_node_whose_removal_has_begun_meanwhile_gets_no_soft_taint(scene: MarkingFixture) -> None:
     scene.node("n", HARD)
     scene.node("m", HARD, SOFT)
-    assert scene.apply(soften("n"), Mark("m", "unsoften")) == []
+    assert scene.apply(soften("n"), TaintUpdate("m", "unsoften")) == []
     assert scene.writes() == 0
 
 
-def test_what_is_as_it_should_be_is_not_written(scene: Scene) -> None:
+def test_what_is_as_it_should_be_is_not_written(scene: MarkingFixture) -> None:
     scene.node("n", SOFT)
     scene.node("m")
-    assert scene.apply(soften("n"), Mark("m", "unsoften"), Mark("m", "cleanup"), Mark("gone", "cleanup")) == []
+    assert (
+        scene.apply(
+            soften("n"), TaintUpdate("m", "unsoften"), TaintUpdate("m", "cleanup"), TaintUpdate("gone", "cleanup")
+        )
+        == []
+    )
     assert scene.writes() == 0
 
 
-def test_nothing_to_do_asks_nobody(scene: Scene) -> None:
+def test_nothing_to_do_asks_nobody(scene: MarkingFixture) -> None:
     before = len(scene.server.requests)
     assert scene.apply() == []
     assert len(scene.server.requests) == before
 
 
-def test_soft_ones_keep_to_their_number_and_hard_ones_all_go(scene: Scene) -> None:
+def test_soft_ones_keep_to_their_number_and_hard_ones_all_go(scene: MarkingFixture) -> None:
     for number in range(6):
         scene.node(f"hard-{number}", HARD)
         scene.node(f"soft-{number}")
-    marks = [Mark(f"hard-{n}", "cleanup") for n in range(6)] + [soften(f"soft-{n}") for n in range(6)]
+    marks = [TaintUpdate(f"hard-{n}", "cleanup") for n in range(6)] + [soften(f"soft-{n}") for n in range(6)]
     assert scene.apply(*marks, max_bulk_soft_taint_count=2) == [*(f"hard-{n}" for n in range(6)), "soft-0", "soft-1"]
 
 
-def test_soft_ones_keep_to_their_time(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_soft_ones_keep_to_their_time(scene: MarkingFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(6):
         scene.node(f"n-{number}")
     read = scene.api.read
@@ -145,31 +150,34 @@ def test_soft_ones_keep_to_their_time(scene: Scene, monkeypatch: pytest.MonkeyPa
     assert scene.apply(*(soften(f"n-{n}") for n in range(6)), max_bulk_soft_taint_time=3.0) == ["n-0", "n-1", "n-2"]
 
 
-def test_switched_off_they_are_taken_off_some_at_a_time(scene: Scene) -> None:
+def test_switched_off_they_are_taken_off_some_at_a_time(scene: MarkingFixture) -> None:
     names = [f"n-{n:02}" for n in range(TAKEN_OFF + 3)]
     for name in names:
         scene.node(name, SOFT)
-    assert scene.apply(*(Mark(name, "unsoften") for name in names), max_bulk_soft_taint_count=0) == names[:TAKEN_OFF]
+    assert (
+        scene.apply(*(TaintUpdate(name, "unsoften") for name in names), max_bulk_soft_taint_count=0)
+        == names[:TAKEN_OFF]
+    )
 
 
-def test_one_nodes_trouble_is_its_own(scene: Scene) -> None:
+def test_one_nodes_trouble_is_its_own(scene: MarkingFixture) -> None:
     scene.node("a", HARD)
     scene.node("b", HARD)
-    scene.server.faults.add(Fault(method="PATCH", path="/api/v1/nodes/a", status=422, times=9))
-    assert scene.apply(Mark("a", "cleanup"), Mark("b", "cleanup")) == ["b"]
+    scene.server.faults.add(KubeFault(method="PATCH", path="/api/v1/nodes/a", status=422, times=9))
+    assert scene.apply(TaintUpdate("a", "cleanup"), TaintUpdate("b", "cleanup")) == ["b"]
 
 
-def test_a_cluster_that_lets_nobody_mark_is_asked_three_times(scene: Scene) -> None:
+def test_a_cluster_that_lets_nobody_mark_is_asked_three_times(scene: MarkingFixture) -> None:
     for name in ("a", "b", "c", "d", "e"):
         scene.node(name)
-    scene.server.faults.add(Fault(method="PATCH", path="/api/v1/nodes/", status=403, times=9))
+    scene.server.faults.add(KubeFault(method="PATCH", path="/api/v1/nodes/", status=403, times=9))
     assert scene.apply(*(soften(name) for name in "abcde")) == []
     assert scene.writes() == 3
 
 
-def test_one_node_that_may_not_be_marked_holds_up_no_other(scene: Scene) -> None:
+def test_one_node_that_may_not_be_marked_holds_up_no_other(scene: MarkingFixture) -> None:
     """As an admission webhook may have it."""
     for name in ("a", "b", "c"):
         scene.node(name)
-    scene.server.faults.add(Fault(method="PATCH", path="/api/v1/nodes/a", status=403, times=9))
+    scene.server.faults.add(KubeFault(method="PATCH", path="/api/v1/nodes/a", status=403, times=9))
     assert scene.apply(soften("a"), soften("b"), soften("c")) == ["b", "c"]

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from chalicelib.reconciler.scan_slots import MINUTE, slots, superseded
+from chalicelib.reconciler.scan_slots import MINUTE, is_superseded, scan_slots
 
 T = 1_795_245_600.0
 
@@ -31,7 +31,7 @@ T = 1_795_245_600.0
 )
 def test_the_slots_of_one_tick(last: float, interval: float, due: list[int]) -> None:
     last_pass = T + last if last else 0.0
-    assert [instant - T for instant in slots(last_pass, interval, T)] == pytest.approx(due)
+    assert [instant - T for instant in scan_slots(last_pass, interval, T)] == pytest.approx(due)
 
 
 @pytest.mark.parametrize("interval", [7.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 100.0])
@@ -41,7 +41,7 @@ def test_passes_keep_their_interval_over_an_hour_of_ticks(interval: float, jitte
     last, passes = 0.0, []
     for tick in range(60):
         now = T + MINUTE * tick + (jitter if tick % 3 else 0.0)
-        for at in slots(last, interval, now):
+        for at in scan_slots(last, interval, now):
             passes.append(at)
             last = at
     gaps = [later - earlier for earlier, later in itertools.pairwise(passes)]
@@ -61,4 +61,4 @@ def test_passes_keep_their_interval_over_an_hour_of_ticks(interval: float, jitte
     ],
 )
 def test_which_scheduled_messages_ask_for_nothing_new(at: float, last: float, old: bool) -> None:
-    assert superseded(T + at, T + last, 20.0) is old
+    assert is_superseded(T + at, T + last, 20.0) is old

@@ -7,18 +7,18 @@ from typing import Any, cast
 
 import pytest
 
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Provider
-from chalicelib.providers.services import Means
+from chalicelib.providers.services import ProviderServices
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
 from infra.emulators.aws_account import Account
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.crash_injection import Killed, Life
+from infra.emulators.crash_injection import FunctionKilled, Life
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.memory_table import MemoryAccount
@@ -27,11 +27,13 @@ WAY = KubernetesAccess(kubeconfig_secret="outscaler/c/clusterapi")
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> list[Means]:
+def given(monkeypatch: pytest.MonkeyPatch) -> list[ProviderServices]:
     """The means that the registry was handed, in order."""
-    seen: list[Means] = []
+    seen: list[ProviderServices] = []
 
-    def providers(policy: Policy, kube: object, secret: object, now: object, means: Means) -> Sequence[Provider]:
+    def providers(
+        policy: Policy, kube: object, secret: object, now: object, means: ProviderServices
+    ) -> Sequence[Provider]:
         del policy, kube, secret, now
         seen.append(means)
         return ()
@@ -45,10 +47,10 @@ def _store(clock: ManualClock) -> Store:
 
 
 def _asked(rt: Runtime) -> None:
-    rt.providers(Policy(name="c", providers={"clusterapi": {}}), cast(Cluster, None), rt.read_secret)
+    rt.providers(Policy(name="c", providers={"clusterapi": {}}), cast(KubeClient, None), rt.read_secret)
 
 
-def test_providers_share_the_tables_budget_and_shelf(given: list[Means]) -> None:
+def test_providers_share_the_tables_budget_and_shelf(given: list[ProviderServices]) -> None:
     clock, slept = ManualClock(1000.0), list[float]()
     store = _store(clock)
     made = build(
@@ -62,7 +64,7 @@ def test_providers_share_the_tables_budget_and_shelf(given: list[Means]) -> None
     assert (slept, means.chance()) == ([2.0], 0.25)
 
 
-def test_another_cluster_is_reached_with_the_same_secrets_and_patience(given: list[Means]) -> None:
+def test_another_cluster_is_reached_with_the_same_secrets_and_patience(given: list[ProviderServices]) -> None:
     clock = ManualClock(1000.0)
     with ApiServer(ObjectStore(clock)) as server:
         made = build(
@@ -73,13 +75,13 @@ def test_another_cluster_is_reached_with_the_same_secrets_and_patience(given: li
             sleep=clock.advance,
         )
         _asked(made)
-        there = cast(Cluster, given[0].connect(WAY))
+        there = cast(KubeClient, given[0].connect(WAY))
         assert b'"Namespace' in there.request("GET", "/api/v1/namespaces")
         with pytest.raises(BadInput, match="no way to the cluster"):
             given[0].connect(KubernetesAccess())
 
 
-def test_in_the_emulated_account_waiting_is_virtual_and_ends_with_the_function(given: list[Means]) -> None:
+def test_in_the_emulated_account_waiting_is_virtual_and_ends_with_the_function(given: list[ProviderServices]) -> None:
     clock, lines = ManualClock(1000.0), list[str]()
     account, life = Account(QuickServices(), clock), Life(lambda place: place == "here")
     account.create()
@@ -90,10 +92,10 @@ def test_in_the_emulated_account_waiting_is_virtual_and_ends_with_the_function(g
         means = given[0]
         means.sleep(30.0)
         assert (clock.now(), means.chance()) == (1030.0, 0.5)
-        assert b'"Namespace' in cast(Cluster, means.connect(WAY)).request("GET", "/api/v1/namespaces")
-        with pytest.raises(Killed):
+        assert b'"Namespace' in cast(KubeClient, means.connect(WAY)).request("GET", "/api/v1/namespaces")
+        with pytest.raises(FunctionKilled):
             made.checkpoint("here")
-        with pytest.raises(Killed):
+        with pytest.raises(FunctionKilled):
             means.connect(WAY)
-        with pytest.raises(Killed):
+        with pytest.raises(FunctionKilled):
             means.shelf.get("anything")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from chalicelib.aws.secrets_manager import SecretReader
+from chalicelib.aws.secrets_manager import SecretsManagerReader
 from chalicelib.model.secret import SecretUnavailable
-from chalicelib.runtime.runtime import SECRET_KEPT_FOR, Secrets
+from chalicelib.runtime.runtime import SECRET_KEPT_FOR, SecretCache
 from infra.emulators.controllers.clock import ManualClock
 
 
@@ -28,7 +28,7 @@ class SecretsManager:
 
 def test_a_value_is_kept_for_a_minute() -> None:
     manager, clock = SecretsManager(), ManualClock(0.0)
-    secrets = Secrets(SecretReader(manager), clock)
+    secrets = SecretCache(SecretsManagerReader(manager), clock)
     assert [secrets("a"), secrets("a")] == ["first", "first"]
     manager.value = "second"
     clock.advance(SECRET_KEPT_FOR - 1)
@@ -40,7 +40,7 @@ def test_a_value_is_kept_for_a_minute() -> None:
 
 def test_silence_is_bridged_with_the_last_value() -> None:
     manager, clock = SecretsManager(), ManualClock(0.0)
-    secrets = Secrets(SecretReader(manager), clock)
+    secrets = SecretCache(SecretsManagerReader(manager), clock)
     assert secrets("a") == "first"
     clock.advance(SECRET_KEPT_FOR)
     manager.silent = True

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation, State
-from chalicelib.model.outcome import Pending
+from chalicelib.model.operation import Operation, OperationKind, OperationState
+from chalicelib.model.outcome import InProgress
 from chalicelib.model.policy import Options
-from chalicelib.operations.ordering import AFTER, SOON, waits
+from chalicelib.operations.ordering import AFTER, SOON, blocked_by_other_operation
 from tests.operations import new_operation
 
 NOW = 1000.0
@@ -19,7 +19,7 @@ NOW = 1000.0
 
 def operation(
     id: str,  # noqa: A002
-    kind: Kind,
+    kind: OperationKind,
     group: str = "p/a",
     *,
     pool: str = "p",
@@ -42,19 +42,27 @@ def operation(
     )
 
 
-def ask(asked: Operation, *others: Operation, now: float = NOW) -> Pending | None:
+def ask(asked: Operation, *others: Operation, now: float = NOW) -> InProgress | None:
     listed = SimpleNamespace(list_open=lambda cluster: (asked, *others))
     rt: Any = SimpleNamespace(clock=lambda: now, store=SimpleNamespace(operations=listed))
-    return waits(asked, Options(), rt)
+    return blocked_by_other_operation(asked, Options(), rt)
 
 
 @pytest.mark.parametrize("attempt", [0, 1])
 @pytest.mark.parametrize(
-    ("kind", "step"), [(Kind.GROW, ""), (Kind.GROW, "request"), (Kind.SHRINK, "lower"), (Kind.DISCARD, "delete")]
+    ("kind", "step"),
+    [
+        (OperationKind.GROW, ""),
+        (OperationKind.GROW, "request"),
+        (OperationKind.SHRINK, "lower"),
+        (OperationKind.DISCARD, "delete"),
+    ],
 )
-def test_CCE_18_a_growth_waits_for_an_older_change_of_its_pools_total(kind: Kind, step: str, attempt: int) -> None:
+def test_CCE_18_a_growth_waits_for_an_older_change_of_its_pools_total(
+    kind: OperationKind, step: str, attempt: int
+) -> None:
     older = operation("x", kind, "p/b", created=NOW - 1, step=step, attempt=attempt)
-    found = ask(operation("g", Kind.GROW, step="request"), older)
+    found = ask(operation("g", OperationKind.GROW, step="request"), older)
     assert found is not None
     assert (found.after, found.step) == (SOON, "request")
 
@@ -62,27 +70,32 @@ def test_CCE_18_a_growth_waits_for_an_older_change_of_its_pools_total(kind: Kind
 @pytest.mark.parametrize(
     ("kind", "step"),
     [
-        (Kind.GROW, "poll"),
-        (Kind.SHRINK, "poll"),
-        (Kind.DISCARD, "poll"),
-        (Kind.DISCARD, "release"),
-        (Kind.REMOVE, "delete"),
+        (OperationKind.GROW, "poll"),
+        (OperationKind.SHRINK, "poll"),
+        (OperationKind.DISCARD, "poll"),
+        (OperationKind.DISCARD, "release"),
+        (OperationKind.REMOVE, "delete"),
     ],
 )
-def test_a_growth_waits_for_nothing_that_has_been_taken_up(kind: Kind, step: str) -> None:
-    assert ask(operation("g", Kind.GROW), operation("x", kind, "p/b", created=NOW - 1, step=step)) is None
+def test_a_growth_waits_for_nothing_that_has_been_taken_up(kind: OperationKind, step: str) -> None:
+    assert ask(operation("g", OperationKind.GROW), operation("x", kind, "p/b", created=NOW - 1, step=step)) is None
 
 
-@pytest.mark.parametrize(("kind", "step"), [(Kind.GROW, "request"), (Kind.SHRINK, "lower"), (Kind.DISCARD, "delete")])
-def test_CCE_18_a_total_is_not_set_in_the_moments_in_which_a_removal_of_the_pool_deletes(kind: Kind, step: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [(OperationKind.GROW, "request"), (OperationKind.SHRINK, "lower"), (OperationKind.DISCARD, "delete")],
+)
+def test_CCE_18_a_total_is_not_set_in_the_moments_in_which_a_removal_of_the_pool_deletes(
+    kind: OperationKind, step: str
+) -> None:
     """5 is read, one is deleted, 5 + 1 is asked for: two are bought."""
     mine = operation("g", kind, "p/a", step=step)
-    removal = operation("r", Kind.REMOVE, "p/b", created=NOW + 1, step="delete")
-    deletes = removal.with_status(state=State.RUNNING, claimed_until=NOW + 90.0)
+    removal = operation("r", OperationKind.REMOVE, "p/b", created=NOW + 1, step="delete")
+    deletes = removal.with_status(state=OperationState.RUNNING, claimed_until=NOW + 90.0)
     found = ask(mine, deletes)
     assert found is not None
     assert (found.after, found.step, found.data) == (SOON, step, {})
-    only_waits = removal.with_status(state=State.WAITING, claimed_until=NOW + 90.0)
+    only_waits = removal.with_status(state=OperationState.WAITING, claimed_until=NOW + 90.0)
     died = deletes.with_status(claimed_until=NOW)
     drains = deletes.with_status(step="drain")
     elsewhere = deletes.with_spec(pool="q")
@@ -90,53 +103,56 @@ def test_CCE_18_a_total_is_not_set_in_the_moments_in_which_a_removal_of_the_pool
 
 
 def test_of_one_plan_the_ids_decide() -> None:
-    first, second = operation("grow-1", Kind.GROW, "p/a"), operation("grow-2", Kind.GROW, "p/b")
+    first, second = operation("grow-1", OperationKind.GROW, "p/a"), operation("grow-2", OperationKind.GROW, "p/b")
     assert ask(first, second) is None
     assert ask(second, first) is not None
 
 
 def test_another_pool_and_no_pool_at_all_hold_nothing_up() -> None:
-    older = operation("x", Kind.GROW, "q/a", pool="q", created=NOW - 1)
-    assert ask(operation("g", Kind.GROW), older) is None
-    alone = operation("x", Kind.GROW, "b", pool="", created=NOW - 1)
-    assert ask(operation("g", Kind.GROW, "a", pool=""), alone) is None
+    older = operation("x", OperationKind.GROW, "q/a", pool="q", created=NOW - 1)
+    assert ask(operation("g", OperationKind.GROW), older) is None
+    alone = operation("x", OperationKind.GROW, "b", pool="", created=NOW - 1)
+    assert ask(operation("g", OperationKind.GROW, "a", pool=""), alone) is None
 
 
 def test_a_growth_itself_being_polled_waits_for_nobody() -> None:
-    assert ask(operation("g", Kind.GROW, step="poll"), operation("x", Kind.GROW, "p/b", created=NOW - 1)) is None
+    assert (
+        ask(operation("g", OperationKind.GROW, step="poll"), operation("x", OperationKind.GROW, "p/b", created=NOW - 1))
+        is None
+    )
 
 
 def test_a_removal_lets_a_growth_of_its_pool_be_taken_and_one_of_its_group_be_recorded() -> None:
-    removal = operation("r", Kind.REMOVE, step="delete")
-    beside = operation("g", Kind.GROW, "p/b", step="request", created=NOW + 1)
+    removal = operation("r", OperationKind.REMOVE, step="delete")
+    beside = operation("g", OperationKind.GROW, "p/b", step="request", created=NOW + 1)
     found = ask(removal, beside)
     assert found is not None
     assert found.after == AFTER
-    assert ask(removal, operation("g", Kind.GROW, "p/b", step="poll")) is None
-    assert ask(removal, operation("g", Kind.GROW, "p/a", step="poll")) is not None
-    assert ask(removal, operation("g", Kind.GROW, "p/a", step="", attempt=0)) is None
+    assert ask(removal, operation("g", OperationKind.GROW, "p/b", step="poll")) is None
+    assert ask(removal, operation("g", OperationKind.GROW, "p/a", step="poll")) is not None
+    assert ask(removal, operation("g", OperationKind.GROW, "p/a", step="", attempt=0)) is None
 
 
 def test_what_discards_waits_for_a_younger_growth_of_its_own_group_only_once_that_is_polled() -> None:
-    discard = operation("d", Kind.DISCARD, created=NOW - 1)
-    assert ask(discard, operation("g", Kind.GROW, step="request")) is None
-    assert ask(discard, operation("g", Kind.GROW, step="poll")) is not None
+    discard = operation("d", OperationKind.DISCARD, created=NOW - 1)
+    assert ask(discard, operation("g", OperationKind.GROW, step="request")) is None
+    assert ask(discard, operation("g", OperationKind.GROW, step="poll")) is not None
 
 
 def test_past_its_deadline_nobody_waits() -> None:
-    older = operation("x", Kind.GROW, "p/b", created=NOW - 1)
-    assert ask(operation("g", Kind.GROW), older, now=NOW + 600.0) is None
+    older = operation("x", OperationKind.GROW, "p/b", created=NOW - 1)
+    assert ask(operation("g", OperationKind.GROW), older, now=NOW + 600.0) is None
 
 
 STEPS = [
-    (Kind.GROW, "request"),
-    (Kind.GROW, "poll"),
-    (Kind.DISCARD, ""),
-    (Kind.DISCARD, "poll"),
-    (Kind.SHRINK, ""),
-    (Kind.SHRINK, "poll"),
-    (Kind.REMOVE, "delete"),
-    (Kind.REMOVE, "poll"),
+    (OperationKind.GROW, "request"),
+    (OperationKind.GROW, "poll"),
+    (OperationKind.DISCARD, ""),
+    (OperationKind.DISCARD, "poll"),
+    (OperationKind.SHRINK, ""),
+    (OperationKind.SHRINK, "poll"),
+    (OperationKind.REMOVE, "delete"),
+    (OperationKind.REMOVE, "poll"),
 ]
 
 
@@ -149,4 +165,6 @@ def test_whatever_is_under_way_in_a_pool_somebody_may_go_on() -> None:
         ]
         free = [each for each in all_ if ask(each, *(other for other in all_ if other is not each)) is None]
         assert free, kinds
-        assert sum(each.spec.kind is not Kind.REMOVE and each.status.step != "poll" for each in free) <= 1, kinds
+        assert sum(each.spec.kind is not OperationKind.REMOVE and each.status.step != "poll" for each in free) <= 1, (
+            kinds
+        )

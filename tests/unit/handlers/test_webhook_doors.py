@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chalicelib.handlers.webhook.signature import Verdict, sign, sign_body, verify
+from chalicelib.handlers.webhook.signature import AuthResult, sign, sign_body, verify
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.active_policy import read
-from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, Document, Doors
-from chalicelib.runtime.webhook_secret import Keys, read_keys
+from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, Document, WebhookCredentials
+from chalicelib.runtime.webhook_secret import WebhookKeys, read_keys
 from chalicelib.store.policies import StoredWebhook
 from infra.emulators.controllers.clock import ManualClock
 
@@ -29,7 +29,7 @@ spec:
 """
 
 
-class World:
+class WebhookDoorsState:
     """Tables and a secrets store that write down what they are asked."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class World:
         self.secrets = {"outscaler/shop/webhook": KEY}
         self.asked: list[str] = []
         self.put_back = 0.0
-        self.doors = Doors(
+        self.doors = WebhookCredentials(
             webhooks=self._webhooks,
             current=self._current,
             load=read,
@@ -69,7 +69,7 @@ class World:
 
 
 def test_names_cost_one_query_a_minute_and_a_known_one_its_secret() -> None:
-    world = World()
+    world = WebhookDoorsState()
     assert world.asked_for("nobody") == ["webhooks"]
     assert world.asked_for("shop") == ["secret"]
     assert world.asked_for("shop") == world.asked_for("nobody") == world.asked_for("x" * 9999) == []
@@ -80,14 +80,14 @@ def test_names_cost_one_query_a_minute_and_a_known_one_its_secret() -> None:
 
 
 def test_a_clock_that_is_put_back_does_not_keep_the_cache_for_longer() -> None:
-    world = World()
+    world = WebhookDoorsState()
     world.doors.at("shop")
     world.put_back = 3600.0
     assert world.asked_for("shop") == ["webhooks", "secret"]
 
 
 def test_a_policy_is_read_once_a_minute_for_callers_that_are_let_in() -> None:
-    world = World()
+    world = WebhookDoorsState()
     policy = world.doors.policy("shop")
     assert policy is not None
     assert policy.webhook.secret == "outscaler/shop/webhook"
@@ -101,15 +101,15 @@ def test_a_policy_is_read_once_a_minute_for_callers_that_are_let_in() -> None:
 
 
 def test_a_secret_that_cannot_be_read_is_asked_for_once_a_minute() -> None:
-    world = World()
+    world = WebhookDoorsState()
     world.secrets.clear()
     assert world.asked_for("shop") == ["webhooks", "secret"]
     assert world.asked_for("shop") == []
-    assert world.doors.at("shop").keys == Keys()
+    assert world.doors.at("shop").keys == WebhookKeys()
 
 
 def test_where_only_the_text_says_the_secret_the_text_is_read() -> None:
-    world = World()
+    world = WebhookDoorsState()
     world.webhooks["shop"] = StoredWebhook(1, None)
     assert world.asked_for("shop") == ["webhooks", "policy", "secret"]
     assert world.doors.at("shop").keys.hmac == (KEY.encode(),)
@@ -117,14 +117,14 @@ def test_where_only_the_text_says_the_secret_the_text_is_read() -> None:
 
 
 def test_only_a_known_name_has_keys() -> None:
-    world = World()
-    assert world.doors.at("shop").keys == Keys((KEY.encode(),), (KEY.encode(),))
+    world = WebhookDoorsState()
+    assert world.doors.at("shop").keys == WebhookKeys((KEY.encode(),), (KEY.encode(),))
     stranger = world.doors.at("nobody")
-    assert (stranger.known, stranger.keys) == (False, Keys())
+    assert (stranger.known, stranger.keys) == (False, WebhookKeys())
 
 
 def test_a_new_version_of_the_policy_counts_within_a_minute() -> None:
-    world = World()
+    world = WebhookDoorsState()
     world.doors.at("shop")
     world.webhooks["shop"] = StoredWebhook(2, "outscaler/shop/webhook-moved")
     world.secrets["outscaler/shop/webhook-moved"] = "another-value-for-tests"
@@ -135,13 +135,13 @@ def test_a_new_version_of_the_policy_counts_within_a_minute() -> None:
     assert not world.doors.at("shop").known
 
 
-def _remembered(doors: Doors) -> int:
+def _remembered(doors: WebhookCredentials) -> int:
     """How many values of a name each the cache holds."""
     return len(doors._known) + len(doors._keys._kept) + len(doors._policies._kept)
 
 
 def test_a_flood_of_unknown_names_leaves_nothing_in_memory() -> None:
-    world = World()
+    world = WebhookDoorsState()
     world.doors.at("shop")
     before = _remembered(world.doors)
     with ThreadPoolExecutor(8) as callers:
@@ -151,7 +151,7 @@ def test_a_flood_of_unknown_names_leaves_nothing_in_memory() -> None:
 
 
 def test_many_clusters_do_not_fill_the_memory_with_their_keys_and_policies() -> None:
-    world = World()
+    world = WebhookDoorsState()
     names = [f"shop-{number}" for number in range(MAX_DOORS + 20)]
     for name in names:
         world.webhooks[name], world.policies[name] = StoredWebhook(1, "outscaler/shop/webhook"), Document(TEXT, 1)
@@ -162,9 +162,9 @@ def test_many_clusters_do_not_fill_the_memory_with_their_keys_and_policies() -> 
 
 
 def test_no_repr_shows_a_key() -> None:
-    world = World()
+    world = WebhookDoorsState()
     assert KEY not in repr(world.doors.at("shop"))
-    assert repr(Keys((KEY.encode(),))) == "Keys(***)"
+    assert repr(WebhookKeys((KEY.encode(),))) == "Keys(***)"
 
 
 def test_the_signature_covers_the_method_the_path_the_timestamp_and_the_body() -> None:
@@ -183,18 +183,18 @@ _SHUT = '{"hmac": "key-value-for-tests"}'
 @pytest.mark.parametrize(
     ("secret", "verdict"),
     [
-        (_OPEN, Verdict.ACCEPTED),
-        (_SHUT, Verdict.OLDER),
-        (KEY, Verdict.OLDER),
+        (_OPEN, AuthResult.ACCEPTED),
+        (_SHUT, AuthResult.OLDER),
+        (KEY, AuthResult.OLDER),
     ],
 )
-def test_a_signature_of_the_body_only_counts_where_the_secret_says_so(secret: str, verdict: Verdict) -> None:
+def test_a_signature_of_the_body_only_counts_where_the_secret_says_so(secret: str, verdict: AuthResult) -> None:
     keys = read_keys(secret, "secret")
     headers = {"x-outscaler-timestamp": "100", "x-outscaler-signature": sign_body(KEY.encode(), "100", b"body")}
     assert verify("shop", headers, b"body", keys, b"decoy", 100.0).verdict is verdict
     newer = {"x-outscaler-timestamp": "100", "x-outscaler-signature": sign(KEY.encode(), "shop", "100", b"body")}
-    assert verify("shop", newer, b"body", keys, b"decoy", 100.0).verdict is Verdict.ACCEPTED
-    assert verify("other", newer, b"body", keys, b"decoy", 100.0).verdict is Verdict.WRONG
+    assert verify("shop", newer, b"body", keys, b"decoy", 100.0).verdict is AuthResult.ACCEPTED
+    assert verify("other", newer, b"body", keys, b"decoy", 100.0).verdict is AuthResult.WRONG
 
 
 @pytest.mark.parametrize("relabelled", ["v2", "sha256"])
@@ -203,22 +203,22 @@ def test_a_digest_of_one_form_is_not_taken_for_the_other(relabelled: str) -> Non
     digests = {"sha256": sign(KEY.encode(), "shop", "100", b"body"), "v2": sign_body(KEY.encode(), "100", b"body")}
     given = f"{relabelled}={digests[relabelled].partition('=')[2]}"
     headers = {"x-outscaler-timestamp": "100", "x-outscaler-signature": given}
-    assert verify("shop", headers, b"body", keys, b"decoy", 100.0).verdict is Verdict.WRONG
+    assert verify("shop", headers, b"body", keys, b"decoy", 100.0).verdict is AuthResult.WRONG
 
 
 @pytest.mark.parametrize(
     "keys",
     [
-        Keys(),
-        Keys((b"another-value-here",)),
-        Keys((b"one-value-is-here", b"two-values-are-here")),
+        WebhookKeys(),
+        WebhookKeys((b"another-value-here",)),
+        WebhookKeys((b"one-value-is-here", b"two-values-are-here")),
     ],
 )
-def test_the_decoy_key_opens_nothing(keys: Keys) -> None:
+def test_the_decoy_key_opens_nothing(keys: WebhookKeys) -> None:
     """What stands in for missing keys is compared with, but never accepted."""
     decoy = b"decoy-that-was-guessed"
     for signature in (sign(decoy, "shop", "100", b"body"), sign_body(decoy, "100", b"body")):
         signed = {"x-outscaler-timestamp": "100", "x-outscaler-signature": signature}
-        assert verify("shop", signed, b"body", keys, decoy, 100.0).verdict is Verdict.WRONG
+        assert verify("shop", signed, b"body", keys, decoy, 100.0).verdict is AuthResult.WRONG
     borne = {"authorization": f"Bearer {decoy.decode()}"}
-    assert verify("shop", borne, b"body", keys, decoy, 100.0).verdict is Verdict.WRONG
+    assert verify("shop", borne, b"body", keys, decoy, 100.0).verdict is AuthResult.WRONG

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, matters
-from chalicelib.handlers.webhook.event_parser import AUDIT, CORE, Audit, Signal
+from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, is_relevant
+from chalicelib.handlers.webhook.event_parser import AUDIT, CORE, Audit, ClusterEvent
 
 
 @pytest.mark.parametrize(
@@ -29,12 +29,12 @@ from chalicelib.handlers.webhook.event_parser import AUDIT, CORE, Audit, Signal
     ],
 )
 def test_reasons(reason: str, component: str, matter: bool) -> None:
-    assert matters(Signal(CORE, reason=reason, component=component), ()) is matter
+    assert is_relevant(ClusterEvent(CORE, reason=reason, component=component), ()) is matter
 
 
 def test_our_own_events_are_known_by_their_instance_too() -> None:
-    ours = Signal(CORE, reason="NotTriggerScaleUp", component="cluster-autoscaler", instance="outscaler")
-    assert not matters(ours, ())
+    ours = ClusterEvent(CORE, reason="NotTriggerScaleUp", component="cluster-autoscaler", instance="outscaler")
+    assert not is_relevant(ours, ())
 
 
 _SCHEDULER = "system:kube-scheduler"
@@ -58,14 +58,14 @@ _SCHEDULER = "system:kube-scheduler"
     ],
 )
 def test_audit_events(audit: Audit, matter: bool) -> None:
-    assert matters(Signal(AUDIT, audit=audit), ()) is matter
+    assert is_relevant(ClusterEvent(AUDIT, audit=audit), ()) is matter
 
 
 def test_the_list_of_the_policy_replaces_the_default() -> None:
-    deleted = Signal(AUDIT, audit=Audit("delete", "nodes", "someone", happened=True))
-    failed = Signal(CORE, reason="FailedScheduling")
-    assert matters(failed, ("FailedScheduling",))
-    assert not matters(deleted, ("FailedScheduling",))
-    assert matters(deleted, ("AuditNodeDeleted",))
-    assert not matters(failed, ("AuditNodeDeleted",))
+    deleted = ClusterEvent(AUDIT, audit=Audit("delete", "nodes", "someone", happened=True))
+    failed = ClusterEvent(CORE, reason="FailedScheduling")
+    assert is_relevant(failed, ("FailedScheduling",))
+    assert not is_relevant(deleted, ("FailedScheduling",))
+    assert is_relevant(deleted, ("AuditNodeDeleted",))
+    assert not is_relevant(failed, ("AuditNodeDeleted",))
     assert len(set(DEFAULT_REASONS)) == len(DEFAULT_REASONS)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
-from chalicelib.kube.credentials import Credential
+from chalicelib.kube.credentials import KubeCredential
 from chalicelib.model.policy import KubernetesAccess
 from infra.emulators.scripted_http_server import HttpScript
 
@@ -38,10 +38,10 @@ def kubeconfig(
 class Known:
     """A login that has one credential, and knows no other."""
 
-    def __init__(self, credential: Credential) -> None:
+    def __init__(self, credential: KubeCredential) -> None:
         self._credential = credential
 
-    def current(self) -> Credential:
+    def current(self) -> KubeCredential:
         return self._credential
 
     def renew(self) -> None:
@@ -58,7 +58,7 @@ class Waits:
         self.seconds.append(seconds)
 
 
-class Secrets:
+class ScriptedSecrets:
     """A secret reader with a cache, like the one over Secrets Manager; `now` is what is stored at the moment."""
 
     def __init__(self, **now: str) -> None:
@@ -81,19 +81,19 @@ def client(
     sleep: Callable[[float], None] | None = None,
     insecure: bool = False,
     hosted: bool = False,
-) -> Cluster:
+) -> KubeClient:
     """A connection by a kubeconfig out of a secret. Pauses are remembered by `sleep`, jitter is always half."""
     url = server if isinstance(server, str) else server.url
-    secrets = Secrets(config=json.dumps(kubeconfig(url, user=user, cluster=cluster)))
+    secrets = ScriptedSecrets(config=json.dumps(kubeconfig(url, user=user, cluster=cluster)))
     access = KubernetesAccess(kubeconfig_secret="config", allow_insecure_tls=insecure)
     return connect(access, secrets, clock=lambda: 0.0, sleep=sleep or Waits(), jitter=lambda: 0.5, hosted=hosted)
 
 
-def file_client(path: Path, config: dict[str, Any]) -> Cluster:
+def file_client(path: Path, config: dict[str, Any]) -> KubeClient:
     """A connection by a kubeconfig file of that content."""
     path.write_text(json.dumps(config))
     access = KubernetesAccess(kubeconfig_file=str(path))
-    return connect(access, Secrets(), clock=lambda: 0.0, sleep=Waits(), jitter=lambda: 0.5, files=True)
+    return connect(access, ScriptedSecrets(), clock=lambda: 0.0, sleep=Waits(), jitter=lambda: 0.5, files=True)
 
 
 def status(code: int, reason: str = "", message: str = "no", **details: Any) -> dict[str, Any]:

@@ -11,19 +11,21 @@ import msgspec
 import pytest
 
 from chalicelib.kube import errors
-from chalicelib.kube.client import HOSTED, Cluster, Patience
-from chalicelib.kube.credentials import Credential
+from chalicelib.kube.client import HOSTED, KubeClient, ReadBounds
+from chalicelib.kube.credentials import KubeCredential
 from infra.emulators.scripted_byte_server import ByteScript, Part, drip
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import Known, Waits, client
 
-SHORT = Patience(exchange=0.15, call=0.3, lists=0.4, body=50_000, pages=20, volume=200_000)
+SHORT = ReadBounds(exchange=0.15, call=0.3, lists=0.4, body=50_000, pages=20, volume=200_000)
 SMALL = msgspec.structs.replace(SHORT, exchange=30.0, call=30.0, lists=30.0)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 400\r\n\r\n"
 
 
-def impatient(server: HttpScript | ByteScript, patience: Patience = SHORT, **more: Any) -> Cluster:
-    return Cluster(Known(Credential(server=server.url)), sleep=Waits(), jitter=lambda: 0.5, patience=patience, **more)
+def impatient(server: HttpScript | ByteScript, patience: ReadBounds = SHORT, **more: Any) -> KubeClient:
+    return KubeClient(
+        Known(KubeCredential(server=server.url)), sleep=Waits(), jitter=lambda: 0.5, patience=patience, **more
+    )
 
 
 def page(more: str, size: int = 0) -> Reply:

@@ -60,7 +60,7 @@ def test_a_read_that_met_trouble_is_tried_again(trouble: Reply) -> None:
 )
 @pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
 def test_a_write_that_met_trouble_is_never_repeated(method: str, trouble: Reply) -> None:
-    with HttpScript([trouble, Reply(body={})]) as server, pytest.raises((errors.Unavailable, errors.TooMany)):
+    with HttpScript([trouble, Reply(body={})]) as server, pytest.raises((errors.Unavailable, errors.TooManyRequests)):
         client(server).request(method, "/p", body={})
     assert len(server.requests) == 1
 

@@ -41,7 +41,7 @@ def test_a_change_names_our_keys_and_the_version_that_was_read() -> None:
     [
         (Reply(409, status(409, "Conflict")), errors.Conflict),
         (Reply(403, status(403)), errors.Forbidden),
-        (Reply(404, status(404)), errors.Missing),
+        (Reply(404, status(404)), errors.NotFound),
         (Reply(200, ["no", "object"]), errors.Unavailable),
     ],
 )

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from chalicelib.kube import errors
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
-from chalicelib.kube.credentials import Credential, EksLogin
+from chalicelib.kube.credentials import EksLogin, KubeCredential
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret, SecretUnavailable
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen, fingerprint
-from tests.unit.kube.support import Secrets, Waits, file_client, kubeconfig, status
+from tests.unit.kube.support import ScriptedSecrets, Waits, file_client, kubeconfig, status
 
 REFUSED = Reply(401, status(401, "Unauthorized", "Unauthorized"))
 
@@ -33,7 +33,7 @@ def config(server: HttpScript, token: str) -> str:
     return json.dumps(kubeconfig(server.url, user={"token": token}))
 
 
-def by_secret(secrets: Secrets) -> Cluster:
+def by_secret(secrets: ScriptedSecrets) -> KubeClient:
     access = KubernetesAccess(kubeconfig_secret="config")
     return connect(access, secrets, clock=lambda: 0.0, sleep=Waits(), jitter=lambda: 0.5)
 
@@ -41,7 +41,7 @@ def by_secret(secrets: Secrets) -> Cluster:
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
 def test_a_rotated_secret_is_read_past_the_cache(method: str) -> None:
     with HttpScript(only("new")) as server:
-        secrets = Secrets(config=config(server, "old"))
+        secrets = ScriptedSecrets(config=config(server, "old"))
         cluster = by_secret(secrets)
         secrets.now["config"] = config(server, "new")
         assert cluster.request(method, "/n") == b"{}"
@@ -51,7 +51,7 @@ def test_a_rotated_secret_is_read_past_the_cache(method: str) -> None:
 
 def test_a_secret_that_names_another_server_is_followed() -> None:
     with HttpScript([REFUSED]) as before, HttpScript(only("new")) as after:
-        secrets = Secrets(config=config(before, "old"))
+        secrets = ScriptedSecrets(config=config(before, "old"))
         cluster = by_secret(secrets)
         secrets.now["config"] = config(after, "new")
         cluster.get("/n")
@@ -60,13 +60,13 @@ def test_a_secret_that_names_another_server_is_followed() -> None:
 
 def test_after_one_renewal_the_refusal_stands() -> None:
     with HttpScript([REFUSED, REFUSED, REFUSED]) as server, pytest.raises(errors.Unauthorized, match="Unauthorized"):
-        by_secret(Secrets(config=config(server, "old"))).get("/n")
+        by_secret(ScriptedSecrets(config=config(server, "old"))).get("/n")
     assert len(server.requests) == 2
 
 
 def test_a_secret_that_became_useless_is_part_of_the_refusal() -> None:
     with HttpScript([REFUSED]) as server:
-        secrets = Secrets(config=config(server, "old"))
+        secrets = ScriptedSecrets(config=config(server, "old"))
         cluster = by_secret(secrets)
         secrets.now["config"] = ""
         with pytest.raises(errors.Unauthorized, match="kubeconfig secret config: is empty"):
@@ -75,14 +75,14 @@ def test_a_secret_that_became_useless_is_part_of_the_refusal() -> None:
 
 def test_many_threads_renew_together_and_all_get_through() -> None:
     with HttpScript(only("new")) as server:
-        secrets = Secrets(config=config(server, "old"))
+        secrets = ScriptedSecrets(config=config(server, "old"))
         cluster = by_secret(secrets)
         secrets.now["config"] = config(server, "new")
         with ThreadPoolExecutor(4) as pool:
             assert set(pool.map(lambda _: cluster.get("/n"), range(12))) == {b"{}"}
 
 
-def token_file_client(server: HttpScript, path: Path) -> Cluster:
+def token_file_client(server: HttpScript, path: Path) -> KubeClient:
     return file_client(path.parent / "config", kubeconfig(server.url, user={"tokenFile": path.name, "token": "unused"}))
 
 
@@ -140,17 +140,17 @@ class Eks:
         self.now, self.signed, self.described = 1000.0, 0, 0
         self._server = server
 
-    def describe(self) -> Credential:
+    def describe(self) -> KubeCredential:
         self.described += 1
-        return Credential(server=self._server.url)
+        return KubeCredential(server=self._server.url)
 
     def sign(self) -> Secret:
         self.signed += 1
         return Secret(f"token-{self.signed}")
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> KubeClient:
         login = EksLogin(self.describe, self.sign, lambda: self.now)
-        return Cluster(login, sleep=Waits(), jitter=lambda: 0.5)
+        return KubeClient(login, sleep=Waits(), jitter=lambda: 0.5)
 
 
 def test_an_eks_token_is_signed_anew_after_ten_minutes() -> None:
@@ -198,7 +198,7 @@ def test_a_renewal_does_not_disturb_calls_under_way() -> None:
         return Reply(body={}, held=gate) if seen.path == "/slow" else only("new")(seen)
 
     with HttpScript(script) as server:
-        secrets = Secrets(config=config(server, "old"))
+        secrets = ScriptedSecrets(config=config(server, "old"))
         cluster = by_secret(secrets)
         with ThreadPoolExecutor(1) as pool:
             slow = pool.submit(cluster.get, "/slow")

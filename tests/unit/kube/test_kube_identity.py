@@ -4,44 +4,46 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.kube.credentials import Credential, identity_of
+from chalicelib.kube.credentials import KubeCredential, identity_of
 from chalicelib.model.secret import Secret
-from infra.emulators.kube.tls import Authority
+from infra.emulators.kube.tls import TlsAuthority
 
-ONE, OTHER = Authority().pem, Authority().pem
-HERE = Credential("https://10.0.0.1:6443", ca=ONE, token=Secret("a"))
+ONE, OTHER = TlsAuthority().pem, TlsAuthority().pem
+HERE = KubeCredential("https://10.0.0.1:6443", ca=ONE, token=Secret("a"))
 
 
 @pytest.mark.parametrize(
     "same",
     [
-        Credential("https://api.example:6443", ca=ONE, token=Secret("b")),  # an alias, another account
-        Credential("https://10.0.0.1:6443", ca=b"# comment\n" + ONE.replace(b"\n", b"\r\n") + b"\n\n"),
-        Credential("https://proxy.example", ca=ONE, server_name="kubernetes"),
+        KubeCredential("https://api.example:6443", ca=ONE, token=Secret("b")),  # an alias, another account
+        KubeCredential("https://10.0.0.1:6443", ca=b"# comment\n" + ONE.replace(b"\n", b"\r\n") + b"\n\n"),
+        KubeCredential("https://proxy.example", ca=ONE, server_name="kubernetes"),
     ],
 )
-def test_every_way_to_one_cluster_has_one_identity(same: Credential) -> None:
+def test_every_way_to_one_cluster_has_one_identity(same: KubeCredential) -> None:
     assert identity_of(same) == identity_of(HERE)
 
 
 @pytest.mark.parametrize(
     "another",
     [
-        Credential("https://10.0.0.1:6443", ca=OTHER),  # the same address in another network
-        Credential("https://10.0.0.1:6443", ca=ONE + OTHER),  # whose certificate may be of another CA
-        Credential("https://10.0.0.1:6443"),
-        Credential("https://10.0.0.1:6443", ca=b"no certificate"),
+        KubeCredential("https://10.0.0.1:6443", ca=OTHER),  # the same address in another network
+        KubeCredential("https://10.0.0.1:6443", ca=ONE + OTHER),  # whose certificate may be of another CA
+        KubeCredential("https://10.0.0.1:6443"),
+        KubeCredential("https://10.0.0.1:6443", ca=b"no certificate"),
     ],
 )
-def test_another_authority_is_another_cluster(another: Credential) -> None:
+def test_another_authority_is_another_cluster(another: KubeCredential) -> None:
     assert identity_of(another) != identity_of(HERE)
 
 
 def test_without_a_ca_the_address_counts() -> None:
-    first, second = (Credential(f"https://{host}") for host in ("A.example", "b.example"))
-    assert identity_of(first) == identity_of(Credential("https://a.example", token=Secret("x")))
+    first, second = (KubeCredential(f"https://{host}") for host in ("A.example", "b.example"))
+    assert identity_of(first) == identity_of(KubeCredential("https://a.example", token=Secret("x")))
     assert identity_of(first) != identity_of(second)
 
 
 def test_the_order_of_a_bundle_does_not_matter() -> None:
-    assert identity_of(Credential("https://a", ca=ONE + OTHER)) == identity_of(Credential("https://b", ca=OTHER + ONE))
+    assert identity_of(KubeCredential("https://a", ca=ONE + OTHER)) == identity_of(
+        KubeCredential("https://b", ca=OTHER + ONE)
+    )

@@ -106,7 +106,7 @@ def test_a_node_that_is_gone_is_missing() -> None:
         lambda c: remove_taint(c, "n1", "k", uncordon=True),
         lambda c: get_node(c, "n1"),
     ):
-        with HttpScript([gone]) as server, pytest.raises(errors.Missing, match="not found"):
+        with HttpScript([gone]) as server, pytest.raises(errors.NotFound, match="not found"):
             act(client(server))
 
 

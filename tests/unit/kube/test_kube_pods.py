@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.kube import errors
-from chalicelib.kube.pods import Accepted, Blocked, EvictResult, Gone, evict, get_pod, pods_on_node
+from chalicelib.kube.pods import Accepted, Blocked, EvictResult, PodGone, evict, get_pod, pods_on_node
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import client, status
 
@@ -33,11 +33,11 @@ PLAIN = {"Content-Type": "text/plain"}
             Blocked("HTTP 429 (42 bytes of text/plain), and no Status of a Kubernetes API", 1.0),
         ),
         (Reply(500, status(500, message=TWO_BUDGETS)), Blocked(TWO_BUDGETS)),
-        (Reply(404, status(404, "NotFound", 'pods "a" not found')), Gone()),
-        (Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on Pod "a": {OTHER_UID}')), Gone()),
+        (Reply(404, status(404, "NotFound", 'pods "a" not found')), PodGone()),
+        (Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on Pod "a": {OTHER_UID}')), PodGone()),
         (
             Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on pods "a": {OTHER_UID_IN_STORE}')),
-            Gone(),
+            PodGone(),
         ),
         (Reply(409, status(409, "Conflict", "the object has been modified")), Blocked("the object has been modified")),
     ],

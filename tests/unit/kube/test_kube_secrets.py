@@ -15,13 +15,13 @@ import pytest
 import requests
 from moto import mock_aws
 
-from chalicelib.aws.secrets_manager import SecretReader, eks_endpoint, eks_token
-from chalicelib.kube.client import Cluster
+from chalicelib.aws.secrets_manager import SecretsManagerReader, eks_endpoint, eks_token
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.connect import connect
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
-from infra.emulators.certificates import Authority
+from infra.emulators.certificates import CertificateAuthority
 
 KEY_ID, KEY = "testing", "testing-key"
 
@@ -41,7 +41,7 @@ def _aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_secret_is_fetched_once_and_again_on_demand() -> None:
     manager = boto3.client("secretsmanager")
     manager.create_secret(Name="outscaler/a", SecretString="one")
-    read = SecretReader()
+    read = SecretsManagerReader()
     assert read("outscaler/a") == "one"
     manager.put_secret_value(SecretId="outscaler/a", SecretString="two")
     assert read("outscaler/a") == "one"
@@ -52,19 +52,19 @@ def test_a_secret_is_fetched_once_and_again_on_demand() -> None:
 
 def test_a_secret_that_does_not_exist_is_the_users_to_mend() -> None:
     with pytest.raises(BadInput, match="secret outscaler/none: does not exist; create it, or correct its name"):
-        SecretReader()("outscaler/none")
+        SecretsManagerReader()("outscaler/none")
 
 
 def test_a_binary_secret_is_refused() -> None:
     boto3.client("secretsmanager").create_secret(Name="b", SecretBinary=b"\x00")
     with pytest.raises(BadInput, match="store it as text"):
-        SecretReader()("b")
+        SecretsManagerReader()("b")
 
 
 def test_aws_out_of_reach_is_not_the_users_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(SecretUnavailable, match="no answer from AWS"):
-        SecretReader()("a")
+        SecretsManagerReader()("a")
 
 
 def test_no_region_is_the_users_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_an_eks_cluster_is_found_by_name_and_region() -> None:
 
 def test_an_eks_cluster_that_does_not_exist_is_the_users_to_mend() -> None:
     with pytest.raises(BadInput, match="EKS cluster none: does not exist") as caught:
-        connect(KubernetesAccess(eks_cluster="none"), SecretReader(), clock=lambda: 0.0)
+        connect(KubernetesAccess(eks_cluster="none"), SecretsManagerReader(), clock=lambda: 0.0)
     assert caught.value.remedy
 
 
@@ -175,12 +175,12 @@ def test_the_reader_serves_a_connection() -> None:
                 "name": "a",
                 "cluster": {
                     "server": "https://cluster.test",
-                    "certificate-authority-data": base64.b64encode(Authority().pem).decode(),
+                    "certificate-authority-data": base64.b64encode(CertificateAuthority().pem).decode(),
                 },
             }
         ],
     }
     boto3.client("secretsmanager").create_secret(Name="config", SecretString=json.dumps(config))
-    cluster = connect(KubernetesAccess(kubeconfig_secret="config"), SecretReader(), clock=lambda: 0.0)
-    assert isinstance(cluster, Cluster)
+    cluster = connect(KubernetesAccess(kubeconfig_secret="config"), SecretsManagerReader(), clock=lambda: 0.0)
+    assert isinstance(cluster, KubeClient)
     cluster.close()

@@ -12,16 +12,16 @@ import urllib3
 from urllib3.exceptions import InsecureRequestWarning
 
 from chalicelib.kube import errors
-from chalicelib.kube.client import Cluster
-from chalicelib.kube.credentials import Credential
-from chalicelib.kube.transport import open_line
+from chalicelib.kube.client import KubeClient
+from chalicelib.kube.credentials import KubeCredential
+from chalicelib.kube.transport import open_connection
 from chalicelib.model.errors import BadInput
-from infra.emulators.certificates import Authority
+from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.http_proxy import ConnectProxy
 from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import TOKEN, Known, b64, client, file_client, kubeconfig
 
-OURS, STRANGER = Authority("ours"), Authority("stranger")
+OURS, STRANGER = CertificateAuthority("ours"), CertificateAuthority("stranger")
 NODE = Reply(body={"kind": "Node"})
 TRUST = {"certificate-authority-data": b64(OURS.pem)}
 
@@ -216,15 +216,15 @@ def test_a_good_connection_gives_no_warning() -> None:
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
 def test_a_function_obeys_no_proxy_of_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "http://someone:a-password@127.0.0.1:9")
-    assert open_line(Credential(server="https://cluster.test", hosted=True)).session.proxies == {}
-    assert open_line(Credential(server="https://cluster.test")).session.proxies != {}
+    assert open_connection(KubeCredential(server="https://cluster.test", hosted=True)).session.proxies == {}
+    assert open_connection(KubeCredential(server="https://cluster.test")).session.proxies != {}
 
 
 def test_a_function_connects_to_no_name_that_leads_to_itself() -> None:
     """The check of the kubeconfig sees names only; what they resolve to is looked at when the connection is made."""
     with HttpScript([NODE]) as server:
-        credential = Credential(server=server.url.replace("127.0.0.1", "localhost"), hosted=True)
-        cluster = Cluster(Known(credential), sleep=lambda _: None, jitter=lambda: 0.5)
+        credential = KubeCredential(server=server.url.replace("127.0.0.1", "localhost"), hosted=True)
+        cluster = KubeClient(Known(credential), sleep=lambda _: None, jitter=lambda: 0.5)
         with pytest.raises(errors.Unavailable, match="never connected to") as caught:
             cluster.get("/n")
     assert server.requests == []

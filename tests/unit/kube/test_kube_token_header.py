@@ -11,7 +11,7 @@ from chalicelib.kube.connect import connect, from_kubeconfig
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from infra.emulators.scripted_http_server import HttpScript, Reply
-from tests.unit.kube.support import TOKEN, Secrets, client, kubeconfig
+from tests.unit.kube.support import TOKEN, ScriptedSecrets, client, kubeconfig
 
 NAMED = {"name": "outscaler.dev/token-header", "extension": {"header": "X-Auth-Token"}}
 OTHERS = {"name": "example.com/other", "extension": {"header": "Cookie"}}
@@ -47,7 +47,7 @@ def test_without_it_the_token_is_a_bearers(extensions: tuple[Any, ...]) -> None:
 def test_a_token_that_was_replaced_is_read_anew_when_it_is_refused() -> None:
     with HttpScript([NOBODY, NO_NODES]) as server:
         text = json.dumps(kubeconfig(server.url, user=user(NAMED)))
-        secrets = Secrets(prod=text)
+        secrets = ScriptedSecrets(prod=text)
         cluster = connect(KubernetesAccess(kubeconfig_secret="prod"), secrets, clock=lambda: 0.0)
         secrets.now["prod"] = text.replace(TOKEN, "another-token")
         list(cluster.list_pages("/api/v1/nodes"))

@@ -12,10 +12,10 @@ import pytest
 from chalicelib.kube.connect import connect, from_kubeconfig
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
-from infra.emulators.certificates import Authority
-from tests.unit.kube.support import TOKEN, Secrets, b64, kubeconfig
+from infra.emulators.certificates import CertificateAuthority
+from tests.unit.kube.support import TOKEN, ScriptedSecrets, b64, kubeconfig
 
-OURS, OTHER = Authority(), Authority()
+OURS, OTHER = CertificateAuthority(), CertificateAuthority()
 ME, SOMEONE = OURS.client("me"), OTHER.client("someone")
 PLACE = "kubeconfig secret prod"
 USER, CLUSTER = f"{PLACE}: users[0].user", f"{PLACE}: clusters[0].cluster"
@@ -221,7 +221,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 )
 def test_the_policy_must_name_exactly_one_way(access: KubernetesAccess) -> None:
     with pytest.raises(BadInput, match="exactly one of kubeconfigSecret, kubeconfigFile, eksCluster"):
-        connect(access, Secrets(config="x"), clock=lambda: 0.0)
+        connect(access, ScriptedSecrets(config="x"), clock=lambda: 0.0)
 
 
 @pytest.mark.parametrize(
@@ -237,5 +237,5 @@ def test_a_kubeconfig_file_that_cannot_be_read(content: bytes | None, problem: s
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(BadInput, match=problem) as caught:
-        connect(KubernetesAccess(kubeconfig_file=str(path)), Secrets(), clock=lambda: 0.0, files=True)
+        connect(KubernetesAccess(kubeconfig_file=str(path)), ScriptedSecrets(), clock=lambda: 0.0, files=True)
     assert caught.value.place == f"kubeconfig file {path}"

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from chalicelib.kube.connect import from_kubeconfig
-from chalicelib.kube.credentials import Credential
+from chalicelib.kube.credentials import KubeCredential
 from chalicelib.model.errors import BadInput
 from tests.unit.kube.support import kubeconfig
 
 
-def read(server: str = "https://c.test", *, hosted: bool = False, **cluster: Any) -> Credential:
+def read(server: str = "https://c.test", *, hosted: bool = False, **cluster: Any) -> KubeCredential:
     config = kubeconfig(server, cluster={key.replace("_", "-"): value for key, value in cluster.items()})
     return from_kubeconfig(json.dumps(config), place="kubeconfig secret prod", hosted=hosted)
 

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from chalicelib.aws.secrets_manager import SecretReader
+from chalicelib.aws.secrets_manager import SecretsManagerReader
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import SecretUnavailable
 
@@ -37,7 +37,7 @@ def put(text: str, kind: str = "SecureString") -> None:
 
 def test_a_parameter_is_decrypted_kept_and_read_again_on_demand() -> None:
     put("one")
-    read = SecretReader()
+    read = SecretsManagerReader()
     assert read(NAME) == "one"
     put("two")
     assert (read(NAME), read.fresh(NAME), read(NAME)) == ("one", "two", "two")
@@ -47,7 +47,7 @@ def test_a_parameter_is_decrypted_kept_and_read_again_on_demand() -> None:
 def test_a_secret_and_a_parameter_of_one_name_are_two() -> None:
     boto3.client("secretsmanager").create_secret(Name=PATH[1:], SecretString="secret")
     put("parameter")
-    read = SecretReader()
+    read = SecretsManagerReader()
     assert (read(PATH[1:]), read(NAME)) == ("secret", "parameter")
 
 
@@ -55,19 +55,19 @@ def test_a_secret_and_a_parameter_of_one_name_are_two() -> None:
 def test_a_parameter_that_is_not_encrypted_is_refused_without_its_text(kind: str) -> None:
     put("not-a-secret-any-more", kind)
     with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: is not encrypted; store") as caught:
-        SecretReader()(NAME)
+        SecretsManagerReader()(NAME)
     assert "any-more" not in str(caught.value)
 
 
 def test_a_parameter_that_does_not_exist_is_the_users_to_correct() -> None:
     with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: does not exist; create it, or"):
-        SecretReader()(NAME)
+        SecretsManagerReader()(NAME)
 
 
 def test_ssm_out_of_reach_is_not_the_users_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(SecretUnavailable, match="no answer from AWS"):
-        SecretReader()(NAME)
+        SecretsManagerReader()(NAME)
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_each_refusal_of_ssm_has_its_words(code: str, error: type[Exception], wo
             raise ClientError({"Error": {"Code": code, "Message": "x"}}, "GetParameter")
 
     with pytest.raises(error, match=rf"parameter {PATH}.*{words}"):
-        SecretReader(parameters=Parameters())(NAME)
+        SecretsManagerReader(parameters=Parameters())(NAME)

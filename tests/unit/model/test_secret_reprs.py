@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from chalicelib.kube import transport
-from chalicelib.kube.credentials import Credential
+from chalicelib.kube.credentials import KubeCredential
 from chalicelib.model.secret import Secret
 from chalicelib.net.http_exchange import Reply, Request
 from chalicelib.providers import http
@@ -24,19 +24,19 @@ BODY = HIDDEN.encode()
 KEPT = Secret(HIDDEN)
 
 HOLDERS = [
-    Credential("https://c.test", token=KEPT, key=KEPT, proxy=Secret(f"http://me:{HIDDEN}@p.test")),
-    transport.Call("POST", "/api/v1/namespaces/kube-system/secrets", {}, BODY, "application/json", (1.0, 1.0)),
+    KubeCredential("https://c.test", token=KEPT, key=KEPT, proxy=Secret(f"http://me:{HIDDEN}@p.test")),
+    transport.KubeRequest("POST", "/api/v1/namespaces/kube-system/secrets", {}, BODY, "application/json", (1.0, 1.0)),
     Request("GET", URL, HEADERS, {"Signature": HIDDEN}, BODY),
     Reply(200, {"set-cookie": HIDDEN}, BODY),
-    http.Call("GET", URL, HEADERS, {"Signature": HIDDEN}, BODY),
-    http.Answer("GET api.example.com/x", 200, {"set-cookie": HIDDEN}, BODY),
+    http.VendorRequest("GET", URL, HEADERS, {"Signature": HIDDEN}, BODY),
+    http.VendorResponse("GET api.example.com/x", 200, {"set-cookie": HIDDEN}, BODY),
     Granted(HIDDEN, HIDDEN, HIDDEN),
     StsAnswer(Granted(HIDDEN, HIDDEN, HIDDEN)),
     CreateServer(1, "plan", "host", "image", "region", user_data=HIDDEN),
     Token("abcdef", KEPT),
-    alicloud.Credential(KEPT, KEPT, KEPT),
-    exoscale.Credential(KEPT, KEPT),
-    huaweicloud.Credential(KEPT, KEPT, KEPT),
+    alicloud.AlicloudCredential(KEPT, KEPT, KEPT),
+    exoscale.ExoscaleCredential(KEPT, KEPT),
+    huaweicloud.CceCredential(KEPT, KEPT, KEPT),
 ]
 
 

@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from chalicelib.net.http_exchange import Bounds, NoReply, Reply, Request, exchange
+from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
-from infra.emulators.certificates import Authority
+from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.scripted_byte_server import ByteScript, Part, Play, drip, endless
 from infra.emulators.scripted_http_server import HttpScript
 from infra.emulators.scripted_http_server import Reply as Said
 
-OURS = Authority("ours")
+OURS = CertificateAuthority("ours")
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
-BOUNDS = Bounds(connect=5.0, read=5.0, total=5.0, bytes=100_000)
-SHORT = Bounds(connect=0.25, read=0.25, total=0.2, bytes=100_000)
+BOUNDS = ExchangeBounds(connect=5.0, read=5.0, total=5.0, bytes=100_000)
+SHORT = ExchangeBounds(connect=0.25, read=0.25, total=0.2, bytes=100_000)
 SLOW = 0.01  # seconds between two bytes: well within each read's timeout
 
 
@@ -51,7 +51,7 @@ def left(server: ByteScript) -> bool:
     return not server.connections or server.closed.wait(5)
 
 
-def get(url: str, bounds: Bounds = BOUNDS, **more: Any) -> Reply:
+def get(url: str, bounds: ExchangeBounds = BOUNDS, **more: Any) -> Reply:
     made = session(**more)
     try:
         return exchange(made, Request("GET", url + "/x", {}), bounds)
@@ -102,7 +102,7 @@ def test_a_handshake_that_drips_ends_when_its_time_is_over() -> None:
     record = b"\x16\x03\x03\x40\x00" + b"\x02\x00\x3f\xfc" + b"\x00" * 500
     with ByteScript(lambda: drip(record, SLOW), greets=True) as server:
         with pytest.raises(NoReply, match="Time"):
-            get(f"https://{server.host}", Bounds(connect=30.0, read=30.0, total=0.3, bytes=1000))
+            get(f"https://{server.host}", ExchangeBounds(connect=30.0, read=30.0, total=0.3, bytes=1000))
         assert left(server)
 
 
@@ -167,7 +167,7 @@ def test_what_was_compressed_without_being_asked_for_is_not_unpacked(status: int
 
 def test_the_body_of_an_error_that_is_too_long_is_not_read_and_the_status_counts() -> None:
     with HttpScript([Said(503, b"x" * 2_000_000)]) as server:
-        reply = get(server.url, Bounds(connect=5.0, read=5.0, total=5.0, bytes=100_000_000))
+        reply = get(server.url, ExchangeBounds(connect=5.0, read=5.0, total=5.0, bytes=100_000_000))
     assert (reply.status, reply.body) == (503, b"")
     assert "more than" in reply.described()
 
@@ -209,7 +209,7 @@ def test_no_thread_and_no_socket_is_left_after_a_time_out() -> None:
         serving = threading.active_count() - before
         for _ in range(3):
             with pytest.raises(NoReply, match="Time"):
-                get(server.url, Bounds(connect=1.0, read=1.0, total=0.1, bytes=1000))
+                get(server.url, ExchangeBounds(connect=1.0, read=1.0, total=0.1, bytes=1000))
         gc.collect()  # a socket that was forgotten warns here
         assert left(server)
         assert threading.active_count() <= before + serving + server.connections
@@ -219,7 +219,7 @@ def test_a_connection_is_used_again_and_a_short_time_does_not_shorten_the_next()
     with HttpScript(lambda _: Said(200, b"{}")) as server:
         made = session()
         for total in (2.0, 5.0, 5.0):
-            assert exchange(made, Request("GET", server.url, {}), Bounds(5.0, 5.0, total, 1000)).body == b"{}"
+            assert exchange(made, Request("GET", server.url, {}), ExchangeBounds(5.0, 5.0, total, 1000)).body == b"{}"
         made.close()
     assert len({seen.peer for seen in server.requests}) == 1
 

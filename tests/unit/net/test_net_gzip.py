@@ -8,18 +8,18 @@ import zlib
 
 import pytest
 
-from chalicelib.net.http_exchange import Bounds, NoReply, Reply, Request, exchange
+from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from infra.emulators.scripted_byte_server import ByteScript
 from infra.emulators.scripted_http_server import HttpScript
 from infra.emulators.scripted_http_server import Reply as Said
 
-BOUNDS = Bounds(connect=5.0, read=5.0, total=5.0, bytes=1_000_000)
+BOUNDS = ExchangeBounds(connect=5.0, read=5.0, total=5.0, bytes=1_000_000)
 PACKED = {"Content-Encoding": "gzip"}
 TEXT = b'{"items": [' + b",".join(b'{"name": "pod-%d"}' % number for number in range(20_000)) + b"]}"
 
 
-def get(url: str, *, may: bool = True, bounds: Bounds = BOUNDS) -> Reply:
+def get(url: str, *, may: bool = True, bounds: ExchangeBounds = BOUNDS) -> Reply:
     """One exchange, whose answer may be compressed."""
     made = BoundedSession()
     made.mount("http://", BoundedAdapter(public_context))

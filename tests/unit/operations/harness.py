@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.group import Instance
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.registry import run_step
-from chalicelib.operations.step_context import Recheck, World
+from chalicelib.operations.step_context import Recheck, StepContext
 from infra.emulators.fake_cluster import InMemoryCluster
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.operations import new_operation
@@ -23,7 +23,7 @@ from tests.operations import new_operation
 START = 1_795_245_654.0
 
 
-class Killed(Exception):
+class HarnessCrash(Exception):
     """The function dies here; nothing after it happens."""
 
 
@@ -55,10 +55,10 @@ class Story:
     def checkpoint(self, place: str) -> None:
         self.checkpoints.append(place)
         if self.kill_at is not None and len(self.checkpoints) == self.kill_at + 1:
-            raise Killed(place)
+            raise HarnessCrash(place)
 
-    def world(self) -> World:
-        return World(
+    def world(self) -> StepContext:
+        return StepContext(
             lambda: self.provider,
             self.cluster,
             self.options,
@@ -72,19 +72,19 @@ class Story:
         self.steps.append((operation.status.step, self.now))
         try:
             outcome = run_step(operation, self.world(), self.now)
-        except Killed:
+        except HarnessCrash:
             self.now += 120.0
-            return operation, Pending(0.0, operation.status.step)
-        if isinstance(outcome, Pending):
+            return operation, InProgress(0.0, operation.status.step)
+        if isinstance(outcome, InProgress):
             self.now += outcome.after
             operation = operation.with_status(step=outcome.step, data=outcome.data)
         return operation, outcome
 
-    def play(self, operation: Operation, most: int = 500) -> Done | Failed:
+    def play(self, operation: Operation, most: int = 500) -> Succeeded | Failed:
         """To the end."""
         for _ in range(most):
             operation, outcome = self.step(operation)
-            if not isinstance(outcome, Pending):
+            if not isinstance(outcome, InProgress):
                 return outcome
         raise AssertionError(f"no end after {most} steps: {self.steps[-5:]}")
 
@@ -92,22 +92,22 @@ class Story:
         """Until `step` is next."""
         for _ in range(100):
             operation, outcome = self.step(operation)
-            assert isinstance(outcome, Pending), outcome
+            assert isinstance(outcome, InProgress), outcome
             if operation.status.step == step:
                 return operation
         raise AssertionError(f"never came to {step}: {self.steps[-5:]}")
 
 
 def grow(size: int, to: int, **fields: Any) -> Operation:
-    return make(Kind.GROW, from_size=size, to_size=to, **fields)
+    return make(OperationKind.GROW, from_size=size, to_size=to, **fields)
 
 
 def remove(*nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **fields: Any) -> Operation:
-    targets = tuple(Target(name, f"memory://{name}", name, (evict or {}).get(name, ())) for name in nodes)
-    return make(Kind.REMOVE, targets=targets, **fields)
+    targets = tuple(RemovalTarget(name, f"memory://{name}", name, (evict or {}).get(name, ())) for name in nodes)
+    return make(OperationKind.REMOVE, targets=targets, **fields)
 
 
-def make(kind: Kind, **fields: Any) -> Operation:
+def make(kind: OperationKind, **fields: Any) -> Operation:
     known: dict[str, Any] = {
         "id": f"{kind}-1",
         "cluster": "c",

@@ -7,7 +7,7 @@ import pytest
 from chalicelib.kube.errors import Unavailable
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.operations.error_policy import TRIES
 from chalicelib.operations.removal_progress import KEY
 from tests.unit.operations.harness import Story, remove
@@ -39,7 +39,7 @@ def test_progress_lost_after_the_vendor_was_told_is_seen_through(step: str, rubb
     story = Story(polls=3)
     operation = _begun(story, step)
     outcome = story.play(operation.with_status(data={**operation.status.data, KEY: rubbish}))
-    assert outcome == Done({"removed": 1, "nodes": "g-2"})
+    assert outcome == Succeeded({"removed": 1, "nodes": "g-2"})
 
 
 def test_a_count_of_tries_that_cannot_be_read_is_none() -> None:
@@ -47,7 +47,7 @@ def test_a_count_of_tries_that_cannot_be_read_is_none() -> None:
     operation = _begun(story, "evict")
     story.cluster.fail_next("pods_on", Unavailable("out of order"))
     outcome = story.play(operation.with_status(data={**operation.status.data, TRIES: "x"}))
-    assert outcome == Done({"removed": 1, "nodes": "g-2"})
+    assert outcome == Succeeded({"removed": 1, "nodes": "g-2"})
 
 
 def test_a_machine_replaced_just_before_the_mark_gets_the_mark_off_again() -> None:

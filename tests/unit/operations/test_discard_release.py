@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers import errors
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.unit.operations.harness import Story, grow, make
 
 
-class Asked(InMemoryProvider):
+class DiscardReleaseRequest(InMemoryProvider):
     """Writes down for whom it was asked to take something back."""
 
     def __init__(self) -> None:
@@ -24,15 +24,17 @@ class Asked(InMemoryProvider):
         return super().release(operation)
 
 
-def _story() -> tuple[Story, Asked]:
-    story, provider = Story(), Asked()
+def _story() -> tuple[Story, DiscardReleaseRequest]:
+    story, provider = Story(), DiscardReleaseRequest()
     story.provider = provider
     provider.add_pool("g", size=2)
     return story, provider
 
 
 def _discard(step: str = "", **data: str) -> Operation:
-    return make(Kind.DISCARD, targets=(Target("", "memory://g-2", "g-2"),)).with_status(step=step, data=data)
+    return make(OperationKind.DISCARD, targets=(RemovalTarget("", "memory://g-2", "g-2"),)).with_status(
+        step=step, data=data
+    )
 
 
 @pytest.mark.parametrize("left", ["", "{", "null", "[]", '{"cls":1}'])
@@ -66,6 +68,6 @@ def test_a_machine_that_is_gone_by_then_was_discarded() -> None:
     story, provider = _story()
     story.play(grow(2, 3))
     provider.fail_next("remove", errors.Unauthorized("no"), late=True)
-    late = make(Kind.DISCARD, targets=(Target("", "memory://g-3", "g-3"),))
-    assert isinstance(story.play(late), Done)
+    late = make(OperationKind.DISCARD, targets=(RemovalTarget("", "memory://g-3", "g-3"),))
+    assert isinstance(story.play(late), Succeeded)
     assert provider.deleted == ["g-3"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.kube import errors as kube
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import length
+from chalicelib.model.timeouts import operation_timeout
 from chalicelib.operations.deadline import deadline_of
 from chalicelib.operations.step_context import PodState, Recheck
 from chalicelib.operations.steps.eviction_order import grace_of, phase_of, phases
@@ -47,7 +47,7 @@ def test_each_group_begins_when_the_one_before_is_gone() -> None:
     assert evicted(story) == ["default/p-01"]
     (low,) = [pod for pod in story.cluster.pods() if pod.deleted]
     assert low.deleted == story.now + 60.0
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
     assert evicted(story) == ["default/p-01", "default/p-00"]
     assert START + 5.0 + 60.0 + 20.0 <= story.now <= START + 5.0 + 60.0 + 20.0 + 10.0
 
@@ -73,7 +73,7 @@ def test_with_groups_daemonset_pods_are_waited_for_and_those_made_anew_are_not()
     operation, _ = story.step(operation)
     assert evicted(story) == ["default/p-00", "kube-system/ds-a"]
     story.cluster.add_pod("kube-system/ds-b", "g-1", daemonset=True, priority=2_000_001_000)
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
     assert "kube-system/ds-b" not in evicted(story)
 
 
@@ -81,13 +81,13 @@ def test_groups_do_not_make_daemonset_pods_of_an_empty_node_go() -> None:
     story = Story(options=GROUPS)
     operation = drained(story, 0)
     story.cluster.add_pod("kube-system/ds", "g-1", daemonset=True)
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
     assert evicted(story) == []
 
 
 def test_the_deadline_covers_every_group() -> None:
     operation = remove("g-1")
-    plain = START + length(Kind.REMOVE, Options())
+    plain = START + operation_timeout(OperationKind.REMOVE, Options())
     assert deadline_of(operation, Options()) == plain
     assert deadline_of(operation, GROUPS) == plain  # four short ones are no longer than a long one
     long = Options(drain_priority_config=((0, 600), (1000, 300)))
@@ -100,19 +100,19 @@ def test_options_that_change_in_the_middle_lose_no_pod() -> None:
     story = Story(options=GROUPS)
     operation = story.play_until(drained(story, 3), "gone")
     story.options = Options()
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
     assert sorted(evicted(story)) == ["default/p-00", "default/p-01", "default/p-02"]
 
 
 # -- what is told of it
 
 
-def pendings(story: Story, operation: Operation) -> list[Pending]:
+def pendings(story: Story, operation: Operation) -> list[InProgress]:
     """Every step's outcome up to the end."""
-    found: list[Pending] = []
+    found: list[InProgress] = []
     while True:
         operation, outcome = story.step(operation)
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return found
         found.append(outcome)
 
@@ -135,7 +135,7 @@ def test_a_pod_that_went_by_itself_was_not_evicted() -> None:
     story.cluster.pods_on = lambda node: stale if node == "g-1" else ()  # type: ignore[method-assign]
     story.cluster.add_pod("default/p-01", "g-1", uid="another")
     _, outcome = story.step(operation)
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     assert outcome.evicted == ("default/p-00",)
 
 
@@ -145,18 +145,18 @@ def test_a_pod_that_went_by_itself_was_not_evicted() -> None:
 def test_a_longer_retry_after_is_obeyed() -> None:
     story = Story()
     operation = story.play_until(drained(story, 1), "evict")
-    story.cluster.fail_next("evict", kube.TooMany("slow down", status=429, retry_after=45.0))
+    story.cluster.fail_next("evict", kube.TooManyRequests("slow down", status=429, retry_after=45.0))
     _, outcome = story.step(operation)
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     assert (outcome.step, outcome.after) == ("evict", 45.0)
 
 
 def test_a_shorter_one_is_not() -> None:
     story = Story()
     operation = story.play_until(drained(story, 1), "evict")
-    story.cluster.fail_next("evict", kube.TooMany("slow down", status=429, retry_after=1.0))
+    story.cluster.fail_next("evict", kube.TooManyRequests("slow down", status=429, retry_after=1.0))
     _, outcome = story.step(operation)
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     assert outcome.after == 10.0
 
 
@@ -198,7 +198,7 @@ def test_a_stranger_that_comes_between_two_rounds_is_not_evicted() -> None:
 def test_a_pod_that_is_leaving_with_more_time_than_its_group_has_is_hurried_once() -> None:
     story = Story()
     operation = drained(story, 1, grace=3600.0, deleted=START + 3500.0, deletion_grace=3600.0)
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
     assert evicted(story) == ["default/p-00"]
     assert story.now <= START + 5.0 + 600.0 + 5.0
 
@@ -225,7 +225,7 @@ def looks(story: Story) -> int:
 
 def test_ten_minutes_of_waiting_are_few_looks() -> None:
     story = Story()
-    assert isinstance(story.play(drained(story, 50, grace=600.0)), Done)
+    assert isinstance(story.play(drained(story, 50, grace=600.0)), Succeeded)
     assert looks(story) <= 16
     assert story.now == START + 5.0 + 600.0 + 2.0
 

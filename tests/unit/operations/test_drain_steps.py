@@ -4,7 +4,7 @@ import pytest
 
 from chalicelib.kube import errors as kube
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.registry import give_up
 from chalicelib.operations.steps.drain import EVICTIONS_PER_STEP
@@ -30,7 +30,7 @@ def test_pods_are_evicted_waited_for_and_only_then_the_machine_goes() -> None:
     operation = story.play_until(drained(story, 3), "gone")
     assert len(evicted(story)) == 3
     assert story.provider.deleted == []
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
     assert story.provider.deleted == ["g-1"]
     assert story.now == START + 5.0 + 30.0 + 2.0  # the look after the last of them must have gone
 
@@ -40,7 +40,7 @@ def test_grace_is_the_pods_own_up_to_the_option(own: float, most: int, given: fl
     story = Story(options=Options(max_graceful_termination_sec=most))
     operation = story.play_until(drained(story, 1, grace=own), "gone")
     assert story.cluster.pods()[0].deleted == story.now + given
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
 
 
 # demands.md 19
@@ -79,7 +79,7 @@ def test_a_budget_that_gets_room_lets_the_drain_end_well() -> None:
     for _ in range(3):
         operation, _ = story.step(operation)
     budget.room = 1
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
 
 
 def test_fifty_pods_take_several_short_steps() -> None:
@@ -109,7 +109,7 @@ def test_one_pods_api_error_is_that_pods_refusal() -> None:
     story = Story()
     operation = drained(story, 2)
     story.cluster.fail_next("evict", kube.Unavailable("more than one PodDisruptionBudget", status=500))
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
 
 
 def test_a_pod_that_never_goes_keeps_the_node() -> None:
@@ -148,7 +148,7 @@ def test_daemonset_pods_go_as_the_options_say(options: Options, annotation: str,
     story = Story(options=options)
     operation = drained(story, pods)
     story.cluster.add_pod("kube-system/ds", "g-1", daemonset=True, enable_ds_eviction=annotation)
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
     assert ("kube-system/ds" in evicted(story)) == goes
 
 
@@ -157,7 +157,7 @@ def test_a_daemonset_pod_that_is_refused_holds_nothing_up() -> None:
     operation = drained(story, 1)
     story.cluster.add_pod("kube-system/ds", "g-1", daemonset=True)
     story.cluster.add_budget("ds", ["kube-system/ds"], room=0)
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
     assert evicted(story).count("kube-system/ds") == 1
 
 
@@ -165,7 +165,7 @@ def test_called_off_from_outside_it_rolls_back() -> None:
     story = Story()
     operation = story.play_until(drained(story, 3), "gone")
     outcome = give_up(operation, story.world(), story.now, "Abandoned", "the policy is gone")
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     operation = operation.with_status(step=outcome.step, data=outcome.data)
     ended = story.play(operation)
     assert isinstance(ended, Failed)

@@ -5,8 +5,8 @@ from typing import cast
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.timeouts import PROVISION
 from chalicelib.operations.provider_call import OWN
 from chalicelib.operations.registry import give_up, run_step
@@ -20,14 +20,14 @@ from tests.unit.operations.harness import START, Story, grow, make
 def test_grows_and_says_from_and_to() -> None:
     story = Story()
     story.group(2)
-    assert story.play(grow(2, 5)) == Done({"from": 2, "to": 5})
+    assert story.play(grow(2, 5)) == Succeeded({"from": 2, "to": 5})
     assert story.provider.pools["g"].target == 5
 
 
 def test_a_change_that_takes_time_is_polled_in_later_messages() -> None:
     story = Story(polls=3)
     story.group(2)
-    assert isinstance(story.play(grow(2, 5)), Done)
+    assert isinstance(story.play(grow(2, 5)), Succeeded)
     assert story.provider.calls == ["grow", "poll", "poll", "poll"]
     assert story.now == START + 15.0
 
@@ -36,7 +36,7 @@ def test_a_change_that_takes_time_is_polled_in_later_messages() -> None:
 def test_killed_after_any_call_nothing_is_bought_twice(kill_at: int) -> None:
     story = Story(polls=2, kill_at=kill_at)
     story.group(2)
-    assert isinstance(story.play(grow(2, 5)), Done)
+    assert isinstance(story.play(grow(2, 5)), Succeeded)
     assert story.provider.purchases == [Purchase("grow-1", "g", 3)]
 
 
@@ -44,7 +44,7 @@ def test_an_answer_lost_on_the_way_is_asked_for_again_and_not_bought_again() -> 
     story = Story()
     story.group(2)
     story.provider.fail_next("grow", errors.Transient("connection reset"), late=True)
-    assert isinstance(story.play(grow(2, 5)), Done)
+    assert isinstance(story.play(grow(2, 5)), Succeeded)
     assert story.provider.purchases == [Purchase("grow-1", "g", 3)]
 
 
@@ -53,7 +53,7 @@ def test_not_now_is_tried_again_later(error: errors.ProviderError) -> None:
     story = Story()
     story.group(2)
     story.provider.fail_next("grow", error, times=2)
-    assert isinstance(story.play(grow(2, 5)), Done)
+    assert isinstance(story.play(grow(2, 5)), Succeeded)
     assert 15.0 <= story.now - START <= 18.75
 
 
@@ -101,7 +101,7 @@ def test_errors_are_counted_in_a_row_only() -> None:
     for _ in range(11):
         story.provider.fail_next("poll", errors.Transient("503"))
         story.provider.let_pass("poll")
-    assert isinstance(story.play(grow(2, 5)), Done)
+    assert isinstance(story.play(grow(2, 5)), Succeeded)
 
 
 def test_the_deadline_names_the_step_and_what_was_in_the_way() -> None:
@@ -127,8 +127,8 @@ def test_shrink_lowers_the_target_and_touches_no_running_machine() -> None:
     story = Story()
     story.group(2)
     story.play(grow(2, 5))
-    assert story.play(make(Kind.SHRINK, from_size=5, to_size=3)) == Done({"to": 3})
-    refused = story.play(make(Kind.SHRINK, from_size=3, to_size=1))
+    assert story.play(make(OperationKind.SHRINK, from_size=5, to_size=3)) == Succeeded({"to": 3})
+    refused = story.play(make(OperationKind.SHRINK, from_size=3, to_size=1))
     assert isinstance(refused, Failed)
     assert story.provider.pools["g"].target == 3
 
@@ -137,14 +137,16 @@ def test_discard_deletes_machines_that_never_joined() -> None:
     story = Story()
     story.group(2)
     story.play(grow(2, 3))
-    assert isinstance(story.play(make(Kind.DISCARD, targets=(Target("", "memory://g-3", "g-3"),))), Done)
+    assert isinstance(
+        story.play(make(OperationKind.DISCARD, targets=(RemovalTarget("", "memory://g-3", "g-3"),))), Succeeded
+    )
     assert story.provider.deleted == ["g-3"]
 
 
 def test_discard_spares_a_machine_that_joined_meanwhile() -> None:
     story = Story()
     story.group(2)
-    outcome = story.play(make(Kind.DISCARD, targets=(Target("g-2", "memory://g-2", "g-2"),)))
+    outcome = story.play(make(OperationKind.DISCARD, targets=(RemovalTarget("g-2", "memory://g-2", "g-2"),)))
     assert isinstance(outcome, Failed)
     assert outcome.message == "instance memory://g-2 has joined as node g-2 meanwhile"
     assert story.provider.deleted == []
@@ -154,9 +156,9 @@ def test_discard_spares_a_machine_that_joined_meanwhile() -> None:
 def test_discard_spares_all_where_a_node_bears_the_name_of_one(name: str) -> None:
     story = Story()
     story.group(2)
-    targets = (Target("", "memory://a", "gone"), Target("", "pending-machine-ns_m", f"ns/{name}"))
-    outcome = story.play(make(Kind.DISCARD, targets=targets))
-    assert isinstance(outcome, Failed if name == "g-1" else Done)
+    targets = (RemovalTarget("", "memory://a", "gone"), RemovalTarget("", "pending-machine-ns_m", f"ns/{name}"))
+    outcome = story.play(make(OperationKind.DISCARD, targets=targets))
+    assert isinstance(outcome, Failed if name == "g-1" else Succeeded)
     assert story.provider.calls == ([] if name == "g-1" else ["remove"])
 
 
@@ -166,7 +168,9 @@ def test_discard_goes_below_the_minimum_for_a_machine_that_never_joined_was_no_p
     story.provider.spoil("g", "dead")
     story.play(grow(1, 3))
     story.provider.boot()
-    assert isinstance(story.play(make(Kind.DISCARD, targets=(Target("", "memory://g-2", "g-2"),))), Done)
+    assert isinstance(
+        story.play(make(OperationKind.DISCARD, targets=(RemovalTarget("", "memory://g-2", "g-2"),))), Succeeded
+    )
     assert (story.provider.deleted, story.provider.pools["g"].target) == (["g-2"], 2)
 
 
@@ -175,7 +179,9 @@ def test_a_discard_that_is_killed_or_asked_twice_deletes_once() -> None:
         story = Story(polls=1, kill_at=kill_at)
         story.group(2)
         story.play(grow(2, 4))
-        assert isinstance(story.play(make(Kind.DISCARD, targets=(Target("", "memory://g-3", "g-3"),))), Done)
+        assert isinstance(
+            story.play(make(OperationKind.DISCARD, targets=(RemovalTarget("", "memory://g-3", "g-3"),))), Succeeded
+        )
         assert (story.provider.deleted, story.provider.pools["g"].target) == (["g-3"], 3)
 
 
@@ -185,7 +191,7 @@ def test_shrink_takes_back_what_was_never_made() -> None:
     story.provider.spoil("g", "phantom", times=2)
     story.play(grow(1, 4))
     assert sorted(story.provider.pools["g"].machines) == ["g-1", "g-4"]
-    assert story.play(make(Kind.SHRINK, from_size=4, to_size=2)) == Done({"to": 2})
+    assert story.play(make(OperationKind.SHRINK, from_size=4, to_size=2)) == Succeeded({"to": 2})
     assert sorted(story.provider.pools["g"].machines) == ["g-1", "g-4"]
 
 
@@ -205,16 +211,16 @@ class _Announcing:
 
     def grow(self, operation: Operation) -> Outcome:
         if "lot" not in operation.status.data:
-            return Pending(0.0, ANNOUNCED, {"lot": "0"})
+            return InProgress(0.0, ANNOUNCED, {"lot": "0"})
         self.ordered.append(operation.spec.id)
-        return Pending(5.0, "create", {"made": "0"})
+        return InProgress(5.0, "create", {"made": "0"})
 
     def poll(self, operation: Operation) -> Outcome:
-        return Done({"made": operation.status.data["made"]})
+        return Succeeded({"made": operation.status.data["made"]})
 
 
 def _after(operation: Operation, outcome: Outcome) -> Operation:
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     return operation.with_status(step=outcome.step, data=outcome.data)
 
 
@@ -228,4 +234,4 @@ def test_what_was_only_announced_is_called_off_and_what_was_ordered_is_seen_thro
 
     ordered = _after(announced, run_step(announced, world, START))
     assert provider.ordered == ["grow-1"]
-    assert give_up(ordered, world, START, "SwitchedOff", "the mode is off") == Done({"made": "0"})
+    assert give_up(ordered, world, START, "SwitchedOff", "the mode is off") == Succeeded({"made": "0"})

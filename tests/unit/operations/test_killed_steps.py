@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import Options
 from tests.unit.operations.harness import Story, remove
 
@@ -49,7 +49,7 @@ def long(story: Story) -> Operation:
 SCENES: list[Callable[[Story], Operation]] = [goes, stays, refused, long]
 
 
-def run(scene: Callable[[Story], Operation], kill_at: int | None) -> tuple[Story, Done | Failed]:
+def run(scene: Callable[[Story], Operation], kill_at: int | None) -> tuple[Story, Succeeded | Failed]:
     story = Story(polls=2, kill_at=kill_at)
     return story, story.play(scene(story))
 
@@ -76,7 +76,7 @@ def test_every_step_run_twice_changes_nothing(scene: Callable[[Story], Operation
     story = Story(polls=2)
     operation = scene(story)
     ended: object = None
-    while not isinstance(ended, Done | Failed):
+    while not isinstance(ended, Succeeded | Failed):
         story.step(operation)  # a first executor, overtaken before it could record
         operation, ended = story.step(operation)
     assert state(story) == state(whole)

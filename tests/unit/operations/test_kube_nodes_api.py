@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from chalicelib.kube.connect import connect
-from chalicelib.kube.errors import Missing, Unavailable
+from chalicelib.kube.errors import NotFound, Unavailable
 from chalicelib.model.node import Taint
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.operations.kube_node_api import KubeNodes
 from infra.emulators.controllers.clock import ManualClock
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.unit.operations.harness import START
@@ -70,7 +70,7 @@ def test_a_node_with_all_that_a_removal_asks_about(there: There) -> None:
 
 def test_no_node_is_none_and_cannot_be_tainted(there: There) -> None:
     assert there.api.node("n") is None
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         there.api.taint("n", HARD, operation="remove-1", cordon=True)
     there.api.untaint("n", HARD.key, operation="remove-1", uncordon=True)
 
@@ -127,12 +127,12 @@ def test_KK_125491_claims_that_get_a_volume_on_the_node_are_found(there: There) 
 
 def test_claims_that_may_not_be_read_hold_nothing_up(there: There) -> None:
     _claim(there, "a", **{CHOSEN: "n"})
-    there.server.faults.add(Fault(path="persistentvolumeclaims", status=403, times=-1))
+    there.server.faults.add(KubeFault(path="persistentvolumeclaims", status=403, times=-1))
     assert there.api.claims_awaiting("n") == ()
 
 
 def test_claims_that_could_not_be_read_are_an_error(there: There) -> None:
-    there.server.faults.add(Fault(path="persistentvolumeclaims", status=503, times=-1))
+    there.server.faults.add(KubeFault(path="persistentvolumeclaims", status=503, times=-1))
     with pytest.raises(Unavailable):
         there.api.claims_awaiting("n")
 

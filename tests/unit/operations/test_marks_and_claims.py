@@ -7,9 +7,9 @@ import pytest
 
 from chalicelib.kube import errors as kube
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
-from chalicelib.operations.poll_backoff import Wait
+from chalicelib.operations.poll_backoff import PollBackoff
 from tests.unit.operations.harness import START, Story, remove
 from tests.unit.operations.test_remove_steps import kept
 
@@ -106,7 +106,7 @@ def test_a_node_that_went_by_itself_is_no_reason_to_keep_its_machine() -> None:
     story.group(1)
     operation = story.play_until(remove("g-1"), "delay")
     story.cluster.remove_node("g-1")
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
     assert story.provider.deleted == ["g-1"]
 
 
@@ -134,13 +134,13 @@ def test_S18_an_annotation_delays_the_deletion_until_it_is_gone_or_two_minutes(
     operation = story.play_until(remove("g-1"), "delay")
     began = story.now
     outcome: object = None
-    while not isinstance(outcome, Done | Failed):
+    while not isinstance(outcome, Succeeded | Failed):
         if cleared is not None and story.now >= began + cleared:
             node = story.cluster.nodes.get("g-1")
             if node is not None:
                 story.cluster.nodes["g-1"] = msgspec.structs.replace(node, delays=())
         operation, outcome = story.step(operation)
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert least <= story.now - began <= least + 15.0
 
 
@@ -149,7 +149,7 @@ def test_a_vendor_that_says_deleted_and_does_not_delete_is_found_out() -> None:
     story.group(1)
     story.provider.on_delete = None
     outcome = story.play(remove("g-1"))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert outcome.facts["unconfirmed"] == "g-1"
     assert [step for step, _ in story.steps].count("confirm") <= 10
 
@@ -161,7 +161,7 @@ def test_a_deletion_that_takes_the_vendor_minutes_is_asked_about_less_and_less()
     began = story.now
     while story.now < began + 600.0:
         operation, outcome = story.step(operation)
-        assert isinstance(outcome, Pending)
+        assert isinstance(outcome, InProgress)
     assert [step for step, _ in story.steps].count("poll") <= 25
 
 
@@ -170,25 +170,25 @@ def test_a_deletion_that_takes_the_vendor_minutes_is_asked_about_less_and_less()
 
 @pytest.mark.parametrize("skew", [-30.0, 0.0, 30.0])
 def test_a_wait_has_lasted_as_long_as_was_asked_for_whatever_the_clocks_say(skew: float) -> None:
-    wait = Wait()
+    wait = PollBackoff()
     for turn in range(10):
         wait = wait.longer(START + turn * 60.0 + (skew if turn % 2 else -skew), 60.0)
     assert wait.lasted(START + 600.0 + skew) == 600.0
 
 
 def test_messages_that_came_much_too_late_count() -> None:
-    wait = Wait().longer(START, 10.0)
+    wait = PollBackoff().longer(START, 10.0)
     assert wait.lasted(START + 3600.0) == 3540.0
 
 
 def test_a_clock_that_goes_back_does_not_undo_a_wait() -> None:
-    wait = Wait().longer(START, 10.0)
+    wait = PollBackoff().longer(START, 10.0)
     assert wait.lasted(START - 3600.0) == 10.0
-    assert Wait().lasted(START) == 0.0
+    assert PollBackoff().lasted(START) == 0.0
 
 
 def test_pauses_grow_with_the_wait_and_end_at_its_limit() -> None:
-    wait, pauses = Wait(), []
+    wait, pauses = PollBackoff(), []
     while wait.lasted(START) < 100.0:
         pauses.append(wait.pause(START, first=5.0, most=30.0, limit=100.0))
         wait = wait.longer(START, pauses[-1])

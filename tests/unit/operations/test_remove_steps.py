@@ -5,7 +5,7 @@ import pytest
 
 from chalicelib.kube import errors as kube
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.error_policy import MAX_TRIES
 from chalicelib.operations.step_context import Recheck
@@ -24,7 +24,7 @@ def kept(story: Story, name: str) -> bool:
 def test_an_empty_node_goes_by_its_instance_after_the_delay() -> None:
     story = Story()
     story.group(3)
-    assert story.play(remove("g-2")) == Done({"removed": 1, "nodes": "g-2"})
+    assert story.play(remove("g-2")) == Succeeded({"removed": 1, "nodes": "g-2"})
     assert story.provider.deleted == ["g-2"]
     assert story.provider.pools["g"].target == 2
     assert story.now == START + 5.0
@@ -42,7 +42,7 @@ def test_the_taint_carries_the_second_and_the_node_is_cordoned() -> None:
 def test_several_nodes_go_in_one_call() -> None:
     story = Story()
     story.group(4)
-    assert story.play(remove("g-1", "g-2", "g-4")) == Done({"removed": 3, "nodes": "g-1,g-2,g-4"})
+    assert story.play(remove("g-1", "g-2", "g-4")) == Succeeded({"removed": 3, "nodes": "g-1,g-2,g-4"})
     assert story.provider.calls == ["remove"]
 
 
@@ -51,7 +51,7 @@ def test_one_node_that_cannot_go_does_not_hold_the_others() -> None:
     story.group(3)
     story.cluster.add_pod("default/late", "g-2")
     outcome = story.play(remove("g-1", "g-2", "g-3"))
-    assert outcome == Done(
+    assert outcome == Succeeded(
         {"removed": 2, "nodes": "g-1,g-3", "kept g-2": "pod default/late was bound to it after it was planned"}
     )
     assert kept(story, "g-2")
@@ -88,7 +88,7 @@ def test_nominated_pods_that_wait_for_no_node_save_none(fields: dict[str, object
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
     story.cluster.nominate("default/soon", "g-1", **fields)
-    assert story.play(operation) == Done({"removed": 1, "nodes": "g-1"})
+    assert story.play(operation) == Succeeded({"removed": 1, "nodes": "g-1"})
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_pods_that_hold_no_node(fields: dict[str, object]) -> None:
     story.group(1)
     story.cluster.stuck.add("default/p")
     story.cluster.add_pod("default/p", "g-1", **fields)
-    assert isinstance(story.play(remove("g-1")), Done)
+    assert isinstance(story.play(remove("g-1")), Succeeded)
 
 
 def test_the_drain_rules_are_asked_again() -> None:
@@ -154,7 +154,7 @@ def test_a_fresh_taint_of_somebody_else_is_respected_an_old_one_is_a_leftover(ag
     story.group(1)
     foreign = Taint(HARD, "NoSchedule", str(int(START - age)))
     story.cluster.nodes["g-1"] = msgspec.structs.replace(story.cluster.nodes["g-1"], taints=(foreign,))
-    assert isinstance(story.play(remove("g-1")), Done if goes else Failed)
+    assert isinstance(story.play(remove("g-1")), Succeeded if goes else Failed)
 
 
 def test_a_taint_taken_off_by_a_person_is_obeyed() -> None:
@@ -170,7 +170,7 @@ def test_a_delay_annotation_is_waited_for_but_not_for_ever() -> None:
     story = Story()
     story.group(1)
     story.cluster.add_node("g-1", delays=["delay-deletion.cluster-autoscaler.kubernetes.io/csi"])
-    assert isinstance(story.play(remove("g-1")), Done)
+    assert isinstance(story.play(remove("g-1")), Succeeded)
     assert story.now == START + 5.0 + 120.0
 
 
@@ -197,7 +197,7 @@ def test_a_lost_answer_of_the_deletion_deletes_nothing_else() -> None:
     story = Story()
     story.group(3)
     story.provider.fail_next("remove", errors.Transient("reset"), late=True)
-    assert isinstance(story.play(remove("g-2")), Done)
+    assert isinstance(story.play(remove("g-2")), Succeeded)
     assert story.provider.deleted == ["g-2"]
     assert story.provider.pools["g"].target == 2
 
@@ -238,7 +238,7 @@ def test_a_node_object_that_outlives_its_machine_ends_the_wait_after_five_minute
     story.group(1)
     story.provider.on_delete = None
     outcome = story.play(remove("g-1"))
-    assert outcome == Done({"removed": 1, "nodes": "g-1", "unconfirmed": "g-1"})
+    assert outcome == Succeeded({"removed": 1, "nodes": "g-1", "unconfirmed": "g-1"})
     assert story.now == START + 5.0 + 300.0
 
 
@@ -246,7 +246,7 @@ def test_a_step_that_no_longer_exists_starts_over_and_ends_well() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
-    assert isinstance(story.play(operation.with_status(step="renamed")), Done)
+    assert isinstance(story.play(operation.with_status(step="renamed")), Succeeded)
     assert story.provider.deleted == ["g-1"]
 
 
@@ -257,7 +257,7 @@ def test_every_step_says_when_and_none_waits() -> None:
     while True:
         before = story.now
         operation, outcome = story.step(operation)
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             break
         assert story.now - before == outcome.after
 
@@ -268,7 +268,7 @@ def test_a_vendor_that_has_taken_the_removal_up_and_is_slow_is_seen_through_past
     story.group(2)
     story.provider.on_delete = None
     outcome = story.play(remove("g-1"))
-    assert outcome == Done({"removed": 1, "nodes": "g-1", "unconfirmed": "g-1"})
+    assert outcome == Succeeded({"removed": 1, "nodes": "g-1", "unconfirmed": "g-1"})
     assert not kept(story, "g-1"), "its mark stays, and the next pass looks whether the vendor still removes it"
     assert kept(story, "g-2")
 
@@ -291,7 +291,7 @@ def test_a_drained_node_waits_for_its_turn_at_the_vendor_as_long_as_it_takes() -
     story.provider.fail_next(
         "remove", errors.Conflict("another change of the pool is under way", code="busy"), times=MAX_TRIES + 5
     )
-    assert isinstance(story.play(operation), Done)
+    assert isinstance(story.play(operation), Succeeded)
     assert story.provider.deleted == ["g-1"]
 
 

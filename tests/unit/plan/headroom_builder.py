@@ -9,9 +9,9 @@ import msgspec
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, Options, Policy
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Headroom
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ClusterBuilder, cluster
 
 GIB = 2**30
@@ -30,7 +30,7 @@ def decided(
     policy = Policy(
         name="test", mode=Mode.ACTIVE, headroom=headroom, options=msgspec.structs.replace(Options(), **options)
     )
-    return decide(build.snapshot(), policy, memory or Memory(), now, 0, assume_unneeded_for=unneeded)
+    return plan_cluster(build.snapshot(), policy, memory or Memory(), now, 0, assume_unneeded_for=unneeded)
 
 
 def plan(build: ClusterBuilder, *headroom: Headroom, **more: Any) -> Plan:
@@ -43,7 +43,7 @@ def said(found: Plan, name: str = "spare") -> tuple[int, int, int]:
     return one.wanted, one.held, one.added
 
 
-def why(found: Plan, name: str = "spare") -> dict[str, Code]:
+def why(found: Plan, name: str = "spare") -> dict[str, ReasonCode]:
     one = next(each for each in found.headroom if each.name == name)
     return {group: reason.code for group, reason in one.reasons.items()}
 

@@ -10,11 +10,11 @@ import msgspec
 from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.policy import Mode, Options, Policy
-from chalicelib.plan.state.cluster_state import GroupFacts, World, observe
-from chalicelib.plan.state.scale_up_requests import settled
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
+from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
 from tests.builders import NOW, ClusterBuilder, cluster
 from tests.operations import new_operation
 
@@ -65,7 +65,7 @@ def asked(count: int, ago: float, takes: float = 900.0, **more: Any) -> GroupMem
     return GroupMemory(request=ScaleUpRequest(count, NOW - ago, NOW - ago + takes), **more)
 
 
-def operation(kind: Kind, group: str = "g", *targets: Target, **fields: Any) -> Operation:
+def operation(kind: OperationKind, group: str = "g", *targets: RemovalTarget, **fields: Any) -> Operation:
     """One under way."""
     return new_operation(
         id=f"{kind.value}-{group}",
@@ -75,19 +75,19 @@ def operation(kind: Kind, group: str = "g", *targets: Target, **fields: Any) -> 
         kind=kind,
         plan="p",
         created_at=NOW - 30,
-        state=State.WAITING,
+        state=OperationState.WAITING,
         targets=targets,
         **fields,
     )
 
 
-def world_of(build: ClusterBuilder, memory: Memory | None = None, *, now: float = NOW, **options: Any) -> World:
+def world_of(build: ClusterBuilder, memory: Memory | None = None, *, now: float = NOW, **options: Any) -> ClusterState:
     """The settled facts of a pass."""
     policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options))
-    return settled(observe(build.snapshot(), policy, memory or Memory(), now))
+    return resolve_scale_up_requests(build_cluster_state(build.snapshot(), policy, memory or Memory(), now))
 
 
-def facts_of(build: ClusterBuilder, memory: Memory | None = None, group: str = "g", **more: Any) -> GroupFacts:
+def facts_of(build: ClusterBuilder, memory: Memory | None = None, group: str = "g", **more: Any) -> NodeGroupState:
     """The facts of one group."""
     return world_of(build, memory, **more).groups[group]
 

@@ -9,11 +9,11 @@ import msgspec
 
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
 from chalicelib.model.policy import MaxDisruption, Mode, Options, Policy, Window
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_down.selection import Picked, pick
-from chalicelib.plan.state.cluster_state import World, observe
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_down.selection import Selection, select_removals
+from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 from tests.operations import new_operation
 
@@ -30,7 +30,7 @@ class Candidate(msgspec.Struct, frozen=True):
     waits_for: str = ""
 
 
-class Pool:
+class SelectionBuilderPool:
     """A cluster of groups without pods; every node is a candidate unless `only` says which."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Pool:
         risky: bool = False,
         waits_for: str = "",
         **group: Any,
-    ) -> Pool:
+    ) -> SelectionBuilderPool:
         """A group with so many empty candidates, drains of so many pods each, and nodes that are no candidates."""
         nodes = [
             f"{name}-{kind}{at:02d}"
@@ -67,21 +67,21 @@ class Pool:
             self.candidates.append(Candidate(by_name[each], name, evict, risky, waits_for))
         return self
 
-    def going(self, group: str, *nodes: str, drained: bool = False) -> Pool:
+    def going(self, group: str, *nodes: str, drained: bool = False) -> SelectionBuilderPool:
         """Removals in flight, one operation per node; of nodes that need not be registered any more."""
         for each in nodes:
-            target = Target(each, f"test://{group}/{each}", evict=("default/x",) if drained else ())
+            target = RemovalTarget(each, f"test://{group}/{each}", evict=("default/x",) if drained else ())
             self.operations.append(
                 new_operation(
                     id=f"remove-{each}",
                     cluster="test",
                     provider="test",
                     group=group,
-                    kind=Kind.REMOVE,
+                    kind=OperationKind.REMOVE,
                     plan="p",
                     created_at=NOW - 60,
                     targets=(target,),
-                    state=State.WAITING,
+                    state=OperationState.WAITING,
                 )
             )
         return self
@@ -94,7 +94,7 @@ class Pool:
         brake: MaxDisruption | None = None,
         windows: Sequence[Window] = (),
         **options: Any,
-    ) -> World:
+    ) -> ClusterState:
         """What the pass sees. options: over upstream's defaults, with five drains at once."""
         known = memory or Memory()
         options = {"max_drain_parallelism": DRAINS, **options}
@@ -105,7 +105,7 @@ class Pool:
             max_disruption=brake or MaxDisruption(),
             maintenance_windows=tuple(windows),
         )
-        return observe(
+        return build_cluster_state(
             self.build.snapshot(),
             policy,
             msgspec.structs.replace(known, operations=(*known.operations, *self.operations)),
@@ -121,24 +121,24 @@ class Pool:
         since: float = OLD,
         hold: Reason | None = None,
         **more: Any,
-    ) -> Picked[Candidate]:
+    ) -> Selection[Candidate]:
         """The picker's answer. since: when all candidates became unneeded."""
         wanted = [each for each in self.candidates if not only or each.node.name in only]
         timers = {each.node.name: NodeMemory(since, now) for each in wanted}
-        return pick(self.world(memory, now=now, **more), wanted, timers, hold)
+        return select_removals(self.world(memory, now=now, **more), wanted, timers, hold)
 
 
-def counts(picked: Picked[Candidate]) -> tuple[int, int]:
+def counts(picked: Selection[Candidate]) -> tuple[int, int]:
     """(empty, drained), as upstream's cases count."""
     drained = sum(bool(each.evict) for each in picked.chosen)
     return len(picked.chosen) - drained, drained
 
 
-def goes(picked: Picked[Candidate]) -> list[str]:
+def goes(picked: Selection[Candidate]) -> list[str]:
     """Names of nodes, in the order in which they go."""
     return [each.node.name for each in picked.chosen]
 
 
-def why(picked: Picked[Candidate]) -> set[Code]:
+def why(picked: Selection[Candidate]) -> set[ReasonCode]:
     """The codes of all that stay."""
     return {reason.code for reason in picked.held.values()}

@@ -10,8 +10,8 @@ import msgspec
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.predicates.volumes import Volumes
-from chalicelib.plan.tables.node_table import Columns, NodeTable
-from chalicelib.snapshot.snapshot_builder import Folder
+from chalicelib.plan.tables.node_table import NodeTable, ResourceColumns
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 Json = dict[str, Any]
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -154,17 +154,17 @@ def left(capacity: str | None, zone: str | None = None, largest: str | None = No
     }
 
 
-class Cluster:
+class StorageObjectsCluster:
     """Objects as the API has them, read as any cluster is, asked about the pod `p0`."""
 
     def __init__(self, *objects: Json) -> None:
         self.objects = objects
-        folder = Folder()
+        folder = SnapshotBuilder()
         folder.feed(msgspec.json.encode({"kind": "List", "items": objects}), "test")
         self.snapshot: Snapshot = folder.snapshot("test", 0.0)
         assert not self.snapshot.gaps
         self.volumes = Volumes(self.snapshot)
-        self.table = NodeTable(self.snapshot.nodes, Columns(self.snapshot.nodes, self.snapshot.classes))
+        self.table = NodeTable(self.snapshot.nodes, ResourceColumns(self.snapshot.nodes, self.snapshot.classes))
         self.classes = {pod.name: pod.cls for pod in self.snapshot.pods}
         self.cls = self.classes["p0"]
 

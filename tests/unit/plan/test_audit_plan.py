@@ -9,7 +9,7 @@ import msgspec
 from chalicelib.model.group import InstanceState
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.operation import OPERATION_ANNOTATION, Kind
+from chalicelib.model.operation import OPERATION_ANNOTATION, OperationKind
 from tests.builders import NOW, ClusterBuilder, stays
 from tests.operations import new_operation
 
@@ -24,7 +24,7 @@ def test_removals_beside_a_shrink_leave_the_minimum_of_what_it_leaves() -> None:
         cluster="test",
         provider="test",
         group="g",
-        kind=Kind.SHRINK,
+        kind=OperationKind.SHRINK,
         plan="p",
         created_at=NOW - 10.0,
         from_size=6,
@@ -68,7 +68,7 @@ def test_nothing_is_removed_beside_a_growth_that_is_not_recorded_yet() -> None:
         cluster="test",
         provider="test",
         group="g",
-        kind=Kind.GROW,
+        kind=OperationKind.GROW,
         plan="p",
         created_at=NOW - 10.0,
         from_size=4,

@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.policy import Options
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.state.backoff import fail, in_backoff, stale
 from tests.builders import NOW, cluster, growth, node
 from tests.unit.plan.instances_builder import STOCK, anchored, asked, with_machines
@@ -82,5 +82,5 @@ def test_a_group_in_backoff_is_skipped_with_its_error_and_the_next_one_used(unti
     if not grows:
         skipped = next(g.skipped for g in plan.groups if g.group == "a")
         assert skipped is not None
-        assert skipped.code is Code.GROUP_BACKOFF
+        assert skipped.code is ReasonCode.GROUP_BACKOFF
         assert "sold out" in str(skipped.params["error"])

@@ -13,16 +13,16 @@ from chalicelib.model.node import Node, Taint
 from chalicelib.model.policy import Options, Policy
 from chalicelib.plan.predicates.taint_toleration import untolerated
 from chalicelib.plan.scale_up.balancing import balance, free_capacity, similar_groups, split
-from chalicelib.plan.scale_up.limits import Ledger
-from chalicelib.plan.state.cluster_state import GroupFacts, World, observe
+from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, build_cluster_state
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 KI = 1024
 
 
-def world_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -> World:
+def world_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -> ClusterState:
     policy = Policy(name="test", options=msgspec.structs.replace(Options(), **options))
-    return observe(build.snapshot(), policy, memory or Memory(), NOW)
+    return build_cluster_state(build.snapshot(), policy, memory or Memory(), NOW)
 
 
 def alike(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -> list[str]:
@@ -253,7 +253,7 @@ def test_B10_a_group_that_the_pods_do_not_fit_is_not_balanced_with() -> None:
     build.group("n2", template=node("t", taints=[Taint("dedicated", "NoSchedule")]))
     world = world_of(build)
 
-    def takes(facts: GroupFacts) -> bool:
+    def takes(facts: NodeGroupState) -> bool:
         assert facts.template is not None
         return untolerated((), facts.template.node.taints) is None
 
@@ -347,7 +347,7 @@ def spread(
     best, *others = world.groups.values()
     similar = similar_groups(best, others, world.snapshot.classes, world.options)
     assert len(similar) == len(others)
-    return sizes | {group: sizes[group] + more for group, more in balance(total, best, similar, Ledger(world))}
+    return sizes | {group: sizes[group] + more for group, more in balance(total, best, similar, ResourceLimiter(world))}
 
 
 @pytest.mark.parametrize(
@@ -376,13 +376,13 @@ def test_the_clusters_size_caps_the_total_before_it_is_split() -> None:
 def test_what_the_pass_already_gave_a_group_counts_as_its_size() -> None:
     build = cluster().group("a", max=4, template=node("t")).group("b", max=4, template=node("t"))
     world = world_of(build)
-    shares = balance(3, world.groups["a"], [world.groups["b"]], Ledger(world), {"a": 2})
+    shares = balance(3, world.groups["a"], [world.groups["b"]], ResourceLimiter(world), {"a": 2})
     assert dict(shares) == {"a": 1, "b": 2}
 
 
 def test_balancing_spends_nothing_by_itself() -> None:
     world = world_of(cluster().group("a", template=node("t")).group("b", template=node("t")), max_nodes_total=4)
-    ledger = Ledger(world)
+    ledger = ResourceLimiter(world)
     assert dict(balance(9, world.groups["a"], [world.groups["b"]], ledger)) == {"a": 2, "b": 2}
     assert ledger.allowance(world.groups["a"], 0).nodes == 4
 
@@ -392,4 +392,4 @@ def test_a_zero_or_max_group_shares_with_nobody_and_is_never_cut() -> None:
     build.group("b", template=node("t"))
     for most, expected in ((3, [("a", 3)]), (2, [])):
         world = world_of(build, max_nodes_total=most)
-        assert balance(3, world.groups["a"], [world.groups["b"]], Ledger(world)) == expected
+        assert balance(3, world.groups["a"], [world.groups["b"]], ResourceLimiter(world)) == expected

@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import GroupOptions
-from chalicelib.model.memory import Brake, Memory
+from chalicelib.model.memory import BreakerState, Memory
 from chalicelib.model.policy import MaxDisruption, Mode, Policy
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.planner import decide
-from chalicelib.plan.scale_down.selection import Picked
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.plan.scale_down.selection import Selection
 from tests.builders import NOW
-from tests.unit.plan.selection_builder import Candidate, Pool, counts, goes, why
+from tests.unit.plan.selection_builder import Candidate, SelectionBuilderPool, counts, goes, why
 
 ATOMIC = GroupOptions(zero_or_max=True)
 FIVE = MaxDisruption(nodes_per_hour=5)
@@ -20,23 +20,23 @@ QUARTER = MaxDisruption(share=0.25)
 
 
 def limited(what: str, limit: int, until: float) -> Reason:
-    return Reason.of(Code.DISRUPTION_LIMIT, what=what, limit=limit, until=until)
+    return Reason.of(ReasonCode.DISRUPTION_LIMIT, what=what, limit=limit, until=until)
 
 
 # --- limits per hour
 
 
 def test_nodes_per_hour_are_counted_when_they_are_planned() -> None:
-    before = Memory(brake=Brake(((NOW - 3000, 2, 9), (NOW - 100, 1, 0))))
-    picked = Pool().group("g", 3, 1).pick(before, brake=FIVE)
+    before = Memory(brake=BreakerState(((NOW - 3000, 2, 9), (NOW - 100, 1, 0))))
+    picked = SelectionBuilderPool().group("g", 3, 1).pick(before, brake=FIVE)
     assert goes(picked) == ["g-e00", "g-e01"]
     assert picked.held["g-e02"] == picked.held["g-d00"] == limited("nodes per hour", 5, NOW + 600)
-    assert picked.brake == Brake(((NOW - 3000, 2, 9), (NOW - 100, 1, 0), (NOW, 2, 0)))
+    assert picked.brake == BreakerState(((NOW - 3000, 2, 9), (NOW - 100, 1, 0), (NOW, 2, 0)))
     assert picked.paused is None
 
 
 def test_pods_per_hour_hold_drains_and_no_empty_nodes() -> None:
-    pool = Pool().group("g", 2, 3, pods=40)
+    pool = SelectionBuilderPool().group("g", 2, 3, pods=40)
     picked = pool.pick(brake=MaxDisruption(pods_per_hour=100), max_drain_parallelism=9)
     assert counts(picked) == (2, 2)
     assert picked.held == {"g-d02": limited("pods per hour", 100, NOW + 3600)}
@@ -44,7 +44,7 @@ def test_pods_per_hour_hold_drains_and_no_empty_nodes() -> None:
 
 
 def test_over_many_passes_no_hour_takes_more_than_allowed() -> None:
-    pool, memory = Pool().group("g", 0, 40, pods=3), Memory()
+    pool, memory = SelectionBuilderPool().group("g", 0, 40, pods=3), Memory()
     allowed = MaxDisruption(nodes_per_hour=4, pods_per_hour=11)
     planned: list[tuple[float, int, int]] = []
     for step in range(3 * 60):
@@ -62,8 +62,8 @@ def test_over_many_passes_no_hour_takes_more_than_allowed() -> None:
 
 
 def test_what_was_said_about_room_is_true() -> None:
-    memory = Memory(brake=Brake(((NOW - 3000, 2, 0), (NOW - 1000, 3, 0))))
-    pool = Pool().group("g", 9)
+    memory = Memory(brake=BreakerState(((NOW - 3000, 2, 0), (NOW - 1000, 3, 0))))
+    pool = SelectionBuilderPool().group("g", 9)
     until = next(iter(pool.pick(memory, brake=FIVE).held.values())).params["until"]
     assert until == NOW + 600
     assert goes(pool.pick(memory, now=NOW + 599.5, brake=FIVE)) == []
@@ -72,68 +72,72 @@ def test_what_was_said_about_room_is_true() -> None:
 
 def test_a_node_with_more_pods_than_an_hour_allows_goes_when_the_hour_is_empty() -> None:
     allowed = MaxDisruption(pods_per_hour=100)
-    pool = Pool().group("g", 0, 1, pods=150)
-    busy = Memory(brake=Brake(((NOW - 10, 1, 1),)))
+    pool = SelectionBuilderPool().group("g", 0, 1, pods=150)
+    busy = Memory(brake=BreakerState(((NOW - 10, 1, 1),)))
     assert pool.pick(busy, brake=allowed).held == {"g-d00": limited("pods per hour", 100, NOW + 3590)}
     assert goes(pool.pick(brake=allowed)) == ["g-d00"]
-    only_empty = Memory(brake=Brake(((NOW - 10, 7, 0),)))
+    only_empty = Memory(brake=BreakerState(((NOW - 10, 7, 0),)))
     assert goes(pool.pick(only_empty, brake=allowed)) == ["g-d00"], "empty nodes moved no pod"
 
 
 def test_a_large_node_is_not_passed_over_for_ever_by_small_ones() -> None:
-    pool = Pool().group("large", 0, 1, pods=150).group("small", 1, 3, pods=1)
-    picked = pool.pick(Memory(brake=Brake(((NOW - 10, 1, 1),))), brake=MaxDisruption(pods_per_hour=100))
+    pool = SelectionBuilderPool().group("large", 0, 1, pods=150).group("small", 1, 3, pods=1)
+    picked = pool.pick(Memory(brake=BreakerState(((NOW - 10, 1, 1),))), brake=MaxDisruption(pods_per_hour=100))
     assert goes(picked) == ["small-e00"]
-    assert why(picked) == {Code.DISRUPTION_LIMIT}
+    assert why(picked) == {ReasonCode.DISRUPTION_LIMIT}
 
 
 def test_a_zero_or_max_group_needs_room_for_all_of_it() -> None:
-    pool = Pool().group("a", 4, options=ATOMIC).group("g", 1)
-    busy = Memory(brake=Brake(((NOW - 600, 2, 0),)))
+    pool = SelectionBuilderPool().group("a", 4, options=ATOMIC).group("g", 1)
+    busy = Memory(brake=BreakerState(((NOW - 600, 2, 0),)))
     assert goes(pool.pick(busy, brake=FIVE)) == []
     assert set(goes(pool.pick(brake=FIVE))) == {*(f"a-e0{at}" for at in range(4)), "g-e00"}
-    assert len(goes(Pool().group("a", 9, options=ATOMIC).pick(brake=FIVE))) == 9, "it would never go else"
+    assert len(goes(SelectionBuilderPool().group("a", 9, options=ATOMIC).pick(brake=FIVE))) == 9, (
+        "it would never go else"
+    )
 
 
 def test_what_parallelism_holds_back_takes_no_room() -> None:
-    picked = Pool().group("g", 0, 4).pick(brake=MaxDisruption(nodes_per_hour=3), max_drain_parallelism=1)
+    picked = (
+        SelectionBuilderPool().group("g", 0, 4).pick(brake=MaxDisruption(nodes_per_hour=3), max_drain_parallelism=1)
+    )
     assert goes(picked) == ["g-d00"]
-    assert why(picked) == {Code.PARALLELISM}
+    assert why(picked) == {ReasonCode.PARALLELISM}
     assert picked.brake.taken == ((NOW, 1, 1),)
 
 
 @pytest.mark.parametrize("allowed", [FIVE, QUARTER, MaxDisruption(pods_per_hour=1)])
 def test_a_quiet_pass_changes_nothing(allowed: MaxDisruption) -> None:
-    before = Brake(((NOW - 30, 1, 1),))
-    assert Pool().group("g", 0, others=3).pick(Memory(brake=before), brake=allowed).brake == before
+    before = BreakerState(((NOW - 30, 1, 1),))
+    assert SelectionBuilderPool().group("g", 0, others=3).pick(Memory(brake=before), brake=allowed).brake == before
 
 
 def test_what_is_over_an_hour_ago_is_forgotten() -> None:
-    before = Memory(brake=Brake(((NOW - 3600, 3, 3), (NOW - 3599, 1, 1))))
-    assert Pool().group("g").pick(before, brake=FIVE).brake == Brake(((NOW - 3599, 1, 1),))
+    before = Memory(brake=BreakerState(((NOW - 3600, 3, 3), (NOW - 3599, 1, 1))))
+    assert SelectionBuilderPool().group("g").pick(before, brake=FIVE).brake == BreakerState(((NOW - 3599, 1, 1),))
 
 
 def test_a_clock_that_went_back_holds_nothing_for_longer_than_it_was_wrong() -> None:
-    ahead = Memory(brake=Brake(((NOW + 86400, 5, 5), (NOW + 60, 4, 4))))
-    picked = Pool().group("g", 2).pick(ahead, brake=FIVE)
+    ahead = Memory(brake=BreakerState(((NOW + 86400, 5, 5), (NOW + 60, 4, 4))))
+    picked = SelectionBuilderPool().group("g", 2).pick(ahead, brake=FIVE)
     assert goes(picked) == ["g-e00"]
     assert picked.held["g-e01"].params["until"] == NOW + 3600
     assert picked.brake.taken == ((NOW + 60, 4, 4), (NOW, 1, 0))
 
 
 def test_a_cluster_without_a_brake_remembers_nothing_for_it() -> None:
-    before = Memory(brake=Brake(((NOW - 10, 99, 99),), pulled=NOW - 10, wanted=9))
-    picked = Pool().group("g", 3).pick(before)
+    before = Memory(brake=BreakerState(((NOW - 10, 99, 99),), pulled=NOW - 10, wanted=9))
+    picked = SelectionBuilderPool().group("g", 3).pick(before)
     assert len(picked.chosen) == 3
-    assert picked.brake == Brake()
+    assert picked.brake == BreakerState()
 
 
 # --- the share
 
 
-def pulled(picked: Picked[Candidate], wanted: int, of: int, at: float = NOW) -> bool:
+def pulled(picked: Selection[Candidate], wanted: int, of: int, at: float = NOW) -> bool:
     """Nothing goes, everybody has the brake for a reason, and it is remembered."""
-    reason = Reason.of(Code.DISRUPTION_BRAKE, nodes=wanted, of=of, share=0.25)
+    reason = Reason.of(ReasonCode.DISRUPTION_BRAKE, nodes=wanted, of=of, share=0.25)
     return (
         picked.chosen == ()
         and set(map(str, picked.held.values())) == {str(reason)}
@@ -143,58 +147,66 @@ def pulled(picked: Picked[Candidate], wanted: int, of: int, at: float = NOW) -> 
 
 
 def test_a_plan_that_wants_too_much_removes_nothing_and_pulls_the_brake() -> None:
-    assert len(Pool().group("g", 5, others=15).pick(brake=QUARTER).chosen) == 5
-    assert pulled(Pool().group("g", 6, others=14).pick(brake=QUARTER), 6, 20)
+    assert len(SelectionBuilderPool().group("g", 5, others=15).pick(brake=QUARTER).chosen) == 5
+    assert pulled(SelectionBuilderPool().group("g", 6, others=14).pick(brake=QUARTER), 6, 20)
 
 
 def test_the_share_is_looked_at_before_parallelism_and_the_hourly_limits() -> None:
     both = MaxDisruption(nodes_per_hour=1, share=0.25)
-    assert pulled(Pool().group("g", 6, others=14).pick(brake=both, max_scale_down_parallelism=1), 6, 20)
+    assert pulled(SelectionBuilderPool().group("g", 6, others=14).pick(brake=both, max_scale_down_parallelism=1), 6, 20)
 
 
 def test_the_share_is_looked_at_after_every_other_check() -> None:
     young = GroupOptions(scale_down_cooldown=86400.0)
-    pool = Pool().group("a", 5, others=5).group("b", 10, min=10).group("c", 10, options=young)
+    pool = SelectionBuilderPool().group("a", 5, others=5).group("b", 10, min=10).group("c", 10, options=young)
     picked = pool.pick(brake=QUARTER)
     assert len(picked.chosen) == 5
-    assert why(picked) == {Code.GROUP_MIN_SIZE, Code.NODE_COOLDOWN}
+    assert why(picked) == {ReasonCode.GROUP_MIN_SIZE, ReasonCode.NODE_COOLDOWN}
 
 
 def test_removals_in_flight_are_part_of_the_share() -> None:
-    pool = Pool().group("g", 4, others=16).going("g", "g-o00", "g-o01")
+    pool = SelectionBuilderPool().group("g", 4, others=16).going("g", "g-o00", "g-o01")
     assert pulled(pool.pick(brake=QUARTER), 6, 20)
     assert len(pool.pick(brake=QUARTER, only=["g-e00", "g-e01", "g-e02"]).chosen) == 3
 
 
 def test_removals_of_nodes_that_are_gone_are_not() -> None:
-    pool = Pool().group("g", 5, others=15).going("g", *(f"gone{at}" for at in range(9)))
+    pool = SelectionBuilderPool().group("g", 5, others=15).going("g", *(f"gone{at}" for at in range(9)))
     assert why(pool.pick(brake=QUARTER, max_scale_down_parallelism=99)) == set()
 
 
 def test_one_node_may_always_go() -> None:
-    assert len(Pool().group("g", 1, others=1).pick(brake=QUARTER).chosen) == 1
-    assert pulled(Pool().group("g", 2).pick(brake=QUARTER), 2, 2)
+    assert len(SelectionBuilderPool().group("g", 1, others=1).pick(brake=QUARTER).chosen) == 1
+    assert pulled(SelectionBuilderPool().group("g", 2).pick(brake=QUARTER), 2, 2)
 
 
 def test_a_single_node_beside_others_on_their_way_waits_and_pulls_nothing() -> None:
-    picked = Pool().group("g", 1, others=3).going("g", "g-o00").pick(brake=QUARTER)
-    assert picked.held == {"g-e00": Reason.of(Code.PARALLELISM, limit=1)}
-    assert (picked.brake, picked.paused) == (Brake(), None)
+    picked = SelectionBuilderPool().group("g", 1, others=3).going("g", "g-o00").pick(brake=QUARTER)
+    assert picked.held == {"g-e00": Reason.of(ReasonCode.PARALLELISM, limit=1)}
+    assert (picked.brake, picked.paused) == (BreakerState(), None)
 
 
 def test_groups_that_cannot_be_read_are_no_part_of_the_whole() -> None:
-    picked = Pool().group("g", 2, others=6).group("dark", 0, others=30, error="403").pick(brake=QUARTER)
+    picked = SelectionBuilderPool().group("g", 2, others=6).group("dark", 0, others=30, error="403").pick(brake=QUARTER)
     assert len(picked.chosen) == 2
-    assert pulled(Pool().group("g", 3, others=5).group("dark", 0, others=30, error="403").pick(brake=QUARTER), 3, 8)
+    assert pulled(
+        SelectionBuilderPool().group("g", 3, others=5).group("dark", 0, others=30, error="403").pick(brake=QUARTER),
+        3,
+        8,
+    )
 
 
 def test_a_share_that_is_no_binary_fraction_is_counted_right() -> None:
-    picked = Pool().group("g", 29, others=71).pick(brake=MaxDisruption(share=0.29), max_scale_down_parallelism=99)
+    picked = (
+        SelectionBuilderPool()
+        .group("g", 29, others=71)
+        .pick(brake=MaxDisruption(share=0.29), max_scale_down_parallelism=99)
+    )
     assert len(picked.chosen) == 29
 
 
 def test_the_brake_stays_on_until_somebody_lets_go() -> None:
-    many, few = Pool().group("g", 6, others=14), Pool().group("g", 1, others=19)
+    many, few = SelectionBuilderPool().group("g", 6, others=14), SelectionBuilderPool().group("g", 1, others=19)
     first = many.pick(brake=QUARTER)
     memory = Memory(brake=first.brake)
     for hours in (1, 30):
@@ -202,58 +214,60 @@ def test_the_brake_stays_on_until_somebody_lets_go() -> None:
         again = few.pick(memory, now=later, brake=QUARTER)
         assert pulled(again, 6, 20)
         assert again.brake == first.brake, "nothing to write"
-    nobody = Pool().group("g", 0, others=20).pick(memory, brake=QUARTER)
+    nobody = SelectionBuilderPool().group("g", 0, others=20).pick(memory, brake=QUARTER)
     assert nobody.paused == first.paused
 
     let_go = msgspec.structs.replace(memory, released_until=NOW + 7200)
     assert pulled(many.pick(let_go, now=NOW + 7200, brake=QUARTER), 6, 20)
     released = many.pick(let_go, now=NOW + 7199, brake=QUARTER)
     assert (len(released.chosen), released.held, released.paused) == (6, {}, None)
-    assert released.brake == Brake(((NOW + 7199, 6, 0),))
+    assert released.brake == BreakerState(((NOW + 7199, 6, 0),))
 
 
 def test_after_a_release_the_next_plan_that_wants_too_much_pulls_it_again() -> None:
-    memory = Memory(brake=Brake(), released_until=NOW - 1)
-    assert pulled(Pool().group("g", 6, others=14).pick(memory, brake=QUARTER), 6, 20)
+    memory = Memory(brake=BreakerState(), released_until=NOW - 1)
+    assert pulled(SelectionBuilderPool().group("g", 6, others=14).pick(memory, brake=QUARTER), 6, 20)
 
 
 def test_a_release_lifts_the_hourly_limits_too_and_what_goes_is_counted() -> None:
-    memory = Memory(brake=Brake(((NOW - 60, 5, 5),)), released_until=NOW + 1)
-    picked = Pool().group("g", 7).pick(memory, brake=FIVE)
+    memory = Memory(brake=BreakerState(((NOW - 60, 5, 5),)), released_until=NOW + 1)
+    picked = SelectionBuilderPool().group("g", 7).pick(memory, brake=FIVE)
     assert len(picked.chosen) == 7
     assert picked.brake.taken[-1] == (NOW, 7, 0)
     after = msgspec.structs.replace(memory, brake=picked.brake)
-    assert why(Pool().group("g", 1).pick(after, now=NOW + 2, brake=FIVE)) == {Code.DISRUPTION_LIMIT}
+    assert why(SelectionBuilderPool().group("g", 1).pick(after, now=NOW + 2, brake=FIVE)) == {
+        ReasonCode.DISRUPTION_LIMIT
+    }
 
 
 def test_a_policy_without_a_share_has_no_brake_on() -> None:
-    memory = Memory(brake=Brake(((NOW - 60, 1, 1),), pulled=NOW - 60, wanted=9))
-    picked = Pool().group("g", 2).pick(memory, brake=FIVE)
+    memory = Memory(brake=BreakerState(((NOW - 60, 1, 1),), pulled=NOW - 60, wanted=9))
+    picked = SelectionBuilderPool().group("g", 2).pick(memory, brake=FIVE)
     assert (len(picked.chosen), picked.paused) == (2, None)
-    assert picked.brake == Brake(((NOW - 60, 1, 1), (NOW, 2, 0)))
+    assert picked.brake == BreakerState(((NOW - 60, 1, 1), (NOW, 2, 0)))
 
 
 def test_while_all_is_paused_no_brake_is_pulled() -> None:
     memory = Memory(last_scale_up=NOW)
-    picked = Pool().group("g", 6, others=2).pick(memory, brake=QUARTER)
-    assert (why(picked), picked.brake) == ({Code.IN_COOLDOWN}, Brake())
+    picked = SelectionBuilderPool().group("g", 6, others=2).pick(memory, brake=QUARTER)
+    assert (why(picked), picked.brake) == ({ReasonCode.IN_COOLDOWN}, BreakerState())
 
 
 # --- the whole planner
 
 
 def test_the_planner_remembers_the_brake_from_pass_to_pass() -> None:
-    pool = Pool().group("g", 6, others=14)
+    pool = SelectionBuilderPool().group("g", 6, others=14)
     snapshot = pool.build.snapshot()
     policy = Policy(name="test", mode=Mode.ACTIVE, max_disruption=QUARTER)
     memory, now = Memory(), NOW
     for _ in range(3):
-        plan, memory = decide(snapshot, policy, memory, now, 0, assume_unneeded_for=7200)
+        plan, memory = plan_cluster(snapshot, policy, memory, now, 0, assume_unneeded_for=7200)
         assert plan.removals == ()
-        assert memory.brake == Brake(pulled=NOW, wanted=20), "every node of this cluster is empty"
+        assert memory.brake == BreakerState(pulled=NOW, wanted=20), "every node of this cluster is empty"
         now += 60
     memory = msgspec.structs.replace(memory, released_until=now + 1)
-    plan, memory = decide(snapshot, policy, memory, now, 0, assume_unneeded_for=7200)
+    plan, memory = plan_cluster(snapshot, policy, memory, now, 0, assume_unneeded_for=7200)
     assert len(plan.removals) == 10
-    assert memory.brake == Brake(((now, 10, 0),))
+    assert memory.brake == BreakerState(((now, 10, 0),))
     assert memory.released_until == now + 1

@@ -8,7 +8,7 @@ import pytest
 from chalicelib.model.group import InstanceError, Pool
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.policy import Options
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.state.backoff import FLAT, fail, in_backoff
 from chalicelib.providers import errors
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node, verdict
@@ -47,7 +47,7 @@ def test_CCE_A9_1_another_pool_grows_in_the_same_pass_until_all_are_cooling(erro
     cooling = {name: GroupMemory(backoff=after.groups["a"].backoff) for name in ("a", "b")}
     nothing = build.plan(Memory(groups=cooling))
     assert growth(nothing) == {}
-    assert {reasons[0].code for reasons in verdict(nothing).reasons.values()} == {Code.GROUP_BACKOFF}
+    assert {reasons[0].code for reasons in verdict(nothing).reasons.values()} == {ReasonCode.GROUP_BACKOFF}
 
 
 def test_CCE_A9_2_an_installation_that_fails_costs_five_minutes_each_time() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
-from chalicelib.model.operation import Kind, Target
+from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.plan import Plan
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.selector import NodeTerm, Requirement
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node, stays, verdict
 from tests.unit.plan.instances_builder import operation
@@ -62,7 +62,7 @@ def test_CCE_A6_1_all_groups_of_a_pool_together_stay_below_its_maximum(
     plan = build.pending(9, "1").plan()
     assert sum(_new(plan).values()) == new
     if new < 9:
-        full = Reason.of(Code.POOL_MAX_SIZE, pool="pool-a", max=pool.max)
+        full = Reason.of(ReasonCode.POOL_MAX_SIZE, pool="pool-a", max=pool.max)
         assert list(verdict(plan).reasons.values()) == [(full,)] * 2
 
 
@@ -83,7 +83,7 @@ def test_CCE_A6_1_a_group_that_grows_whole_does_not_where_the_pool_has_no_room_f
     assert _new(_flavours(Pool("p", max=4), a=whole).pending(2, "1").plan()) == {"a": 4}
     plan = _flavours(Pool("p", max=4, elsewhere=1), a=whole).pending(2, "1").plan()
     assert _new(plan) == {}
-    assert verdict(plan).reasons["a"][0].code is Code.POOL_MAX_SIZE
+    assert verdict(plan).reasons["a"][0].code is ReasonCode.POOL_MAX_SIZE
 
 
 def test_CCE_A6_1_the_cheapest_mix_stays_within_a_pool_too() -> None:
@@ -121,7 +121,7 @@ def test_CCE_A6_1_all_groups_of_a_pool_together_keep_its_minimum(pool: Pool, gon
 
 def test_CCE_A6_1_nodes_on_their_way_out_have_left_the_pool() -> None:
     build = _idle(Pool("p", "pool-a", min=2, max=9), a=2, b=2)
-    going = [operation(Kind.REMOVE, "b", Target("b-0", "test://b/b-0"))]
+    going = [operation(OperationKind.REMOVE, "b", RemovalTarget("b-0", "test://b/b-0"))]
     plan = build.plan(Memory(operations=tuple(going)), unneeded=7200)
     assert len(plan.removals) == 1
     assert list(stays(plan).values()).count("PoolMinSizeReached") == 2
@@ -164,7 +164,7 @@ def test_an_operation_says_which_pool_it_changes() -> None:
     grown = build.pending(1, "1").pending(1, "4", owner="big").plan()
     assert {each.spec.group: each.spec.pool for each in grown.operations} == {"a": "p", "lone": ""}
     removed = _idle(POOL, a=1, b=0).plan(unneeded=7200)
-    assert [(each.spec.kind, each.spec.pool) for each in removed.operations] == [(Kind.REMOVE, "p")]
+    assert [(each.spec.kind, each.spec.pool) for each in removed.operations] == [(OperationKind.REMOVE, "p")]
 
 
 # -- ranks and priorities
@@ -263,7 +263,7 @@ def test_CCE_11_sold_out_then_the_next_flavour_then_the_next_pool() -> None:
     seen = [_new(build.plan(_failed(*names), expander=PRIORITY)) for names in ((), ("x1",), ("x1", "x2"))]
     assert seen == [{"x1": 1}, {"x2": 1}, {"y": 1}]
     none = build.plan(_failed("x1", "x2", "y"), expander=PRIORITY)
-    assert {reasons[0].code for reasons in verdict(none).reasons.values()} == {Code.GROUP_BACKOFF}
+    assert {reasons[0].code for reasons in verdict(none).reasons.values()} == {ReasonCode.GROUP_BACKOFF}
 
 
 # -- zones
@@ -380,7 +380,7 @@ def test_CCE_A1_2_a_pod_that_asks_for_a_label_no_new_node_promises_buys_nothing(
     build.group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
     plan = build.pending(1, "1", **asks).plan()
     assert _new(plan) == {}
-    assert [reason.code for reason in verdict(plan).reasons["g"]] == [Code.NODE_AFFINITY]
+    assert [reason.code for reason in verdict(plan).reasons["g"]] == [ReasonCode.NODE_AFFINITY]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.policy import Mode, Policy
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, having, node, stays
-from tests.unit.plan.selection_builder import Pool as Candidates
+from tests.unit.plan.selection_builder import SelectionBuilderPool as Candidates
 from tests.unit.plan.selection_builder import counts, goes, why
 
 POOL = Pool("p", "pool-a", max=100)
@@ -182,13 +182,13 @@ def test_CCE_A8_7_without_a_quiet_time_after_growth_a_pool_that_grows_on_and_on_
 @pytest.mark.parametrize(
     ("age", "grown", "code"),
     [
-        (899.0, 0.0, Code.NODE_COOLDOWN),
+        (899.0, 0.0, ReasonCode.NODE_COOLDOWN),
         (900.0, 0.0, None),
-        (900.0, NOW - 100, Code.IN_COOLDOWN),
+        (900.0, NOW - 100, ReasonCode.IN_COOLDOWN),
     ],
 )
 def test_CCE_A8_8_a_node_goes_when_its_pools_cooldown_and_the_clusters_are_over(
-    age: float, grown: float, code: Code | None
+    age: float, grown: float, code: ReasonCode | None
 ) -> None:
     pool = Candidates().group("p", 1, node={"created": NOW - age}, options=GroupOptions(scale_down_cooldown=900.0))
     picked = pool.pick(Memory(last_scale_up=grown), scale_down_unneeded_time=0.0)
@@ -215,11 +215,11 @@ def test_CCE_A8_8_growth_waits_for_neither() -> None:
 )
 def test_CCE_A8_9_no_rule_removes_anything(rule: Rule) -> None:
     snapshot = _one("700m").snapshot()
-    plan, _ = decide(snapshot, Policy(name="test", mode=Mode.ACTIVE, rules=(rule,)), IDLE, NOW, 0)
+    plan, _ = plan_cluster(snapshot, Policy(name="test", mode=Mode.ACTIVE, rules=(rule,)), IDLE, NOW, 0)
     assert (plan.removals, plan.repairs) == ((), ())
     assert stays(plan)["n"] == "NotUnderutilized"
     for value in (-1, 0):
-        less, _ = decide(
+        less, _ = plan_cluster(
             snapshot,
             Policy(name="test", mode=Mode.ACTIVE, rules=(msgspec.structs.replace(rule, add=value),)),
             IDLE,

@@ -12,11 +12,11 @@ from chalicelib.model.node import Taint
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Owner
 from chalicelib.model.policy import Options, Policy
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule, ScaleUp
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.plan.cluster_warnings import IGNORE_TAINT, MOST
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ClusterBuilder, node
 
 ONLY_RULES = ScaleUp(unschedulable_pods=False)
@@ -32,7 +32,7 @@ def plan_of(
     policy = Policy(
         "test", options=msgspec.structs.replace(Options(), **options), scale_up=scale_up or ScaleUp(), rules=rules
     )
-    return decide(build.snapshot(), policy, memory or Memory(), NOW, 0)[0]
+    return plan_cluster(build.snapshot(), policy, memory or Memory(), NOW, 0)[0]
 
 
 def cluster(*, nodes: int = 1, unready: int = 0, used: str = "0") -> ClusterBuilder:
@@ -45,7 +45,7 @@ def cluster(*, nodes: int = 1, unready: int = 0, used: str = "0") -> ClusterBuil
     return build.group("g", max=50, template=node("t", "4"))
 
 
-def ignored(plan: Plan) -> dict[Code, tuple[str, ...]]:
+def ignored(plan: Plan) -> dict[ReasonCode, tuple[str, ...]]:
     return {each.reason.code: each.pods for each in plan.ignored}
 
 
@@ -54,7 +54,7 @@ def test_CCE_A1_1_with_unschedulable_pods_off_no_node_is_bought_for_them() -> No
     assert plan_of(build).scale_ups != ()
     plan = plan_of(build, ONLY_RULES)
     assert plan.scale_ups == ()
-    assert len(ignored(plan)[Code.PODS_OFF]) == 3, "each is told why"
+    assert len(ignored(plan)[ReasonCode.PODS_OFF]) == 3, "each is told why"
     assert plan.unschedulable == ()
 
 
@@ -107,7 +107,7 @@ def test_CCE_16_too_many_unready_nodes_stop_everything(nodes: int, unready: int,
     plan = plan_of(cluster(nodes=nodes, unready=unready, used="3").pending(2, "3"), rules=(rule,))
     assert plan.health.healthy is not stops
     assert (plan.scale_ups == ()) is stops
-    assert (Code.CLUSTER_UNHEALTHY in ignored(plan)) is stops
+    assert (ReasonCode.CLUSTER_UNHEALTHY in ignored(plan)) is stops
 
 
 def test_CCE_A10_a_tripped_guard_stops_removals_too() -> None:
@@ -115,7 +115,7 @@ def test_CCE_A10_a_tripped_guard_stops_removals_too() -> None:
     assert cluster(nodes=10, unready=5).plan(unneeded=3600.0).removals == ()
 
 
-def avoided(plan: Plan, code: Code) -> list[dict[str, str | int | float]]:
+def avoided(plan: Plan, code: ReasonCode) -> list[dict[str, str | int | float]]:
     return [note.params for note in plan.notes if note.code is code]
 
 
@@ -125,7 +125,7 @@ def test_CCE_A10_nodes_with_the_taint_are_not_ready_and_are_warned_of() -> None:
     for at in range(8):
         build.node(f"n{at}", "4", group="g", taints=(Taint(key, "NoSchedule"),) if at < 4 else ())
     plan = plan_of(build.group("g", max=50, template=node("t", "4")).pending(9, "3"))
-    assert avoided(plan, Code.AVOID_TAINT) == [{"node": f"n{at}", "taint": key} for at in range(4)]
+    assert avoided(plan, ReasonCode.AVOID_TAINT) == [{"node": f"n{at}", "taint": key} for at in range(4)]
     assert not plan.health.healthy, "such taints alone trip the guard"
     assert plan.scale_ups == ()
 
@@ -134,7 +134,7 @@ def test_CCE_A10_warnings_are_few_and_a_clean_cluster_has_none() -> None:
     build = ClusterBuilder()
     for at in range(MOST + 5):
         build.node(f"n{at:02}", taints=(Taint(f"{IGNORE_TAINT}x", "NoSchedule"),))
-    assert len(avoided(plan_of(build), Code.AVOID_TAINT)) == MOST
+    assert len(avoided(plan_of(build), ReasonCode.AVOID_TAINT)) == MOST
     assert plan_of(cluster()).notes == ()
 
 
@@ -143,6 +143,6 @@ def test_CCE_A10_the_eviction_annotation_on_daemonset_pods_is_warned_of(said: st
     build = cluster().running("n00", 2, "1", owner="agent", kind="DaemonSet", enable_ds_eviction=said)
     build.running("n00", 1, "1", enable_ds_eviction=said)
     assert build.classes[0].owner == Owner("DaemonSet", "agent", "uid-agent")
-    assert [params["pod"] for params in avoided(plan_of(build), Code.AVOID_ANNOTATION)] == [
+    assert [params["pod"] for params in avoided(plan_of(build), ReasonCode.AVOID_ANNOTATION)] == [
         pod.key for pod in build.pods[:2]
     ]

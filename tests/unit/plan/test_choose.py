@@ -8,12 +8,12 @@ from itertools import permutations
 
 import pytest
 
-from chalicelib.model.reason import Code
-from chalicelib.plan.scale_up.expanders import Situation, choose
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.scale_up.expanders import ExpanderContext, choose_option
 from chalicelib.plan.scale_up.option import Option
 from tests.builders import amounts, node
 
-ANYWHERE = Situation()
+ANYWHERE = ExpanderContext()
 
 
 def _option(
@@ -30,15 +30,15 @@ def _option(
     return Option(group, nodes, {0: pods}, node(group, *template), amounts(cpu=cpu, memory=memory), preference)
 
 
-def chosen(options: Sequence[Option], *chain: str, situation: Situation = ANYWHERE) -> str | None:
+def chosen(options: Sequence[Option], *chain: str, situation: ExpanderContext = ANYWHERE) -> str | None:
     """The group of the option taken."""
-    best, _ = choose(options, chain, situation)
+    best, _ = choose_option(options, chain, situation)
     return best.group if best else None
 
 
 def winners(options: Sequence[Option], *chain: str) -> set[str | None]:
     """Who can win: `random` after the chain lets every equal option win for some seed."""
-    return {chosen(options, *chain, "random", situation=Situation(seed=seed)) for seed in range(64)}
+    return {chosen(options, *chain, "random", situation=ExpanderContext(seed=seed)) for seed in range(64)}
 
 
 LOOSE, TIGHT, TIGHT_TOO = _option("a", "1"), _option("b", "3"), _option("c", "3")
@@ -124,9 +124,9 @@ def test_after_least_cost_comes_whoever_is_named_next() -> None:
 
 
 def test_a_name_that_nobody_answers_to_is_passed_over_and_told() -> None:
-    best, notes = choose([LOOSE, TIGHT], ["grpc", "least-waste"], ANYWHERE)
+    best, notes = choose_option([LOOSE, TIGHT], ["grpc", "least-waste"], ANYWHERE)
     assert best == TIGHT
-    assert [(note.code, note.params["expander"]) for note in notes] == [(Code.EXPANDER_SKIPPED, "grpc")]
+    assert [(note.code, note.params["expander"]) for note in notes] == [(ReasonCode.EXPANDER_SKIPPED, "grpc")]
 
 
 def test_no_option_is_no_choice() -> None:
@@ -151,7 +151,7 @@ def test_soft_preferences_do_not_outweigh_the_chain() -> None:
 
 def test_random_draws_each_option_about_as_often_whatever_the_order() -> None:
     options = [_option("a"), _option("b", "3"), _option("c", nodes=7)]
-    drawn = [chosen(options, "random", situation=Situation(seed=seed)) for seed in range(3000)]
-    assert drawn == [chosen(options[::-1], "random", situation=Situation(seed=seed)) for seed in range(3000)]
+    drawn = [chosen(options, "random", situation=ExpanderContext(seed=seed)) for seed in range(3000)]
+    assert drawn == [chosen(options[::-1], "random", situation=ExpanderContext(seed=seed)) for seed in range(3000)]
     assert all(900 < count < 1100 for count in Counter(drawn).values())
     assert len(set(drawn)) == 3

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.model.policy import Prices
-from chalicelib.model.reason import Code
-from chalicelib.plan.scale_up.expanders import Situation, choose
+from chalicelib.model.policy import NodePrices
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.scale_up.expanders import ExpanderContext, choose_option
 from chalicelib.plan.scale_up.expanders.node_prices import node_price, pod_rates
 from chalicelib.plan.scale_up.expanders.price import preferred_cores
 from chalicelib.plan.scale_up.option import Option
@@ -26,11 +26,11 @@ N1, N2, N3 = machine("n1", "1"), machine("n2", "4"), machine("n3", "4")
 BOTH, FIRST = amounts(cpu="1500m"), amounts(cpu="1")  # worth 20 + 10, and 20, at 20 a core
 
 
-def situation(preferred: int, absent: str = "", **types: float) -> Situation:
+def situation(preferred: int, absent: str = "", **types: float) -> ExpanderContext:
     """Cores cost 20 and memory nothing, so that the stabiliser of half a core is 10; nodes cost what is said."""
     size = {1: 1, 2: 3, 4: 9}[preferred]
-    prices = Prices(instance_types=types, cpu=20.0, memory=0.0)
-    return Situation(cluster_nodes=size, prices=prices, absent=frozenset({absent} - {""}))
+    prices = NodePrices(instance_types=types, cpu=20.0, memory=0.0)
+    return ExpanderContext(cluster_nodes=size, prices=prices, absent=frozenset({absent} - {""}))
 
 
 def option(template: Node, nodes: int, requested: dict[str, int], name: str = "") -> Option:
@@ -59,9 +59,9 @@ def option(template: Node, nodes: int, requested: dict[str, int], name: str = ""
         ),
     ],
 )
-def test_the_smallest_score_wins(options: list[Option], world: Situation, group: str) -> None:
+def test_the_smallest_score_wins(options: list[Option], world: ExpanderContext, group: str) -> None:
     for some in (options, options[::-1]):
-        best, notes = choose(some, ["price"], world)
+        best, notes = choose_option(some, ["price"], world)
         assert best is not None
         assert (best.group, notes) == (group, ())
 
@@ -82,20 +82,22 @@ def test_the_scores_of_x10_and_x11_are_the_ones_stated() -> None:
 
 @pytest.mark.parametrize(
     "prices",
-    [None, Prices(), Prices(instance_types={"other": 1.0}), Prices(node=1.0)],
+    [None, NodePrices(), NodePrices(instance_types={"other": 1.0}), NodePrices(node=1.0)],
     ids=["none", "empty", "other-types", "only-the-extra"],
 )
-def test_X12_without_any_price_there_is_no_option_and_it_is_told_why(prices: Prices | None) -> None:
+def test_X12_without_any_price_there_is_no_option_and_it_is_told_why(prices: NodePrices | None) -> None:
     for options in ([option(N1, 1, BOTH), option(N2, 1, BOTH)], [option(N1, 1, BOTH)]):
-        best, notes = choose(options, ["price", "least-waste"], Situation(prices=prices))
+        best, notes = choose_option(options, ["price", "least-waste"], ExpanderContext(prices=prices))
         assert best is None
-        assert [(note.code, note.params["group"]) for note in notes] == [(Code.NO_PRICE, one.group) for one in options]
+        assert [(note.code, note.params["group"]) for note in notes] == [
+            (ReasonCode.NO_PRICE, one.group) for one in options
+        ]
         assert all(note.params["detail"] for note in notes)
 
 
 def test_an_option_without_a_price_is_out_and_the_others_stay() -> None:
-    world = Situation(prices=Prices(instance_types={"n1": 9.0}))
-    best, notes = choose([option(N1, 1, BOTH), option(N2, 1, BOTH)], ["price"], world)
+    world = ExpanderContext(prices=NodePrices(instance_types={"n1": 9.0}))
+    best, notes = choose_option([option(N1, 1, BOTH), option(N2, 1, BOTH)], ["price"], world)
     assert best is not None
     assert best.group == "n1"
     assert [note.params for note in notes] == [{"group": "n2", "detail": "n2 is not in prices.instanceTypes"}]
@@ -133,7 +135,7 @@ def test_larger_clusters_prefer_larger_nodes(nodes: int, cores: int) -> None:
 )
 def test_nodes_with_gpus_are_the_last_choice(template: Node) -> None:
     world = situation(4, gpu=1, n2=500)
-    best, _ = choose([option(template, 1, BOTH), option(N2, 1, BOTH)], ["price"], world)
+    best, _ = choose_option([option(template, 1, BOTH), option(N2, 1, BOTH)], ["price"], world)
     assert best is not None
     assert best.group == "n2"
 
@@ -141,7 +143,7 @@ def test_nodes_with_gpus_are_the_last_choice(template: Node) -> None:
 def test_the_cheaper_node_with_gpus_wins_among_them() -> None:
     one, other = (machine(name, "4", extra=amounts(gpu=1)) for name in ("t4", "v100"))
     world = situation(4, t4=3, v100=2)
-    best, _ = choose([option(one, 1, BOTH), option(other, 1, BOTH)], ["price"], world)
+    best, _ = choose_option([option(one, 1, BOTH), option(other, 1, BOTH)], ["price"], world)
     assert best is not None
     assert best.group == "v100"
 
@@ -149,34 +151,34 @@ def test_the_cheaper_node_with_gpus_wins_among_them() -> None:
 def test_equal_scores_are_left_to_the_next_in_the_chain() -> None:
     world = situation(4, n2=5, n3=5)
     more = Option("n3", 1, {0: 5}, N3, BOTH)
-    best, _ = choose([option(N2, 1, BOTH), more], ["price", "most-pods"], world)
+    best, _ = choose_option([option(N2, 1, BOTH), more], ["price", "most-pods"], world)
     assert best == more
 
 
-RATES = Prices(cpu=0.5, memory=0.25, gpu=3.0)
+RATES = NodePrices(cpu=0.5, memory=0.25, gpu=3.0)
 
 
 @pytest.mark.parametrize(
     ("template", "prices", "price"),
     [
-        (machine("m5", "2", "8Gi"), Prices(instance_types={"m5": 0.096}), 0.096),
-        (machine("m5", "2", "8Gi"), Prices(instance_types={"m5": 0.0}, cpu=1.0), 0.0),
-        (machine("m5", "2", "8Gi"), Prices(instance_types={"m5": 0.5}, node=0.25), 0.75),
+        (machine("m5", "2", "8Gi"), NodePrices(instance_types={"m5": 0.096}), 0.096),
+        (machine("m5", "2", "8Gi"), NodePrices(instance_types={"m5": 0.0}, cpu=1.0), 0.0),
+        (machine("m5", "2", "8Gi"), NodePrices(instance_types={"m5": 0.5}, node=0.25), 0.75),
         (
             node("x", "2", "8Gi", labels={"beta.kubernetes.io/instance-type": "m5"}),
-            Prices(instance_types={"m5": 2.0}),
+            NodePrices(instance_types={"m5": 2.0}),
             2.0,
         ),
         (node("x", "2", "8Gi"), RATES, 3.0),
         (node("x", "2500m", "8Gi"), RATES, 3.25),
         (node("x", "2", "8Gi", extra=amounts(gpu=2)), RATES, 9.0),
         (node("x", "2", "8Gi"), msgspec.structs.replace(RATES, node=0.5), 3.5),
-        (node("x", "2", "8Gi"), Prices(cpu=0.5), 1.0),
-        (node("x", "2", "8Gi"), Prices(memory=0.25), 2.0),
+        (node("x", "2", "8Gi"), NodePrices(cpu=0.5), 1.0),
+        (node("x", "2", "8Gi"), NodePrices(memory=0.25), 2.0),
         (node("x", "1", "4Gi", capacity=amounts(cpu=2, memory="8Gi")), RATES, 3.0),
         (machine("m6", "2", "8Gi"), msgspec.structs.replace(RATES, instance_types={"m5": 9.0}), 3.0),
-        (node("x", "2", "8Gi"), Prices(instance_types={"m5": 1.0}), None),
-        (node("x", "2", "8Gi", extra=amounts(gpu=2)), Prices(cpu=0.5, memory=0.25), None),
+        (node("x", "2", "8Gi"), NodePrices(instance_types={"m5": 1.0}), None),
+        (node("x", "2", "8Gi", extra=amounts(gpu=2)), NodePrices(cpu=0.5, memory=0.25), None),
     ],
     ids=[
         "type",
@@ -195,13 +197,13 @@ RATES = Prices(cpu=0.5, memory=0.25, gpu=3.0)
         "gpus-without-a-price",
     ],
 )
-def test_what_a_node_costs(template: Node, prices: Prices, price: float | None) -> None:
+def test_what_a_node_costs(template: Node, prices: NodePrices, price: float | None) -> None:
     assert node_price(template, prices) == (None if price is None else pytest.approx(price))
 
 
 def test_rates_for_pods_are_made_of_the_listed_types_where_none_are_given() -> None:
     templates = [machine("small", "2", "8Gi"), machine("large", "6", "24Gi"), machine("unlisted", "99", "1Gi")]
-    prices = Prices(instance_types={"small": 0.36, "large": 0.84})
+    prices = NodePrices(instance_types={"small": 0.36, "large": 0.84})
     rates = pod_rates(prices, templates)
     assert rates is not None
     assert (rates.cpu, rates.memory, rates.gpu) == pytest.approx((0.1, 0.0125, 1.0))
@@ -211,10 +213,10 @@ def test_rates_for_pods_are_made_of_the_listed_types_where_none_are_given() -> N
 
 
 def test_a_list_of_nothing_but_zeros_still_chooses() -> None:
-    best, _ = choose(
+    best, _ = choose_option(
         [option(N2, 1, BOTH), option(N3, 2, BOTH)],
         ["price", "least-nodes"],
-        Situation(cluster_nodes=9, prices=Prices(cpu=0.0, memory=0.0)),
+        ExpanderContext(cluster_nodes=9, prices=NodePrices(cpu=0.0, memory=0.0)),
     )
     assert best is not None
     assert best.group == "n2"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_up.expanders import Situation, choose
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_up.expanders import ExpanderContext, choose_option
 from chalicelib.plan.scale_up.expanders.priority import keep
 from chalicelib.plan.scale_up.option import Option
 from chalicelib.policy.priority_configmap import read
@@ -15,28 +15,28 @@ from tests.builders import amounts, node
 X6 = "5:\n  - .*t2\\.micro.*\n10:\n  - .*t2\\.large.*\n  - .*t3\\.large.*\n50:\n  - .*m4\\.4xlarge.*\n"
 X7 = "5:\n  - .*\n10:\n  - .t2\\.large.*\n"
 X8 = "10:\n  - .*t2\\.large.*\n"
-NO_MATCH = Reason.of(Code.PRIORITY_NO_MATCH)
+NO_MATCH = Reason.of(ReasonCode.PRIORITY_NO_MATCH)
 
 
 def options(*groups: str) -> list[Option]:
     return [Option(group, 1, {0: 1}, node(group), amounts(cpu="1")) for group in groups]
 
 
-def kept(world: Situation, *groups: str) -> tuple[list[str], tuple[Reason, ...]]:
+def kept(world: ExpanderContext, *groups: str) -> tuple[list[str], tuple[Reason, ...]]:
     left, notes = keep(options(*groups), world)
     return [option.group for option in left], notes
 
 
-def config(text: str) -> Situation:
+def config(text: str) -> ExpanderContext:
     """A cluster whose ConfigMap says this; the policy says otherwise, which must not count."""
-    return Situation(priorities=read({"priorities": text}), group_priorities={"my-asg.t2.micro": 99})
+    return ExpanderContext(priorities=read({"priorities": text}), group_priorities={"my-asg.t2.micro": 99})
 
 
 LARGE, LARGE3, XLARGE, MICRO = "my-asg.t2.large", "my-asg.t3.large", "my-asg.m4.4xlarge", "my-asg.t2.micro"
 
 
 def unmatched(*groups: str) -> tuple[Reason, ...]:
-    return tuple(Reason.of(Code.PRIORITY_NOT_MATCHED, group=group) for group in groups)
+    return tuple(Reason.of(ReasonCode.PRIORITY_NOT_MATCHED, group=group) for group in groups)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_X8_an_edited_configmap_counts_at_once() -> None:
     ids=["X9-empty", "no-data", "no-key", "no-yaml", "no-number", "no-pattern", "not-gos", "no-mapping"],
 )
 def test_an_invalid_configmap_filters_nothing_and_is_told(data: dict[str, str]) -> None:
-    left, notes = kept(Situation(priorities=read(data), group_priorities={MICRO: 99}), LARGE, MICRO)
+    left, notes = kept(ExpanderContext(priorities=read(data), group_priorities={MICRO: 99}), LARGE, MICRO)
     assert left == [LARGE, MICRO]
-    assert [note.code for note in notes] == [Code.PRIORITY_CONFIG_INVALID]
+    assert [note.code for note in notes] == [ReasonCode.PRIORITY_CONFIG_INVALID]
     assert notes[0].params["detail"]
 
 
@@ -103,11 +103,11 @@ def test_an_invalid_configmap_filters_nothing_and_is_told(data: dict[str, str]) 
     ids=["X9-absent", "all-zero", "one", "two", "below-the-others", "another-group"],
 )
 def test_without_a_configmap_the_policys_priorities_count(given: dict[str, int], left: list[str]) -> None:
-    assert kept(Situation(group_priorities=given), LARGE, MICRO) == (left, ())
+    assert kept(ExpanderContext(group_priorities=given), LARGE, MICRO) == (left, ())
 
 
 def test_notes_of_the_chain_come_out_of_it() -> None:
-    best, notes = choose(options(LARGE, XLARGE), ["priority", "least-waste"], config(X8))
+    best, notes = choose_option(options(LARGE, XLARGE), ["priority", "least-waste"], config(X8))
     assert best is not None
     assert (best.group, notes) == (LARGE, unmatched(XLARGE))
 

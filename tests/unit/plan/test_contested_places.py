@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.cli import plan_output
 from chalicelib.cli.tables import Table
-from chalicelib.model.plan import Plan, PodVerdict, Promise
+from chalicelib.model.plan import Plan, PodPlacement, UnschedulablePods
 from tests.builders import ClusterBuilder, cluster, node
 
 TIMES = {"decode": 0.0, "plan": 0.0}
@@ -17,7 +17,7 @@ def shop(most: int) -> ClusterBuilder:
     return cluster().group("g", max=most, template=node("t", "2")).pending(5, "1500m", name="web", owner="web")
 
 
-def entries(plan: Plan) -> list[Promise | PodVerdict]:
+def entries(plan: Plan) -> list[PodPlacement | UnschedulablePods]:
     return [*plan.promises, *plan.unschedulable]
 
 
@@ -82,7 +82,7 @@ def test_the_document_and_the_tables_show_who_competes() -> None:
 
 
 def test_a_promise_of_an_older_release_is_a_promise() -> None:
-    assert Promise(("shop/a",), node="n-1").promised
+    assert PodPlacement(("shop/a",), node="n-1").promised
 
 
 def test_the_same_pods_and_nodes_get_the_same_promises_from_any_seed() -> None:

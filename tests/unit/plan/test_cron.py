@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from chalicelib.schedules.cron import Clock
+from chalicelib.schedules.cron import LocalClock
 
 
 def at(text: str) -> float:
@@ -34,11 +34,11 @@ STEP = 300.0
 )
 def test_CCE_A4_each_occurrence_is_seen_once_and_in_time(zone: str, change: str, cron: str) -> None:
     start = at(change) - 2 * 3600.0
-    handled = Clock(start).times(cron, zone).last
-    foretold = Clock(start).times(cron, zone).following
+    handled = LocalClock(start).times(cron, zone).last
+    foretold = LocalClock(start).times(cron, zone).following
     for step in range(1, 72):
         now = start + step * STEP
-        found = Clock(now).times(cron, zone)
+        found = LocalClock(now).times(cron, zone)
         assert found.last <= now < found.following
         if found.last > handled:
             assert now - found.last < STEP  # nothing turns up afterwards
@@ -60,7 +60,7 @@ def test_CCE_A4_each_occurrence_is_seen_once_and_in_time(zone: str, change: str,
     ],
 )
 def test_CCE_A4_five_fields(cron: str, last: str, following: str) -> None:
-    found = Clock(at("2026-03-09 12:00:00")).times(cron, "UTC")
+    found = LocalClock(at("2026-03-09 12:00:00")).times(cron, "UTC")
     assert (found.last, found.following) == (at(last), at(following))
 
 
@@ -77,4 +77,4 @@ def test_CCE_A4_five_fields(cron: str, last: str, following: str) -> None:
     ],
 )
 def test_what_is_no_cron_is_a_problem_and_no_exception(cron: str, zone: str) -> None:
-    assert Clock(at("2026-03-09 12:00")).times(cron, zone).problem
+    assert LocalClock(at("2026-03-09 12:00")).times(cron, zone).problem

@@ -10,14 +10,14 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.policy import Policy
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.planner import decide
-from chalicelib.snapshot.snapshot_builder import Folder
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 
-def _ignored(build: ClusterBuilder, **options: Any) -> list[Code]:
+def _ignored(build: ClusterBuilder, **options: Any) -> list[ReasonCode]:
     return [i.reason.code for i in build.plan(**options).ignored]
 
 
@@ -33,13 +33,13 @@ def _pending() -> ClusterBuilder:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        pytest.param({"scheduled_reason": "SchedulingGated"}, Code.SCHEDULING_GATED, id="Q1-gated"),
-        pytest.param({"scheduled": "", "scheduled_reason": ""}, Code.NOT_YET_SEEN, id="Q1-no-condition"),
-        pytest.param({"nominated": "n"}, Code.NOMINATED, id="Q1-nominated"),
-        pytest.param({"deleted": NOW}, Code.TERMINATING, id="Q1-terminating"),
+        pytest.param({"scheduled_reason": "SchedulingGated"}, ReasonCode.SCHEDULING_GATED, id="Q1-gated"),
+        pytest.param({"scheduled": "", "scheduled_reason": ""}, ReasonCode.NOT_YET_SEEN, id="Q1-no-condition"),
+        pytest.param({"nominated": "n"}, ReasonCode.NOMINATED, id="Q1-nominated"),
+        pytest.param({"deleted": NOW}, ReasonCode.TERMINATING, id="Q1-terminating"),
     ],
 )
-def test_pods_that_do_not_count(fields: dict[str, Any], code: Code) -> None:
+def test_pods_that_do_not_count(fields: dict[str, Any], code: ReasonCode) -> None:
     assert _ignored(_one(_pending(), **fields)) == [code]
 
 
@@ -56,39 +56,43 @@ def test_Q1_a_nominated_pod_occupies_its_node() -> None:
 @pytest.mark.parametrize(
     ("fields", "cls", "code", "takes"),
     [
-        pytest.param({}, {"priority": -10}, Code.NOMINATED, True, id="just-above-the-cutoff"),
-        pytest.param({}, {"priority": -11}, Code.EXPENDABLE, False, id="expendable"),
+        pytest.param({}, {"priority": -10}, ReasonCode.NOMINATED, True, id="just-above-the-cutoff"),
+        pytest.param({}, {"priority": -11}, ReasonCode.EXPENDABLE, False, id="expendable"),
         pytest.param(
-            {"scheduled_reason": "SchedulingGated"}, {"gates": ("later",)}, Code.SCHEDULING_GATED, False, id="gated"
+            {"scheduled_reason": "SchedulingGated"},
+            {"gates": ("later",)},
+            ReasonCode.SCHEDULING_GATED,
+            False,
+            id="gated",
         ),
-        pytest.param({"deleted": NOW}, {}, Code.TERMINATING, False, id="terminating"),
-        pytest.param({}, {"scheduler": "fast"}, Code.NOMINATED, True, id="of-a-bypassed-scheduler"),
+        pytest.param({"deleted": NOW}, {}, ReasonCode.TERMINATING, False, id="terminating"),
+        pytest.param({}, {"scheduler": "fast"}, ReasonCode.NOMINATED, True, id="of-a-bypassed-scheduler"),
         pytest.param(
             {"scheduled": "", "scheduled_reason": ""},
             {"scheduler": "fast"},
-            Code.NOMINATED,
+            ReasonCode.NOMINATED,
             True,
             id="of-a-bypassed-scheduler-that-has-not-spoken",
         ),
         pytest.param(
             {"scheduled": "", "scheduled_reason": ""},
             {"scheduler": "fast", "priority": -11},
-            Code.EXPENDABLE,
+            ReasonCode.EXPENDABLE,
             False,
             id="expendable-and-of-a-bypassed-scheduler",
         ),
-        pytest.param({"scheduled": "", "scheduled_reason": ""}, {}, Code.NOMINATED, True, id="being-bound"),
+        pytest.param({"scheduled": "", "scheduled_reason": ""}, {}, ReasonCode.NOMINATED, True, id="being-bound"),
         pytest.param(
             {"scheduled": "", "scheduled_reason": ""},
             {"priority": -11},
-            Code.NOT_YET_SEEN,
+            ReasonCode.NOT_YET_SEEN,
             False,
             id="being-bound-and-expendable",
         ),
     ],
 )
 def test_which_nominated_pods_take_the_room_of_their_node(
-    fields: dict[str, Any], cls: dict[str, Any], code: Code, takes: bool
+    fields: dict[str, Any], cls: dict[str, Any], code: ReasonCode, takes: bool
 ) -> None:
     build = _one(cluster().node("n", "1").pending(1, "1", name="first", owner="a", **cls), nominated="n", **fields)
     plan = build.pending(1, "1", name="second").plan(bypassed_scheduler_names=("fast",))
@@ -154,13 +158,13 @@ def test_Q8_very_new_pods_wait_for_their_siblings(ages: tuple[float, ...], gpu: 
     build = cluster().node("n", "8", extra={"nvidia.com/gpu": 8})
     for age in ages:
         build.pending(1, "1", created=NOW - age, extra={"nvidia.com/gpu": gpu} if gpu else {})
-    assert (_ignored(build) == [Code.WAITING_FOR_MORE]) is waits
+    assert (_ignored(build) == [ReasonCode.WAITING_FOR_MORE]) is waits
 
 
 def test_Q9_daemonset_pods_never_trigger() -> None:
     owned = cluster().node("n", "8").pending(1, "1", kind="DaemonSet")
     marked = cluster().node("n", "8").pending(1, "1", kind="Custom", daemonset_annotation="true")
-    assert _ignored(owned) == _ignored(marked) == [Code.DAEMONSET_POD]
+    assert _ignored(owned) == _ignored(marked) == [ReasonCode.DAEMONSET_POD]
 
 
 def test_pods_of_a_node_being_drained_are_planned_for() -> None:
@@ -216,17 +220,17 @@ def _pod(name: str, owner: str = "", cpu: str = "4", **spec: Any) -> dict[str, A
 def test_alike_pods_are_one_group(pods: list[dict[str, Any]], groups: list[int]) -> None:
     """Upstream opens ten groups per controller and leaves later siblings alone; here a group is a group."""
     snapshot = _read(pods)
-    plan, _ = decide(snapshot, Policy(name="test"), Memory(), NOW, 0)
+    plan, _ = plan_cluster(snapshot, Policy(name="test"), Memory(), NOW, 0)
     assert [len(verdict.pods) for verdict in plan.unschedulable] == groups
 
 
 def test_Q10_bare_pods_that_are_alike_are_asked_about_once() -> None:
     """Upstream makes a group of each. What is asked is the same for both, so the answer is."""
-    plan, _ = decide(_read([_pod("a"), _pod("b")]), Policy(name="test"), Memory(), NOW, 0)
+    plan, _ = plan_cluster(_read([_pod("a"), _pod("b")]), Policy(name="test"), Memory(), NOW, 0)
     assert [verdict.pods for verdict in plan.unschedulable] == [("default/a", "default/b")]
 
 
 def _read(pods: list[dict[str, Any]]) -> Snapshot:
-    folder = Folder()
+    folder = SnapshotBuilder()
     folder.feed(msgspec.json.encode({"kind": "List", "items": pods}), "test")
     return folder.snapshot("test", NOW)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.model.pod import Owner, Volume
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Budget, Controller
 from chalicelib.plan.scale_down import drain_rules
 from chalicelib.plan.scale_down.drain_rules.verdict import Action
@@ -21,7 +21,7 @@ _GAME = {"owner": Owner("Game", "g", "u")}
 @pytest.mark.parametrize(
     ("cls", "action", "code"),
     [
-        pytest.param({"owner": None}, BLOCK, Code.NOT_REPLICATED, id="bare"),
+        pytest.param({"owner": None}, BLOCK, ReasonCode.NOT_REPLICATED, id="bare"),
         pytest.param({}, MOVE, None, id="replicaset"),
         pytest.param({**SYSTEM, "mirror": True, "owner": None}, SKIP, None, id="mirror-in-kube-system"),
         pytest.param({"owner": Owner("StatefulSet", "s", "u")}, MOVE, None, id="statefulset"),
@@ -29,7 +29,7 @@ _GAME = {"owner": Owner("Game", "g", "u")}
         pytest.param({"owner": Owner("ReplicationController", "r", "u")}, MOVE, None, id="replication-controller"),
     ],
 )
-def test_D1_who_would_make_it_again(cls: dict[str, Any], action: Action, code: Code | None) -> None:
+def test_D1_who_would_make_it_again(cls: dict[str, Any], action: Action, code: ReasonCode | None) -> None:
     assert assess(cls) == (action, code)
 
 
@@ -41,7 +41,10 @@ def test_D2_daemonset_pods_go_with_their_node() -> None:
 
 def test_D2_a_missing_daemonset_blocks_where_daemonsets_can_be_read() -> None:
     other = (Controller("DaemonSet", "default", "other"),)
-    assert assess({"owner": Owner("DaemonSet", "gone", "u")}, controllers=other) == (BLOCK, Code.CONTROLLER_NOT_FOUND)
+    assert assess({"owner": Owner("DaemonSet", "gone", "u")}, controllers=other) == (
+        BLOCK,
+        ReasonCode.CONTROLLER_NOT_FOUND,
+    )
     assert assess(
         {"owner": Owner("DaemonSet", "gone", "u")}, controllers=other, skip_nodes_with_custom_controller_pods=False
     ) == (EVICT, None)
@@ -53,9 +56,12 @@ def test_F2_daemonset_pods_never_hold_their_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "action", "code"), [(59, BLOCK, Code.KUBE_SYSTEM), (60, BLOCK, Code.KUBE_SYSTEM), (61, MOVE, None)]
+    ("minutes", "action", "code"),
+    [(59, BLOCK, ReasonCode.KUBE_SYSTEM), (60, BLOCK, ReasonCode.KUBE_SYSTEM), (61, MOVE, None)],
 )
-def test_D3_a_system_pod_holds_its_node_for_its_first_hour(minutes: int, action: Action, code: Code | None) -> None:
+def test_D3_a_system_pod_holds_its_node_for_its_first_hour(
+    minutes: int, action: Action, code: ReasonCode | None
+) -> None:
     assert assess(SYSTEM, {"created": NOW - minutes * 60}) == (action, code)
 
 
@@ -79,7 +85,7 @@ def test_D3_after_the_hour_no_later_rule_is_asked() -> None:
     ids=lambda value: getattr(value, "kind", value),
 )
 def test_D4_what_counts_as_local_storage(volume: Volume, action: Action) -> None:
-    assert assess({"volumes": (volume,)}) == (action, Code.LOCAL_STORAGE if action is BLOCK else None)
+    assert assess({"volumes": (volume,)}) == (action, ReasonCode.LOCAL_STORAGE if action is BLOCK else None)
 
 
 def test_D4_local_storage_may_be_allowed() -> None:
@@ -116,20 +122,20 @@ def test_D6_safe_to_evict_lets_it_go(cls: dict[str, Any], pod: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("value", "action", "code"),
     [
-        ("false", BLOCK, Code.NOT_SAFE_TO_EVICT),
+        ("false", BLOCK, ReasonCode.NOT_SAFE_TO_EVICT),
         ("on-completion", WAIT, None),
         ("no", MOVE, None),
         ("False", MOVE, None),
         (" false", MOVE, None),
     ],
 )
-def test_D6_only_exact_values_count(value: str, action: Action, code: Code | None) -> None:
+def test_D6_only_exact_values_count(value: str, action: Action, code: ReasonCode | None) -> None:
     assert assess({"safe_to_evict": value}) == (action, code)
 
 
 def test_D6_safe_to_evict_does_not_bring_a_controller_back() -> None:
     other = (Controller("ReplicaSet", "default", "other"),)
-    assert assess({"safe_to_evict": "true"}, controllers=other) == (BLOCK, Code.CONTROLLER_NOT_FOUND)
+    assert assess({"safe_to_evict": "true"}, controllers=other) == (BLOCK, ReasonCode.CONTROLLER_NOT_FOUND)
 
 
 @pytest.mark.parametrize(
@@ -163,15 +169,15 @@ def test_D9_a_bare_pod_that_has_ended_holds_nothing(restart: str, phase: str, ac
 
 
 def test_D10_custom_controllers_may_be_allowed() -> None:
-    assert assess(_GAME) == (BLOCK, Code.NOT_REPLICATED)
+    assert assess(_GAME) == (BLOCK, ReasonCode.NOT_REPLICATED)
     assert assess(_GAME, skip_nodes_with_custom_controller_pods=False) == (MOVE, None)
-    assert assess({"owner": None}, skip_nodes_with_custom_controller_pods=False) == (BLOCK, Code.NOT_REPLICATED)
+    assert assess({"owner": None}, skip_nodes_with_custom_controller_pods=False) == (BLOCK, ReasonCode.NOT_REPLICATED)
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "ReplicationController"])
 def test_D11_too_few_replicas(kind: str) -> None:
     one, owner = (Controller(kind, "default", "rs", replicas=1),), {"owner": Owner(kind, "rs", "u")}
-    assert assess(owner, controllers=one, min_replica_count=2) == (BLOCK, Code.MIN_REPLICAS)
+    assert assess(owner, controllers=one, min_replica_count=2) == (BLOCK, ReasonCode.MIN_REPLICAS)
     assert assess(owner, controllers=one, min_replica_count=1) == (MOVE, None)
     assert assess(owner, controllers=one, min_replica_count=2, skip_nodes_with_custom_controller_pods=False) == (
         MOVE,

@@ -6,10 +6,10 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.pod import HostPort
 from chalicelib.model.policy import Policy
-from chalicelib.plan.scale_up.estimator import Ask, orders
+from chalicelib.plan.scale_up.estimator import PodRequest, orders
 from chalicelib.plan.simulation.cluster_builder import build as floor
-from chalicelib.plan.state.cluster_state import observe
-from chalicelib.plan.tables.node_table import Columns
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.tables.node_table import ResourceColumns
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, growth, having, node
 
 
@@ -89,11 +89,11 @@ def _three_shapes() -> ClusterBuilder:
 
 def test_E10_order_is_by_share_of_the_template() -> None:
     build = _three_shapes()
-    world = observe(build.snapshot(), Policy(name="test"), Memory(), NOW)
+    world = build_cluster_state(build.snapshot(), Policy(name="test"), Memory(), NOW)
     template = world.groups["g"].template
     assert template is not None
-    made = floor(world, (), Columns([template.node], build.classes))
-    tried = orders([Ask(cls, 1, f"p{cls + 1}") for cls in range(3)], template, made)
+    made = floor(world, (), ResourceColumns([template.node], build.classes))
+    tried = orders([PodRequest(cls, 1, f"p{cls + 1}") for cls in range(3)], template, made)
     assert [[ask.first for ask in order] for order in tried] == [["p3", "p2", "p1"]]
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from chalicelib.model.node import Taint
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.reasons.text import sentence, text
 from tests.builders import ZONE, ClusterBuilder, cluster, even, having, near, node, tally, verdict, words
 
 
-@pytest.mark.parametrize("code", list(Code))
-def test_every_code_becomes_a_sentence_even_without_its_numbers(code: Code) -> None:
-    params: dict[str, str | int | float] = {"rule": "NotReplicated"} if code is Code.BLOCKED_BY_POD else {}
+@pytest.mark.parametrize("code", list(ReasonCode))
+def test_every_code_becomes_a_sentence_even_without_its_numbers(code: ReasonCode) -> None:
+    params: dict[str, str | int | float] = {"rule": "NotReplicated"} if code is ReasonCode.BLOCKED_BY_POD else {}
     assert text(Reason(code, params)).strip()
     assert sentence(Reason(code, params)).startswith(text(Reason(code, params)))
 
@@ -23,23 +23,27 @@ def test_every_code_becomes_a_sentence_even_without_its_numbers(code: Code) -> N
     ("reason", "words_", "whole"),
     [
         (
-            Reason.of(Code.INSUFFICIENT, resource="cpu", needs=8000, offers=3900),
+            Reason.of(ReasonCode.INSUFFICIENT, resource="cpu", needs=8000, offers=3900),
             "Insufficient cpu",
             "Insufficient cpu (needs 8, template offers 3900m)",
         ),
         (
-            Reason.of(Code.INSUFFICIENT, resource="memory", needs=2**34, offers=3 * 2**29),
+            Reason.of(ReasonCode.INSUFFICIENT, resource="memory", needs=2**34, offers=3 * 2**29),
             "Insufficient memory",
             "Insufficient memory (needs 16Gi, template offers 1.5Gi)",
         ),
         (
-            Reason.of(Code.UNTOLERATED_TAINT, taint="k=v:NoSchedule"),
+            Reason.of(ReasonCode.UNTOLERATED_TAINT, taint="k=v:NoSchedule"),
             "node(s) had untolerated taint(s)",
             "node(s) had untolerated taint(s) (k=v:NoSchedule)",
         ),
-        (Reason.of(Code.GROUP_MAX_SIZE, max=10), "max node group size reached", "max node group size reached (max 10)"),
         (
-            Reason.of(Code.BLOCKED_BY_POD, pod="ns/a", rule="LocalStorageRequested", volume="tmp"),
+            Reason.of(ReasonCode.GROUP_MAX_SIZE, max=10),
+            "max node group size reached",
+            "max node group size reached (max 10)",
+        ),
+        (
+            Reason.of(ReasonCode.BLOCKED_BY_POD, pod="ns/a", rule="LocalStorageRequested", volume="tmp"),
             "blocked by pod ns/a",
             (
                 "blocked by pod ns/a (LocalStorageRequested: it uses local storage (volume tmp); name the volume in "

@@ -11,10 +11,10 @@ import pytest
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import HostPort
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from tests.builders import (
     NOW,
     ZONE,
@@ -98,7 +98,10 @@ def test_L9_each_group_is_an_operation_of_its_own_and_a_failure_of_one_stops_no_
     build.pending(1, "1", name="x", owner="x", node_selector={"kind": "x"})
     build.pending(1, "1", name="y", owner="y", node_selector={"kind": "y"})
     plan = build.plan()
-    assert [(op.spec.kind, op.spec.group) for op in plan.operations] == [(Kind.GROW, "ng1"), (Kind.GROW, "ng2")]
+    assert [(op.spec.kind, op.spec.group) for op in plan.operations] == [
+        (OperationKind.GROW, "ng1"),
+        (OperationKind.GROW, "ng2"),
+    ]
     after = Memory(
         groups={
             "ng1": GroupMemory(target=1, request=ScaleUpRequest(1, NOW - 5, NOW + 895)),
@@ -119,7 +122,7 @@ def test_a_group_that_is_being_grown_is_not_grown_again() -> None:
                 cluster="test",
                 group="a",
                 provider="test",
-                kind=Kind.GROW,
+                kind=OperationKind.GROW,
                 from_size=0,
                 to_size=1,
                 plan="p",
@@ -168,7 +171,7 @@ def test_an_unhealthy_cluster_grows_nothing() -> None:
         build.node(f"sick{at}", group="sick", ready=False)
     plan = build.group("sick").plan()
     assert growth(plan) == {}
-    assert [each.reason.code for each in plan.ignored] == [Code.CLUSTER_UNHEALTHY]
+    assert [each.reason.code for each in plan.ignored] == [ReasonCode.CLUSTER_UNHEALTHY]
 
 
 # -- GPUs

@@ -11,10 +11,10 @@ from chalicelib.model.group import Pool
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Taint
 from chalicelib.model.pod import Toleration
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Headroom
 from chalicelib.model.selector import Selector
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, expected, growth, having, near, node, stays
 from tests.unit.plan.headroom_builder import SPARE, busy, decided, gone, plan, said, why
 
@@ -118,7 +118,7 @@ def test_only_headroom_of_a_group_tolerates_its_taints() -> None:
     build = cluster().node("g-0", "8", "32Gi", group="g", taints=[Taint("team", "NoSchedule", "a")]).group("g")
     named, anywhere = plan(build, msgspec.structs.replace(SPARE, groups=("g",))), plan(build, SPARE)
     assert said(named) == (3, 3, 0)
-    assert (said(anywhere), why(anywhere), growth(anywhere)) == ((3, 0, 0), {"g": Code.UNTOLERATED_TAINT}, {})
+    assert (said(anywhere), why(anywhere), growth(anywhere)) == ((3, 0, 0), {"g": ReasonCode.UNTOLERATED_TAINT}, {})
 
 
 def test_nodes_of_nobody_and_nodes_that_take_no_pods_hold_none() -> None:
@@ -164,14 +164,14 @@ def test_the_room_of_a_pod_that_was_promised_is_not_headrooms() -> None:
 @pytest.mark.parametrize(
     ("fields", "options", "reason"),
     [
-        pytest.param({"max": 1}, {}, Code.GROUP_MAX_SIZE, id="the-groups-maximum"),
-        pytest.param({}, {"max_nodes_total": 1}, Code.MAX_NODES_TOTAL, id="nodes-in-all"),
-        pytest.param({}, {"cores_total": (0, 7)}, Code.RESOURCE_LIMIT, id="cores-in-all"),
-        pytest.param({"error": "403"}, {}, Code.GROUP_UNREADABLE, id="not-readable"),
+        pytest.param({"max": 1}, {}, ReasonCode.GROUP_MAX_SIZE, id="the-groups-maximum"),
+        pytest.param({}, {"max_nodes_total": 1}, ReasonCode.MAX_NODES_TOTAL, id="nodes-in-all"),
+        pytest.param({}, {"cores_total": (0, 7)}, ReasonCode.RESOURCE_LIMIT, id="cores-in-all"),
+        pytest.param({"error": "403"}, {}, ReasonCode.GROUP_UNREADABLE, id="not-readable"),
     ],
 )
 def test_no_limit_is_passed_for_headroom_and_what_is_missing_has_a_reason(
-    fields: dict[str, Any], options: Any, reason: Code
+    fields: dict[str, Any], options: Any, reason: ReasonCode
 ) -> None:
     found = plan(busy(4, **fields), SPARE, **options)
     assert (growth(found), said(found), why(found)) == ({}, (3, 0, 0), {"g": reason})
@@ -185,7 +185,7 @@ def test_a_group_that_is_backed_off_is_passed_over() -> None:
 
 def test_part_of_it_is_better_than_nothing() -> None:
     found = plan(busy(4, max=2), Headroom("spare", pods=9, cpu=1000))
-    assert (growth(found), said(found), why(found)) == ({"g": (1, 0)}, (9, 0, 4), {"g": Code.GROUP_MAX_SIZE})
+    assert (growth(found), said(found), why(found)) == ({"g": (1, 0)}, (9, 0, 4), {"g": ReasonCode.GROUP_MAX_SIZE})
 
 
 def test_a_sick_cluster_grows_for_nobody() -> None:
@@ -193,29 +193,32 @@ def test_a_sick_cluster_grows_for_nobody() -> None:
     for at in range(5):
         build.node(f"sick-{at}", group="s", ready=False)
     found = plan(build.group("s"), SPARE)
-    assert (growth(found), set(why(found).values())) == ({}, {Code.CLUSTER_UNHEALTHY})
+    assert (growth(found), set(why(found).values())) == ({}, {ReasonCode.CLUSTER_UNHEALTHY})
 
 
 def test_without_a_ready_node_it_waits_where_growing_from_nothing_is_switched_off() -> None:
     build = cluster().group("g", template=node("t", "4", "16Gi"))
     assert growth(plan(build, SPARE)) == {"g": (1, 0)}
     found = plan(build, SPARE, scale_up_from_zero=False)
-    assert (growth(found), why(found)) == ({}, {"g": Code.CLUSTER_UNHEALTHY})
+    assert (growth(found), why(found)) == ({}, {"g": ReasonCode.CLUSTER_UNHEALTHY})
 
 
 def test_what_cannot_be_read_may_hold_it_so_that_nothing_is_bought() -> None:
     build = busy(4).group("h", error="no answer")
     anywhere, named = plan(build, SPARE), plan(build, msgspec.structs.replace(SPARE, groups=("g",)))
-    assert (growth(anywhere), why(anywhere)) == ({}, {"g": Code.GROUP_UNREADABLE, "h": Code.GROUP_UNREADABLE})
+    assert (growth(anywhere), why(anywhere)) == (
+        {},
+        {"g": ReasonCode.GROUP_UNREADABLE, "h": ReasonCode.GROUP_UNREADABLE},
+    )
     assert growth(named) == {"g": (1, 0)}, "which is of g alone"
     build = busy(4)
-    build.more["gaps"] = (Gap("provider/other", "no answer"),)
+    build.more["gaps"] = (MissingData("provider/other", "no answer"),)
     assert growth(plan(build, SPARE)) == {}
 
 
 def test_a_group_that_does_not_exist_has_none_and_says_so() -> None:
     found = plan(busy(4), msgspec.structs.replace(SPARE, groups=("nobody",)))
-    assert (growth(found), said(found), set(why(found).values())) == ({}, (3, 0, 0), {Code.GROUP_UNREADABLE})
+    assert (growth(found), said(found), set(why(found).values())) == ({}, (3, 0, 0), {ReasonCode.GROUP_UNREADABLE})
 
 
 # -- removals
@@ -233,7 +236,7 @@ def test_removals_leave_what_headroom_needs(pods: int, leave: int) -> None:
 def test_a_node_that_headroom_needs_is_needed_and_has_no_timer() -> None:
     found, after = decided(busy(0), Headroom("spare", pods=1, cpu=1000), unneeded=None)
     (verdict,) = found.unremovable
-    assert (verdict.reason.code, verdict.reason.params) == (Code.HEADROOM, {"headroom": "spare"})
+    assert (verdict.reason.code, verdict.reason.params) == (ReasonCode.HEADROOM, {"headroom": "spare"})
     assert (found.unneeded, after.nodes) == ((), {})
 
 

@@ -10,8 +10,8 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory
 from chalicelib.model.node import Condition, Taint
-from chalicelib.model.operation import Kind, Target
-from chalicelib.model.reason import Code
+from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node, stays
@@ -56,7 +56,7 @@ def test_C1_machines_that_have_time_left_and_removals_under_way_change_nothing()
     build = with_machines(anchored(), "g", 4, target=10)
     known = seen(build, 60)
     assert facts_of(build, known).missing == 10
-    going = operation(Kind.REMOVE, "g", Target("a", "i-a"), Target("b", "i-b"))
+    going = operation(OperationKind.REMOVE, "g", RemovalTarget("a", "i-a"), RemovalTarget("b", "i-b"))
     assert facts_of(build, msgspec.structs.replace(known, operations=(going,))).missing == 10
 
 
@@ -180,7 +180,7 @@ def test_a_sick_zone_freezes_the_groups_that_lie_in_it_and_nothing_else() -> Non
     }
     empty = group_verdict(plan, "empty").skipped
     assert empty is not None
-    assert (empty.code, empty.params["detail"]) == (Code.GROUP_UNHEALTHY, "5 of 7 nodes in zone a are unready")
+    assert (empty.code, empty.params["detail"]) == (ReasonCode.GROUP_UNHEALTHY, "5 of 7 nodes in zone a are unready")
 
 
 def test_a_sick_zone_and_a_sick_cluster_stop_no_timer_for_good() -> None:
@@ -231,7 +231,7 @@ def test_C11_a_node_whose_machine_is_gone_is_being_deleted_and_not_unready() -> 
     health = world_of(build).health
     assert (health.being_deleted, health.unready) == (1, 0)
     build = cluster().node("n", group="none", ready=False).group("g")
-    removed = operation(Kind.REMOVE, "g", Target("n", "test://none/n"))
+    removed = operation(OperationKind.REMOVE, "g", RemovalTarget("n", "test://none/n"))
     health = world_of(build, Memory(operations=(removed,))).health
     assert (health.being_deleted, health.unready) == (1, 0)
 
@@ -301,7 +301,7 @@ def test_a_back_off_is_told_with_its_end_error_and_code() -> None:
     told = group_verdict(cluster().group("g").plan(Memory(groups={"g": GroupMemory(backoff=failed)}))).backoff
     assert told is not None
     assert (told.code, told.params) == (
-        Code.GROUP_BACKOFF,
+        ReasonCode.GROUP_BACKOFF,
         {"until": NOW + 60, "error": "none", "code": "X1", "class": "OutOfStock"},
     )
 
@@ -311,4 +311,4 @@ def test_a_group_whose_vendor_says_what_cannot_be_is_left_alone() -> None:
     assert (growth(plan), plan.repairs) == ({}, ())
     skipped = group_verdict(plan).skipped
     assert skipped is not None
-    assert skipped.code is Code.GROUP_UNREADABLE
+    assert skipped.code is ReasonCode.GROUP_UNREADABLE

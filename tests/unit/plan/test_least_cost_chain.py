@@ -11,19 +11,19 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import HostPort
-from chalicelib.model.policy import Mode, Options, Policy, Prices
-from chalicelib.model.reason import Code
-from chalicelib.plan.planner import decide
+from chalicelib.model.policy import Mode, NodePrices, Options, Policy
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
-PRICES = Prices(cpu=1.0, memory=0.125, gpu=10.0)
+PRICES = NodePrices(cpu=1.0, memory=0.125, gpu=10.0)
 
 
-def planned(built: ClusterBuilder, *expanders: str, prices: Prices | None = PRICES, **options: Any) -> Plan:
+def planned(built: ClusterBuilder, *expanders: str, prices: NodePrices | None = PRICES, **options: Any) -> Plan:
     """The plan by a chain of expanders."""
     named = msgspec.structs.replace(Options(), expander=expanders, **options)
     policy = Policy(name="test", mode=Mode.ACTIVE, options=named, prices=prices)
-    return decide(built.snapshot(), policy, Memory(), NOW, 0)[0]
+    return plan_cluster(built.snapshot(), policy, Memory(), NOW, 0)[0]
 
 
 def shop() -> ClusterBuilder:
@@ -40,7 +40,9 @@ def shop() -> ClusterBuilder:
 
 def skipped(plan: Plan) -> bool:
     """Whether the plan says that least-cost was passed over."""
-    return any(note.code is Code.EXPANDER_SKIPPED and note.params["expander"] == "least-cost" for note in plan.notes)
+    return any(
+        note.code is ReasonCode.EXPANDER_SKIPPED and note.params["expander"] == "least-cost" for note in plan.notes
+    )
 
 
 def test_the_cheapest_mix_is_planned_and_every_pod_has_its_place() -> None:
@@ -59,7 +61,7 @@ def test_a_mix_beats_the_best_single_group() -> None:
         .group("small", template=node("s", cpu="1", memory="4Gi"))
         .pending(9, "1", "1Gi")
     )
-    prices = Prices(instance_types={}, cpu=0.9, memory=0.0, node=0.2)
+    prices = NodePrices(instance_types={}, cpu=0.9, memory=0.0, node=0.2)
     assert growth(planned(built, "least-cost", prices=prices)) == {"large": (1, 8), "small": (1, 1)}
 
 

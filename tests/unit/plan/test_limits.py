@@ -10,18 +10,18 @@ import pytest
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.policy import Options, Policy
-from chalicelib.model.reason import Code
-from chalicelib.plan.scale_up.limits import Ledger
-from chalicelib.plan.state.cluster_state import World, observe
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.reasons.text import sentence, text
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 ATOMIC = GroupOptions(zero_or_max=True)
 
 
-def world_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -> World:
+def world_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -> ClusterState:
     policy = Policy(name="test", options=msgspec.structs.replace(Options(), **options))
-    return observe(build.snapshot(), policy, memory or Memory(), NOW)
+    return build_cluster_state(build.snapshot(), policy, memory or Memory(), NOW)
 
 
 def allowed(
@@ -29,7 +29,7 @@ def allowed(
 ) -> tuple[int, str]:
     """How many more nodes a group may get, and the words for what stops more."""
     world = world_of(build, memory, **options)
-    found = Ledger(world).allowance(world.groups[group], grown)
+    found = ResourceLimiter(world).allowance(world.groups[group], grown)
     return found.nodes, text(found.stop)
 
 
@@ -81,7 +81,7 @@ def test_a_group_that_cannot_be_read_or_has_no_template_stops_nothing() -> None:
     plan = build.plan()
     assert growth(plan) == {"good": (1, 2)}
     skipped = {g.group: g.skipped.code for g in plan.groups if g.skipped}
-    assert skipped == {"broken": Code.GROUP_UNREADABLE, "unknown": Code.NO_TEMPLATE}
+    assert skipped == {"broken": ReasonCode.GROUP_UNREADABLE, "unknown": ReasonCode.NO_TEMPLATE}
 
 
 # -- how limits combine
@@ -123,12 +123,12 @@ def test_E12_three_nodes_per_scale_up_are_three_and_then_no_more() -> None:
 )
 def test_groups_balanced_with_lend_their_room(target: int, beside: int, nodes: int) -> None:
     world = world_of(cluster().group("g", max=20, target=target, template=node("t")))
-    assert Ledger(world).allowance(world.groups["g"], 0, beside).nodes == nodes
+    assert ResourceLimiter(world).allowance(world.groups["g"], 0, beside).nodes == nodes
 
 
 def test_room_is_spent_once_and_a_copy_spends_its_own() -> None:
     world = world_of(cluster().group("g", template=node("t", "2")), cores_total=(0, 8))
-    ledger, facts = Ledger(world), world.groups["g"]
+    ledger, facts = ResourceLimiter(world), world.groups["g"]
     trial = ledger.copy()
     trial.take(node("t", "2"), 3)
     assert (trial.allowance(facts, 3).nodes, ledger.allowance(facts, 0).nodes) == (1, 4)
@@ -261,7 +261,7 @@ def test_a_zero_or_max_group_needs_room_for_all(
 def test_L6_the_numbers_behind_a_refused_atomic_increase() -> None:
     build = cluster().node("a").node("b").group("g", max=5, template=node("t"), options=ATOMIC)
     world = world_of(build, max_nodes_total=5)
-    reason = Ledger(world).atomic(world.groups["g"], 0)
+    reason = ResourceLimiter(world).atomic(world.groups["g"], 0)
     assert reason is not None
     assert sentence(reason) == "atomic scale-up exceeds cluster node count limit (7 nodes, maxNodesTotal 5)"
 

@@ -9,43 +9,43 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
-from chalicelib.model.operation import Kind, Operation, State, Target
-from chalicelib.model.plan import Mark
+from chalicelib.model.operation import Operation, OperationKind, OperationState, RemovalTarget
+from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options, Policy
-from chalicelib.model.timeouts import length
-from chalicelib.plan.scale_down.taint_updates import marks
-from chalicelib.plan.state.cluster_state import observe
+from chalicelib.model.timeouts import operation_timeout
+from chalicelib.plan.scale_down.taint_updates import taint_updates
+from chalicelib.plan.state.cluster_state import build_cluster_state
 from tests.builders import NOW, ClusterBuilder, cluster
 from tests.operations import new_operation
 
 SOFT = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW) - 60))
 NOTE = "outscaler.dev/operation"
-LONGEST = length(Kind.REMOVE, Options())
+LONGEST = operation_timeout(OperationKind.REMOVE, Options())
 
 
 def hard(age: float = 60.0, value: str | None = None) -> Taint:
     return Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW - age)) if value is None else value)
 
 
-def operation(node: str, state: State = State.WAITING, name: str = "remove-1") -> Operation:
+def operation(node: str, state: OperationState = OperationState.WAITING, name: str = "remove-1") -> Operation:
     return new_operation(
         id=name,
         cluster="c",
         provider="clusterapi",
         group="g",
-        kind=Kind.REMOVE,
+        kind=OperationKind.REMOVE,
         plan="p",
         created_at=NOW - 60,
-        targets=(Target(node, f"i://{node}"),),
+        targets=(RemovalTarget(node, f"i://{node}"),),
         state=state,
     )
 
 
 def found(
     build: ClusterBuilder, *unneeded: str, operations: tuple[Operation, ...] = (), **options: Any
-) -> tuple[Mark, ...]:
+) -> tuple[TaintUpdate, ...]:
     policy = Policy(name="c", options=Options(**options))
-    return marks(observe(build.snapshot(), policy, Memory(operations=operations), NOW), unneeded)
+    return taint_updates(build_cluster_state(build.snapshot(), policy, Memory(operations=operations), NOW), unneeded)
 
 
 def one(*taints: Taint, **annotations: str) -> ClusterBuilder:
@@ -58,16 +58,18 @@ def test_a_quiet_cluster_has_none() -> None:
 
 def test_our_own_leftover_goes_at_once_when_its_operation_is_over() -> None:
     left = one(hard(5.0), **{NOTE: "remove-1", "outscaler.dev/cordoned": "true"})
-    assert found(left) == (Mark("n", "cleanup", cordoned=True),)
-    assert found(left, operations=(operation("n", State.FAILED),)) == (Mark("n", "cleanup", cordoned=True),)
+    assert found(left) == (TaintUpdate("n", "cleanup", cordoned=True),)
+    assert found(left, operations=(operation("n", OperationState.FAILED),)) == (
+        TaintUpdate("n", "cleanup", cordoned=True),
+    )
 
 
 def test_a_cordon_that_is_not_ours_stays() -> None:
-    assert found(one(hard(), **{NOTE: "remove-1"})) == (Mark("n", "cleanup"),)
+    assert found(one(hard(), **{NOTE: "remove-1"})) == (TaintUpdate("n", "cleanup"),)
 
 
-@pytest.mark.parametrize("state", [State.PLANNED, State.RUNNING, State.WAITING])
-def test_nodes_of_open_operations_are_left_alone(state: State) -> None:
+@pytest.mark.parametrize("state", [OperationState.PLANNED, OperationState.RUNNING, OperationState.WAITING])
+def test_nodes_of_open_operations_are_left_alone(state: OperationState) -> None:
     going = (operation("n", state),)
     assert found(one(hard(), **{NOTE: "remove-1"}), operations=going) == ()
     assert found(one(hard(9e5)), operations=going) == ()  # planned, and not tainted by us yet
@@ -95,13 +97,15 @@ def test_a_node_noted_by_an_open_operation_is_left_to_it_whatever_its_targets_sa
     ],
 )
 def test_a_foreign_mark_is_left_until_it_must_have_been_forgotten(taint: Taint, goes: bool) -> None:
-    assert found(one(taint)) == ((Mark("n", "cleanup", cordoned=True),) if goes else ())
+    assert found(one(taint)) == ((TaintUpdate("n", "cleanup", cordoned=True),) if goes else ())
 
 
 def test_with_priority_groups_a_foreign_removal_may_take_longer() -> None:
     groups = ((0, 600), (1000, 600))
     assert found(one(hard(LONGEST + 600.0)), drain_priority_config=groups) == ()
-    assert found(one(hard(LONGEST + 1500.0)), drain_priority_config=groups) == (Mark("n", "cleanup", cordoned=True),)
+    assert found(one(hard(LONGEST + 1500.0)), drain_priority_config=groups) == (
+        TaintUpdate("n", "cleanup", cordoned=True),
+    )
 
 
 def test_unneeded_nodes_ask_to_be_left_empty_and_needed_ones_no_longer() -> None:
@@ -115,10 +119,10 @@ def test_unneeded_nodes_ask_to_be_left_empty_and_needed_ones_no_longer() -> None
         .group("g")
     )
     assert found(build, "a", "b", "e") == (
-        Mark("c", "unsoften"),
-        Mark("d", "unsoften"),
-        Mark("a", "soften"),
-        Mark("b", "soften"),
+        TaintUpdate("c", "unsoften"),
+        TaintUpdate("d", "unsoften"),
+        TaintUpdate("a", "soften"),
+        TaintUpdate("b", "soften"),
     )
 
 
@@ -130,11 +134,11 @@ def test_the_hard_taint_comes_first_and_alone() -> None:
         .node("a", group="g")
         .group("g")
     )
-    assert found(build, "a", "y", "z") == (Mark("z", "cleanup", cordoned=True), Mark("a", "soften"))
+    assert found(build, "a", "y", "z") == (TaintUpdate("z", "cleanup", cordoned=True), TaintUpdate("a", "soften"))
 
 
 def test_switched_off_soft_taints_that_are_there_go() -> None:
-    assert found(one(SOFT), "n", max_bulk_soft_taint_count=0) == (Mark("n", "unsoften"),)
+    assert found(one(SOFT), "n", max_bulk_soft_taint_count=0) == (TaintUpdate("n", "unsoften"),)
     assert found(one(), "n", max_bulk_soft_taint_count=0) == ()
 
 
@@ -143,8 +147,8 @@ def test_nodes_of_no_group_or_of_one_that_could_not_be_read_are_somebody_elses()
     unread = one(hard(9e5), SOFT)
     snapshot = unread.snapshot()
     groups = tuple(msgspec.structs.replace(group, error="Unauthorized") for group in snapshot.groups)
-    world = observe(msgspec.structs.replace(snapshot, groups=groups), Policy(name="c"), Memory(), NOW)
-    assert marks(world, ()) == ()
+    world = build_cluster_state(msgspec.structs.replace(snapshot, groups=groups), Policy(name="c"), Memory(), NOW)
+    assert taint_updates(world, ()) == ()
 
 
 def test_the_same_world_has_the_same_marks_in_the_same_order() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import Options, Policy
-from chalicelib.plan.scale_up.limits import Ledger
-from chalicelib.plan.scale_up.min_size import below_minimum
-from chalicelib.plan.state.cluster_state import observe
+from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.scale_up.min_size import enforce_min_size
+from chalicelib.plan.state.cluster_state import build_cluster_state
 from tests.builders import NOW, ClusterBuilder, cluster, node
 from tests.operations import new_operation
 
@@ -22,8 +22,8 @@ def raised(
     build: ClusterBuilder, memory: Memory | None = None, grown: dict[str, int] | None = None, **options: Any
 ) -> dict[str, int]:
     wanted = msgspec.structs.replace(Options(), **{"enforce_node_group_min_size": True, **options})
-    world = observe(build.snapshot(), Policy(name="test", options=wanted), memory or Memory(), NOW)
-    return dict(below_minimum(world, Ledger(world), grown or {}))
+    world = build_cluster_state(build.snapshot(), Policy(name="test", options=wanted), memory or Memory(), NOW)
+    return dict(enforce_min_size(world, ResourceLimiter(world), grown or {}))
 
 
 def small(**group: Any) -> ClusterBuilder:
@@ -81,7 +81,7 @@ def test_L8_a_group_that_may_not_be_grown_is_left_for_later(why: str) -> None:
                     cluster="test",
                     group="g",
                     provider="test",
-                    kind=Kind.GROW,
+                    kind=OperationKind.GROW,
                     from_size=1,
                     to_size=2,
                     plan="p",

@@ -9,26 +9,26 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
-from chalicelib.plan.scale_down.removal_simulation.pod_topology import Neighbours
+from chalicelib.plan.scale_down.removal_simulation.pod_topology import IncrementalPodTopology
 from chalicelib.plan.simulation.cluster_builder import build
-from chalicelib.plan.simulation.simulated_cluster import Floor
-from chalicelib.plan.state.cluster_state import observe
-from chalicelib.plan.state.pending_pods import gather
-from chalicelib.plan.tables.node_table import Columns
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.state.pending_pods import collect_pending_pods
+from chalicelib.plan.tables.node_table import ResourceColumns
 from tests.property.clusters import make
 from tests.property.objects import NOW
 from tests.property.snapshot_reader import read
 
 
-def _floor(seed: int) -> Floor:
+def _floor(seed: int) -> SimulatedCluster:
     """The floor of a random cluster full of rules between pods."""
     made = make(seed)
     snapshot = read(made.lists, made.manifest, NOW)
-    world = observe(snapshot, Policy("test"), Memory(), NOW)
-    return build(world, gather(world).nominated, Columns(snapshot.nodes, snapshot.classes))
+    world = build_cluster_state(snapshot, Policy("test"), Memory(), NOW)
+    return build(world, collect_pending_pods(world).nominated, ResourceColumns(snapshot.nodes, snapshot.classes))
 
 
-def _agree(floor: Floor, neighbours: Neighbours) -> int:
+def _agree(floor: SimulatedCluster, neighbours: IncrementalPodTopology) -> int:
     """Compare for every class that has rules; how many there are."""
     compared = 0
     floor.rows.forget()
@@ -50,7 +50,7 @@ def test_changes_add_up_to_what_is_counted_anew(first: int) -> None:
         floor, draw = _floor(seed), random.Random(seed)
         if not len(floor.table):
             continue
-        neighbours = Neighbours(floor)
+        neighbours = IncrementalPodTopology(floor)
         _agree(floor, neighbours)  # every rule is asked for before anything changes
         for _ in range(12):
             cls, row = draw.randrange(len(floor.classes)), draw.randrange(len(floor.table))
@@ -74,7 +74,7 @@ def test_rules_asked_for_later_begin_with_what_is_there_by_then() -> None:
         floor, draw = _floor(seed), random.Random(seed)
         if not len(floor.table):
             continue
-        neighbours = Neighbours(floor)
+        neighbours = IncrementalPodTopology(floor)
         for _ in range(4):
             neighbours.count(draw.randrange(len(floor.classes)), draw.randrange(len(floor.table)), 1)
         out = draw.randrange(len(floor.table))

@@ -7,13 +7,19 @@ import time
 import pytest
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.reason import Code
-from chalicelib.plan.scale_up.expanders.context import Situation
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.scale_up.expanders.context import ExpanderContext
 from chalicelib.plan.scale_up.expanders.priority import keep
 from chalicelib.plan.scale_up.option import Option
 from chalicelib.policy import priority_configmap
 from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
-from chalicelib.providers.clusterapi.models import MachineTemplate, Metadata, Resource, ResourceSpec, TemplateMetadata
+from chalicelib.providers.clusterapi.models import (
+    CapiResource,
+    MachineTemplate,
+    Metadata,
+    ResourceSpec,
+    TemplateMetadata,
+)
 from chalicelib.providers.clusterapi.node_template import template_labels
 from chalicelib.providers.clusterapi.settings import read_settings
 from tests.builders import node
@@ -36,9 +42,9 @@ def test_patterns_that_take_too_long_are_told_and_no_group_is_filtered() -> None
     names = [f"{at}/MachineDeployment/a-namespace/a-rather-long-name" for at in range(200)]
     options = [Option(name, 1, {0: 1}, node(name), {}, 0.0) for name in names]
     started = time.process_time()
-    left, notes = keep(options, Situation(priorities=found, group_priorities=dict.fromkeys(names, 0)))
+    left, notes = keep(options, ExpanderContext(priorities=found, group_priorities=dict.fromkeys(names, 0)))
     assert found.problem == ""
-    assert (left, [note.code for note in notes]) == (options, [Code.PRIORITY_CONFIG_INVALID])
+    assert (left, [note.code for note in notes]) == (options, [ReasonCode.PRIORITY_CONFIG_INVALID])
     assert time.process_time() - started < 30.0
 
 
@@ -51,7 +57,7 @@ def test_a_thousand_ordinary_patterns_are_read() -> None:
 def test_a_pattern_of_labels_that_backtracks_for_ever_costs_no_time(pattern: str) -> None:
     settings = read_settings({"clusterName": "c", "syncMachineLabels": pattern})
     labels = {"a" * length + "!": "x" for length in range(20, 300)}
-    resource = Resource(Metadata("r"), ResourceSpec(template=MachineTemplate(TemplateMetadata(labels))))
+    resource = CapiResource(Metadata("r"), ResourceSpec(template=MachineTemplate(TemplateMetadata(labels))))
     started = time.process_time()
     template_labels("t", "MachineDeployment", resource, settings, None, Infrastructure())
     assert time.process_time() - started < 10.0

@@ -12,9 +12,9 @@ import pytest
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory, NodeMemory
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from tests.builders import NOW, cluster
-from tests.unit.plan.selection_builder import DRAINS, Pool, counts, goes, why
+from tests.unit.plan.selection_builder import DRAINS, SelectionBuilderPool, counts, goes, why
 
 ATOMIC = GroupOptions(zero_or_max=True)
 
@@ -29,27 +29,27 @@ ATOMIC = GroupOptions(zero_or_max=True)
     ],
 )
 def test_S2_strictly_longer_than_the_threshold_and_zero_is_at_once(needs: float, age: float, leaves: bool) -> None:
-    picked = Pool().group("g", 1).pick(since=NOW - age, scale_down_unneeded_time=needs)
+    picked = SelectionBuilderPool().group("g", 1).pick(since=NOW - age, scale_down_unneeded_time=needs)
     assert goes(picked) == (["g-e00"] if leaves else [])
     if not leaves:
-        assert picked.held["g-e00"] == Reason.of(Code.NOT_UNNEEDED_LONG_ENOUGH, since=NOW - age, needs=needs)
+        assert picked.held["g-e00"] == Reason.of(ReasonCode.NOT_UNNEEDED_LONG_ENOUGH, since=NOW - age, needs=needs)
 
 
 @pytest.mark.parametrize(
     ("ready", "age", "own", "code"),
     [
         (True, 900.0, GroupOptions(), None),
-        (False, 900.0, GroupOptions(), Code.NOT_UNREADY_LONG_ENOUGH),
+        (False, 900.0, GroupOptions(), ReasonCode.NOT_UNREADY_LONG_ENOUGH),
         (False, 1201.0, GroupOptions(), None),
-        (True, 900.0, GroupOptions(scale_down_unneeded_time=901.0), Code.NOT_UNNEEDED_LONG_ENOUGH),
+        (True, 900.0, GroupOptions(scale_down_unneeded_time=901.0), ReasonCode.NOT_UNNEEDED_LONG_ENOUGH),
         (False, 900.0, GroupOptions(scale_down_unready_time=899.0), None),
         (True, 0.0, GroupOptions(scale_down_unneeded_time=0.0), None),
     ],
 )
 def test_S3_ready_and_unready_nodes_have_thresholds_of_their_own(
-    ready: bool, age: float, own: GroupOptions, code: Code | None
+    ready: bool, age: float, own: GroupOptions, code: ReasonCode | None
 ) -> None:
-    picked = Pool().group("g", 1, node={"ready": ready}, options=own).pick(since=NOW - age)
+    picked = SelectionBuilderPool().group("g", 1, node={"ready": ready}, options=own).pick(since=NOW - age)
     assert why(picked) == ({code} if code else set())
 
 
@@ -57,20 +57,20 @@ def test_S3_ready_and_unready_nodes_have_thresholds_of_their_own(
 def test_S5_the_minimum_counts_nodes_on_their_way_out_and_those_picked(
     drain: int, target: int, expected: tuple[int, int]
 ) -> None:
-    pool = Pool().group("g", 3, drain, min=1, target=target).going("g", "x1", "x2")
+    pool = SelectionBuilderPool().group("g", 3, drain, min=1, target=target).going("g", "x1", "x2")
     picked = pool.pick(max_drain_parallelism=10)
     assert counts(picked) == expected
-    assert why(picked) == ({Code.GROUP_MIN_SIZE} if sum(expected) < 3 + drain else set())
+    assert why(picked) == ({ReasonCode.GROUP_MIN_SIZE} if sum(expected) < 3 + drain else set())
     left = target - 2 - sum(expected)
     assert all(reason.params == {"min": 1, "target": left} for reason in picked.held.values())
 
 
 @pytest.mark.parametrize(("candidates", "expected"), [(7, 0), (8, 8)])
 def test_S6_a_zero_or_max_group_goes_whole_or_not_at_all(candidates: int, expected: int) -> None:
-    picked = Pool().group("g", candidates, others=8 - candidates, options=ATOMIC).pick()
+    picked = SelectionBuilderPool().group("g", candidates, others=8 - candidates, options=ATOMIC).pick()
     assert len(picked.chosen) == expected
     if not expected:
-        assert list(picked.held.values()) == [Reason.of(Code.ATOMIC_FAILED, nodes=7, of=8)] * 7
+        assert list(picked.held.values()) == [Reason.of(ReasonCode.ATOMIC_FAILED, nodes=7, of=8)] * 7
 
 
 @pytest.mark.parametrize(
@@ -83,19 +83,19 @@ def test_S6_a_zero_or_max_group_goes_whole_or_not_at_all(candidates: int, expect
     ],
 )
 def test_S11_empty_nodes_spend_the_budget_first(empty: int, drain: int, expected: tuple[int, int]) -> None:
-    picked = Pool().group("g", empty, drain).pick()
+    picked = SelectionBuilderPool().group("g", empty, drain).pick()
     assert counts(picked) == expected
-    assert why(picked) == {Code.PARALLELISM}
+    assert why(picked) == {ReasonCode.PARALLELISM}
 
 
 def test_S11_an_atomic_group_may_be_larger_than_the_budget() -> None:
-    assert counts(Pool().group("a", 11, options=ATOMIC).pick()) == (11, 0)
+    assert counts(SelectionBuilderPool().group("a", 11, options=ATOMIC).pick()) == (11, 0)
 
 
 def test_S11_an_atomic_group_spends_before_other_empty_nodes() -> None:
-    picked = Pool().group("g", 8).group("z", 3, options=ATOMIC).pick()
+    picked = SelectionBuilderPool().group("g", 8).group("z", 3, options=ATOMIC).pick()
     assert sorted(goes(picked)) == [*(f"g-e0{at}" for at in range(7)), "z-e00", "z-e01", "z-e02"]
-    assert picked.held == {"g-e07": Reason.of(Code.PARALLELISM, limit=10)}
+    assert picked.held == {"g-e07": Reason.of(ReasonCode.PARALLELISM, limit=10)}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_S11_an_atomic_group_spends_before_other_empty_nodes() -> None:
 def test_S12_removals_in_progress_count(
     running: int, draining: int, empty: int, drain: int, atomic: int, expected: tuple[int, int]
 ) -> None:
-    pool = Pool().group("g", empty, drain, target=50).group("a", atomic, options=ATOMIC)
+    pool = SelectionBuilderPool().group("g", empty, drain, target=50).group("a", atomic, options=ATOMIC)
     pool.going("g", *(f"x{at}" for at in range(running))).going(
         "g", *(f"y{at}" for at in range(draining)), drained=True
     )
@@ -120,15 +120,15 @@ def test_S12_removals_in_progress_count(
 
 
 def test_S12_only_the_first_atomic_group_may_overflow() -> None:
-    picked = Pool().group("a", 3, options=ATOMIC).group("b", 8, options=ATOMIC).group("g", 9).pick()
+    picked = SelectionBuilderPool().group("a", 3, options=ATOMIC).group("b", 8, options=ATOMIC).group("g", 9).pick()
     assert {each.group for each in picked.chosen} == {"a", "g"}
     assert len(picked.chosen) == 10
 
 
 def test_S12_after_an_overflow_nothing_else_fits() -> None:
-    picked = Pool().group("a", 11, options=ATOMIC).group("b", 1, options=ATOMIC).group("g", 3).pick()
+    picked = SelectionBuilderPool().group("a", 11, options=ATOMIC).group("b", 1, options=ATOMIC).group("g", 3).pick()
     assert {each.group for each in picked.chosen} == {"a"}
-    assert why(picked) == {Code.PARALLELISM}
+    assert why(picked) == {ReasonCode.PARALLELISM}
 
 
 @pytest.mark.parametrize(
@@ -143,54 +143,56 @@ def test_S12_after_an_overflow_nothing_else_fits() -> None:
 def test_S13_a_zero_or_max_group_of_empty_and_drained_nodes(
     empty: int, drain: int, others: int, target: int, expected: tuple[int, int]
 ) -> None:
-    picked = Pool().group("a", empty, drain, others=others, target=target, options=ATOMIC).pick()
+    picked = SelectionBuilderPool().group("a", empty, drain, others=others, target=target, options=ATOMIC).pick()
     assert counts(picked) == expected
-    assert why(picked) <= {Code.ATOMIC_FAILED}
+    assert why(picked) <= {ReasonCode.ATOMIC_FAILED}
 
 
 def test_S13_what_is_left_of_a_zero_or_max_group_whose_removal_was_interrupted_goes_too() -> None:
-    pool = Pool().group("a", 2, others=6, options=ATOMIC).going("a", *(f"a-o{at:02d}" for at in range(6)))
+    pool = (
+        SelectionBuilderPool().group("a", 2, others=6, options=ATOMIC).going("a", *(f"a-o{at:02d}" for at in range(6)))
+    )
     assert goes(pool.pick()) == ["a-e00", "a-e01"]
 
 
 def test_a_zero_or_max_group_with_more_nodes_than_its_target_goes_down_to_nothing_and_no_further() -> None:
-    picked = Pool().group("a", 9, target=8, options=ATOMIC).pick()
+    picked = SelectionBuilderPool().group("a", 9, target=8, options=ATOMIC).pick()
     assert len(picked.chosen) == 8
-    assert why(picked) == {Code.GROUP_MIN_SIZE}
+    assert why(picked) == {ReasonCode.GROUP_MIN_SIZE}
 
 
 def test_a_zero_or_max_group_whose_target_may_be_lowered_already_is_not_taken_in_part() -> None:
-    picked = Pool().group("a", 2, options=ATOMIC).going("a", "gone").pick()
+    picked = SelectionBuilderPool().group("a", 2, options=ATOMIC).going("a", "gone").pick()
     assert picked.chosen == ()
-    assert why(picked) == {Code.ATOMIC_FAILED, Code.GROUP_MIN_SIZE}
+    assert why(picked) == {ReasonCode.ATOMIC_FAILED, ReasonCode.GROUP_MIN_SIZE}
 
 
 def test_S14_a_failed_start_is_followed_by_a_cooldown_of_three_minutes() -> None:
-    pool = Pool().group("g", 3)
+    pool = SelectionBuilderPool().group("g", 3)
     picked = pool.pick(Memory(last_scale_down_failure=NOW - 179))
-    reason = Reason.of(Code.IN_COOLDOWN, which="scaleDownDelayAfterFailure", until=NOW + 1)
+    reason = Reason.of(ReasonCode.IN_COOLDOWN, which="scaleDownDelayAfterFailure", until=NOW + 1)
     assert (picked.paused, list(picked.held.values())) == (reason, [reason] * 3)
     assert len(pool.pick(Memory(last_scale_down_failure=NOW - 180)).chosen) == 3
 
 
 def test_S19_a_cooldown_is_over_at_its_end_and_timers_ran_meanwhile() -> None:
     noon = NOW - NOW % 86400 + 43200
-    pool, grown = Pool().group("g", 1), Memory(last_scale_up=noon)
-    assert why(pool.pick(grown, now=noon + 599, since=noon - 900)) == {Code.IN_COOLDOWN}
+    pool, grown = SelectionBuilderPool().group("g", 1), Memory(last_scale_up=noon)
+    assert why(pool.pick(grown, now=noon + 599, since=noon - 900)) == {ReasonCode.IN_COOLDOWN}
     assert goes(pool.pick(grown, now=noon + 600, since=noon - 900)) == ["g-e00"]
-    assert why(pool.pick(grown, now=noon + 630, since=noon + 30)) == {Code.NOT_UNNEEDED_LONG_ENOUGH}
+    assert why(pool.pick(grown, now=noon + 630, since=noon + 30)) == {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH}
     assert goes(pool.pick(grown, now=noon + 631, since=noon + 30)) == ["g-e00"]
 
 
 def test_S20_a_minimum_of_cores_is_used_up_by_each_pick() -> None:
-    picked = Pool().group("g", 2, others=4, cpu="2").pick(cores_total=(10, 100))
+    picked = SelectionBuilderPool().group("g", 2, others=4, cpu="2").pick(cores_total=(10, 100))
     assert goes(picked) == ["g-e00"]
-    assert picked.held == {"g-e01": Reason.of(Code.MINIMAL_RESOURCE_LIMIT, resources="cpu")}
+    assert picked.held == {"g-e01": Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources="cpu")}
 
 
 def test_nodes_on_their_way_out_are_no_part_of_a_minimum() -> None:
-    pool = Pool().group("g", 2, others=4, cpu="2").going("g", "g-o00")
-    assert why(pool.pick(cores_total=(10, 100))) == {Code.MINIMAL_RESOURCE_LIMIT}
+    pool = SelectionBuilderPool().group("g", 2, others=4, cpu="2").going("g", "g-o00")
+    assert why(pool.pick(cores_total=(10, 100))) == {ReasonCode.MINIMAL_RESOURCE_LIMIT}
 
 
 GPU = {"extra": {"nvidia.com/gpu": 2}, "labels": {"accelerator": "t4"}}
@@ -208,58 +210,58 @@ GPU = {"extra": {"nvidia.com/gpu": 2}, "labels": {"accelerator": "t4"}}
     ],
 )
 def test_minima_of_gpus_and_memory(limits: dict[str, Any], expected: tuple[int, set[str]]) -> None:
-    picked = Pool().group("g", 3, others=1, node=GPU).pick(**limits)
+    picked = SelectionBuilderPool().group("g", 3, others=1, node=GPU).pick(**limits)
     short = {str(reason.params["resources"]) for reason in picked.held.values()}
     assert (len(picked.chosen), short) == expected
 
 
 def test_a_node_without_gpus_does_not_matter_to_their_minimum() -> None:
-    pool = Pool().group("plain", 1).group("g", 0, others=1, node=GPU)
+    pool = SelectionBuilderPool().group("plain", 1).group("g", 0, others=1, node=GPU)
     assert goes(pool.pick(gpu_total=(("t4", 8, 100),))) == ["plain-e00"]
 
 
 def test_a_zero_or_max_group_that_stays_leaves_its_room_to_others() -> None:
-    pool = Pool().group("a", 2, others=1, options=ATOMIC).group("g", 2)
+    pool = SelectionBuilderPool().group("a", 2, others=1, options=ATOMIC).group("g", 2)
     picked = pool.pick(cores_total=(3, 100))
     assert goes(picked) == ["g-e00", "g-e01"]
 
 
 def test_a_zero_or_max_group_that_a_minimum_keeps_in_part_stays_whole() -> None:
-    picked = Pool().group("a", 3, options=ATOMIC, min=1).pick()
+    picked = SelectionBuilderPool().group("a", 3, options=ATOMIC, min=1).pick()
     assert goes(picked) == []
     assert sorted(reason.code for reason in picked.held.values()) == [
-        Code.ATOMIC_FAILED,
-        Code.ATOMIC_FAILED,
-        Code.GROUP_MIN_SIZE,
+        ReasonCode.ATOMIC_FAILED,
+        ReasonCode.ATOMIC_FAILED,
+        ReasonCode.GROUP_MIN_SIZE,
     ]
 
 
 def test_the_first_reason_is_told() -> None:
     young = GroupOptions(scale_down_cooldown=86400.0)
-    pool = Pool().group("g", 1, waits_for="default/job", options=young, min=1)
+    pool = SelectionBuilderPool().group("g", 1, waits_for="default/job", options=young, min=1)
     known = Memory(last_scale_up=NOW)
-    assert why(pool.pick(known, since=NOW)) == {Code.NOT_UNNEEDED_LONG_ENOUGH}
-    assert pool.pick(known).held["g-e00"] == Reason.of(Code.BLOCKED_BY_ON_COMPLETION_POD, pod="default/job")
-    pool = Pool().group("g", 1, options=young, min=1)
-    assert why(pool.pick(known)) == {Code.NODE_COOLDOWN}
-    assert why(Pool().group("g", 1, min=1).pick(known)) == {Code.GROUP_MIN_SIZE}
+    assert why(pool.pick(known, since=NOW)) == {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH}
+    assert pool.pick(known).held["g-e00"] == Reason.of(ReasonCode.BLOCKED_BY_ON_COMPLETION_POD, pod="default/job")
+    pool = SelectionBuilderPool().group("g", 1, options=young, min=1)
+    assert why(pool.pick(known)) == {ReasonCode.NODE_COOLDOWN}
+    assert why(SelectionBuilderPool().group("g", 1, min=1).pick(known)) == {ReasonCode.GROUP_MIN_SIZE}
 
 
 def test_the_order_is_empty_then_drains_then_risky_drains_and_else_as_found() -> None:
-    pool = Pool().group("r", 0, 1, risky=True).group("b", 1, 1).group("a", 1, 1)
+    pool = SelectionBuilderPool().group("r", 0, 1, risky=True).group("b", 1, 1).group("a", 1, 1)
     assert goes(pool.pick()) == ["b-e00", "a-e00", "b-d00", "a-d00", "r-d00"]
     assert goes(pool.pick(max_scale_down_parallelism=2)) == ["b-e00", "a-e00"]
     assert goes(pool.pick(max_drain_parallelism=2)) == ["b-e00", "a-e00", "b-d00", "a-d00"]
 
 
 def test_atomic_groups_with_empty_nodes_come_before_those_that_are_only_drained() -> None:
-    pool = Pool().group("d", 0, 2, options=ATOMIC).group("e", 1, 1, options=ATOMIC).group("g", 5)
+    pool = SelectionBuilderPool().group("d", 0, 2, options=ATOMIC).group("e", 1, 1, options=ATOMIC).group("g", 5)
     picked = pool.pick(max_scale_down_parallelism=2)
     assert {each.group for each in picked.chosen} == {"e"}
 
 
 def test_an_atomic_group_does_not_go_where_no_drain_may() -> None:
-    pool = Pool().group("d", 0, 2, options=ATOMIC).group("g", 1).going("g", *"vwxyz", drained=True)
+    pool = SelectionBuilderPool().group("d", 0, 2, options=ATOMIC).group("g", 1).going("g", *"vwxyz", drained=True)
     picked = pool.pick()
     assert goes(picked) == []
     assert {each: reason.params for each, reason in picked.held.items() if each != "g-e00"} == {
@@ -269,15 +271,15 @@ def test_an_atomic_group_does_not_go_where_no_drain_may() -> None:
 
 
 def test_what_holds_the_pass_back_is_told_of_all() -> None:
-    hold = Reason.of(Code.WAITING_FOR_MORE, age=1.0)
-    picked = Pool().group("g", 2).pick(hold=hold)
+    hold = Reason.of(ReasonCode.WAITING_FOR_MORE, age=1.0)
+    picked = SelectionBuilderPool().group("g", 2).pick(hold=hold)
     assert (picked.paused, list(picked.held.values()), picked.chosen) == (hold, [hold, hold], ())
-    off = Pool().group("g", 1).pick(hold=hold, scale_down_enabled=False)
-    assert off.paused == Reason.of(Code.SCALE_DOWN_DISABLED)
+    off = SelectionBuilderPool().group("g", 1).pick(hold=hold, scale_down_enabled=False)
+    assert off.paused == Reason.of(ReasonCode.SCALE_DOWN_DISABLED)
 
 
 def test_an_empty_list_is_an_answer() -> None:
-    picked = Pool().group("g", 0, others=2).pick()
+    picked = SelectionBuilderPool().group("g", 0, others=2).pick()
     assert (picked.chosen, picked.held, picked.paused) == ((), {}, None)
 
 
@@ -287,12 +289,14 @@ def test_an_empty_list_is_an_answer() -> None:
 @pytest.mark.parametrize(
     ("memory", "age", "code"),
     [
-        ("2460Mi", 7200, Code.NOT_UNDERUTILIZED),
-        ("1200Mi", 599, Code.NOT_UNNEEDED_LONG_ENOUGH),
+        ("2460Mi", 7200, ReasonCode.NOT_UNDERUTILIZED),
+        ("1200Mi", 599, ReasonCode.NOT_UNNEEDED_LONG_ENOUGH),
         ("1200Mi", 600.5, None),
     ],
 )
-def test_CCE_12_both_rates_under_the_threshold_for_all_of_the_time(memory: str, age: float, code: Code | None) -> None:
+def test_CCE_12_both_rates_under_the_threshold_for_all_of_the_time(
+    memory: str, age: float, code: ReasonCode | None
+) -> None:
     """cpu is at 30 %. The vendor says "at 10:00"; ours, as upstream, once it is longer than that."""
     build = cluster().node("home", "8", "64Gi").node("n", "1", "4Gi", group="g").group("g")
     build.running("n", 1, "300m", memory)
@@ -303,7 +307,7 @@ def test_CCE_12_both_rates_under_the_threshold_for_all_of_the_time(memory: str, 
 
 
 def test_CCE_13_idle_nodes_in_parallel_and_busy_ones_one_by_one() -> None:
-    pool = Pool().group("p", 12, 3)
+    pool = SelectionBuilderPool().group("p", 12, 3)
     first = pool.pick(max_drain_parallelism=1)
     assert counts(first) == (10, 0)
     gone = set(goes(first))
@@ -320,23 +324,25 @@ def test_CCE_13_idle_nodes_in_parallel_and_busy_ones_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("minutes", "grown", "delay", "code"),
     [
-        (8, 0.0, 0.0, Code.NODE_COOLDOWN),
-        (16, NOW - 180, 600.0, Code.IN_COOLDOWN),
+        (8, 0.0, 0.0, ReasonCode.NODE_COOLDOWN),
+        (16, NOW - 180, 600.0, ReasonCode.IN_COOLDOWN),
         (16, NOW - 600, 600.0, None),
         (15, 0.0, 0.0, None),
     ],
 )
 def test_CCE_14_a_young_node_stays_and_so_does_every_node_in_a_cooldown_of_the_cluster(
-    minutes: int, grown: float, delay: float, code: Code | None
+    minutes: int, grown: float, delay: float, code: ReasonCode | None
 ) -> None:
-    pool = Pool().group("p", 1, node={"created": NOW - minutes * 60}, options=GroupOptions(scale_down_cooldown=900.0))
+    pool = SelectionBuilderPool().group(
+        "p", 1, node={"created": NOW - minutes * 60}, options=GroupOptions(scale_down_cooldown=900.0)
+    )
     picked = pool.pick(Memory(last_scale_up=grown), scale_down_delay_after_add=delay, scale_down_unneeded_time=0.0)
     assert why(picked) == ({code} if code else set())
-    if code is Code.NODE_COOLDOWN:
+    if code is ReasonCode.NODE_COOLDOWN:
         assert picked.held["p-e00"].params == {"until": NOW + 420}
 
 
 def test_CA_5079_twenty_drains_go_at_once_where_the_policy_lets_them() -> None:
     """demands.md 25: what bounds drains is the policy and disruption budgets, not a constant."""
-    pool = Pool().group("g", 0, 20)
+    pool = SelectionBuilderPool().group("g", 0, 20)
     assert counts(pool.pick(max_scale_down_parallelism=20, max_drain_parallelism=20)) == (0, 20)

@@ -11,19 +11,19 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan
-from chalicelib.model.policy import Mode, Options, Policy, Prices
-from chalicelib.model.reason import Code
-from chalicelib.plan.planner import decide
+from chalicelib.model.policy import Mode, NodePrices, Options, Policy
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.plan.scale_up.expanders.node_prices import node_price, pod_rates
 from tests.builders import NOW, ClusterBuilder, amounts, cluster, growth, node
 
 TYPE = "node.kubernetes.io/instance-type"
 
 
-def planned(built: ClusterBuilder, *expanders: str, prices: Prices | None = None) -> Plan:
+def planned(built: ClusterBuilder, *expanders: str, prices: NodePrices | None = None) -> Plan:
     options = msgspec.structs.replace(Options(), expander=expanders)
     policy = Policy(name="test", mode=Mode.ACTIVE, options=options, prices=prices)
-    return decide(built.snapshot(), policy, Memory(), NOW, 0)[0]
+    return plan_cluster(built.snapshot(), policy, Memory(), NOW, 0)[0]
 
 
 def machine(name: str, cpu: str = "4", memory: str = "16Gi", **more: Any) -> Node:
@@ -40,7 +40,7 @@ def two(first: float, second: float, pods: int = 3) -> ClusterBuilder:
     )
 
 
-def noted(plan: Plan) -> list[tuple[Code, object]]:
+def noted(plan: Plan) -> list[tuple[ReasonCode, object]]:
     return [(note.code, note.params.get("group") or note.params.get("expander")) for note in plan.notes]
 
 
@@ -58,7 +58,7 @@ def test_without_a_list_the_cheaper_group_by_its_provider_is_grown(
 def test_a_group_without_a_price_is_left_out(expander: str) -> None:
     plan = planned(two(0.0, 9.0), expander)
     assert growth(plan) == {"b": (1, 3)}
-    assert noted(plan) == ([(Code.NO_PRICE, "a")] if expander == "price" else [])
+    assert noted(plan) == ([(ReasonCode.NO_PRICE, "a")] if expander == "price" else [])
 
 
 @pytest.mark.parametrize("price", [0.0, -1.0, float("inf"), float("nan")])
@@ -72,22 +72,22 @@ def test_with_no_price_at_all_price_chooses_nothing_and_least_cost_is_passed_ove
     assert growth(planned(two(0.0, 0.0), "price")) == {}
     plan = planned(two(0.0, 0.0), "least-cost", "most-pods")
     assert growth(plan) == {"a": (1, 3)}
-    assert noted(plan) == [(Code.EXPANDER_SKIPPED, "least-cost")]
+    assert noted(plan) == [(ReasonCode.EXPANDER_SKIPPED, "least-cost")]
 
 
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
 @pytest.mark.parametrize(
     ("prices", "chosen"),
     [
-        (Prices(instance_types={"type-b": 5.0}), "a"),
-        (Prices(instance_types={"type-b": 0.01}), "b"),
-        (Prices(instance_types={"type-a": 0.01, "type-b": 5.0}), "a"),
-        (Prices(instance_types={"other": 1.0}), "b"),
-        (Prices(instance_types={"type-a": 0.01}, cpu=1.0, memory=0.0), "a"),
+        (NodePrices(instance_types={"type-b": 5.0}), "a"),
+        (NodePrices(instance_types={"type-b": 0.01}), "b"),
+        (NodePrices(instance_types={"type-a": 0.01, "type-b": 5.0}), "a"),
+        (NodePrices(instance_types={"other": 1.0}), "b"),
+        (NodePrices(instance_types={"type-a": 0.01}, cpu=1.0, memory=0.0), "a"),
     ],
     ids=["dearer-by-the-list", "cheaper-by-the-list", "both-listed", "neither-listed", "a-listed-b-by-rates"],
 )
-def test_the_policys_list_wins_over_the_provider(expander: str, prices: Prices, chosen: str) -> None:
+def test_the_policys_list_wins_over_the_provider(expander: str, prices: NodePrices, chosen: str) -> None:
     assert list(growth(planned(two(0.5, 0.2), expander, prices=prices))) == [chosen]
 
 
@@ -100,7 +100,7 @@ def test_listed_types_and_a_providers_prices_are_weighed_against_each_other(expa
             .group("own", template=machine("bare"), price=0.4)
             .pending(2, "1", "1Gi")
         )
-        plan = planned(built, expander, prices=Prices(instance_types={"m5": listed}))
+        plan = planned(built, expander, prices=NodePrices(instance_types={"m5": listed}))
         assert growth(plan) == {chosen: (1, 2)}
         assert noted(plan) == []
 
@@ -127,20 +127,20 @@ def test_least_cost_with_pods_it_cannot_weigh_still_compares_whole_plans_by_prov
     [
         (None, 0.3, 0.3),
         (None, 0.0, None),
-        (Prices(), 0.3, 0.3),
-        (Prices(node=0.05), 0.3, 0.35),
-        (Prices(instance_types={"m": 0.0}), 0.3, 0.0),
-        (Prices(cpu=0.1), 0.3, 0.4),
+        (NodePrices(), 0.3, 0.3),
+        (NodePrices(node=0.05), 0.3, 0.35),
+        (NodePrices(instance_types={"m": 0.0}), 0.3, 0.0),
+        (NodePrices(cpu=0.1), 0.3, 0.4),
     ],
 )
-def test_what_a_node_costs_with_a_providers_price(prices: Prices | None, own: float, price: float | None) -> None:
+def test_what_a_node_costs_with_a_providers_price(prices: NodePrices | None, own: float, price: float | None) -> None:
     assert node_price(machine("m"), prices, own) == (None if price is None else pytest.approx(price))
 
 
 def test_gpus_that_the_list_has_no_price_for_have_their_providers() -> None:
     template = machine("gpu", extra=amounts(gpu=1))
-    assert node_price(template, Prices(cpu=0.1, memory=0.01)) is None
-    assert node_price(template, Prices(cpu=0.1, memory=0.01), 3.0) == 3.0
+    assert node_price(template, NodePrices(cpu=0.1, memory=0.01)) is None
+    assert node_price(template, NodePrices(cpu=0.1, memory=0.01), 3.0) == 3.0
 
 
 def test_rates_for_pods_are_made_of_providers_prices_where_the_list_has_none() -> None:
@@ -159,7 +159,7 @@ def test_rates_for_pods_are_made_of_providers_prices_where_the_list_has_none() -
 
 def test_a_listed_type_is_counted_at_its_listed_price_and_a_type_once_at_each_price() -> None:
     template = machine("m", "2", "16Gi")
-    listed = pod_rates(Prices(instance_types={"m": 0.4}), [template] * 3, [9.0, 0.0, 9.0])
+    listed = pod_rates(NodePrices(instance_types={"m": 0.4}), [template] * 3, [9.0, 0.0, 9.0])
     assert listed is not None
     assert listed.cpu == pytest.approx(0.1)
     twice = pod_rates(None, [template] * 3, [0.4, 0.4, 0.8])
@@ -168,6 +168,6 @@ def test_a_listed_type_is_counted_at_its_listed_price_and_a_type_once_at_each_pr
 
 
 def test_the_lists_rates_price_pods_though_a_provider_names_prices() -> None:
-    rates = pod_rates(Prices(cpu=2.0), [machine("m")], [9.0])
+    rates = pod_rates(NodePrices(cpu=2.0), [machine("m")], [9.0])
     assert rates is not None
     assert (rates.cpu, rates.memory) == (2.0, 0.0)

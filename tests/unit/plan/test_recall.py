@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.memory import Brake, GroupMemory, Memory, NodeMemory
-from chalicelib.plan.next_memory import recall
-from chalicelib.plan.scale_down.planner import Shrinkage
-from chalicelib.plan.scale_up.planner import Growth
+from chalicelib.model.memory import BreakerState, GroupMemory, Memory, NodeMemory
+from chalicelib.plan.next_memory import next_memory
+from chalicelib.plan.scale_down.planner import ScaleDownPlan
+from chalicelib.plan.scale_up.planner import ScaleUpPlan
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 from tests.unit.plan.instances_builder import HOUR, anchored, filled, seen, with_machines, world_of
 
@@ -67,9 +67,9 @@ def test_a_size_that_does_not_match_is_not_forgotten_while_the_group_cannot_be_r
 
 
 def test_the_brake_is_what_the_shrinking_half_says() -> None:
-    brake = Brake(taken=((NOW - 60, 1, 2),))
-    shrinkage = Shrinkage((), (), (), {}, brake=brake)
-    assert recall(world_of(cluster()), Growth((), (), (), (), (), ()), shrinkage).brake == brake
+    brake = BreakerState(taken=((NOW - 60, 1, 2),))
+    shrinkage = ScaleDownPlan((), (), (), {}, brake=brake)
+    assert next_memory(world_of(cluster()), ScaleUpPlan((), (), (), (), (), ()), shrinkage).brake == brake
 
 
 def test_a_memory_that_is_stored_between_any_two_passes_decides_the_same() -> None:

@@ -10,8 +10,8 @@ import pytest
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Taint
 from chalicelib.model.policy import Options, Policy
-from chalicelib.model.reason import Code
-from chalicelib.plan.planner import decide
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, having, stays
 
@@ -100,13 +100,13 @@ def test_what_there_was_no_time_for_keeps_its_timer_and_says_so() -> None:
         build.node(f"n{at}", group="g").running(f"n{at}", 1, "100m", owner=f"o{at}")
     seconds = itertools.count(0, 20)  # every look at the clock is 20 s later
     memory = _known(n3=500.0)
-    plan, after = decide(build.group("g").snapshot(), _POLICY, memory, NOW, 0, clock=lambda: float(next(seconds)))
-    late = [verdict.node for verdict in plan.unremovable if verdict.reason.code is Code.NOT_EVALUATED]
+    plan, after = plan_cluster(build.group("g").snapshot(), _POLICY, memory, NOW, 0, clock=lambda: float(next(seconds)))
+    late = [verdict.node for verdict in plan.unremovable if verdict.reason.code is ReasonCode.NOT_EVALUATED]
     assert late
     assert "n3" not in late, "what was unneeded is looked at first"
     assert after.nodes["n3"].unneeded_since == NOW - 500.0
     left = cluster().node("home", "8", "64Gi").node("n", group="g").group("g").snapshot()
-    _, kept = decide(
+    _, kept = plan_cluster(
         left,
         msgspec.structs.replace(_POLICY, options=Options(scale_down_simulation_timeout=0.0)),
         _known(n=500.0),
@@ -148,7 +148,7 @@ def test_recently_unremovable_still_says_what_was_found() -> None:
     _, after = build.decide()
     again = build.plan(after, now=NOW + 60)
     (verdict,) = (each for each in again.unremovable if each.node == "n")
-    assert verdict.reason.code is Code.RECENTLY_UNREMOVABLE
+    assert verdict.reason.code is ReasonCode.RECENTLY_UNREMOVABLE
     assert verdict.pod == "default/r-00000"
     assert "NotSafeToEvictAnnotation" in sentence(verdict.reason)
     assert "looked at again after" in sentence(verdict.reason)

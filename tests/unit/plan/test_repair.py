@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
-from chalicelib.model.operation import Kind, Target
+from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.plan import Plan
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
@@ -44,7 +44,9 @@ def late(
 
 def discarded(plan: Plan) -> list[str]:
     """Instances that are discarded, by the operations."""
-    return [target.instance for op in plan.operations if op.spec.kind is Kind.DISCARD for target in op.spec.targets]
+    return [
+        target.instance for op in plan.operations if op.spec.kind is OperationKind.DISCARD for target in op.spec.targets
+    ]
 
 
 # -- machines that do not join
@@ -146,7 +148,7 @@ def test_CA_4992_a_machine_that_failed_sends_its_pods_to_the_next_group_in_the_s
     build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
     known = Memory(groups={"a": asked(1, 60)}, first_seen=NOW - HOUR)
     if growing:
-        known = Memory(operations=(operation(Kind.GROW, "a", from_size=0, to_size=1),), first_seen=NOW - HOUR)
+        known = Memory(operations=(operation(OperationKind.GROW, "a", from_size=0, to_size=1),), first_seen=NOW - HOUR)
     plan, after = build.decide(known)
     assert growth(plan) == {"b": (1, 1)}
     assert after.groups["a"].backoff is not None
@@ -196,7 +198,7 @@ def test_C4_a_target_above_reality_is_lowered_to_it(ago: float, repairs: dict[st
     assert repaired(plan) == repairs
     if repairs:
         assert (plan.operations[0].spec.kind, plan.operations[0].spec.from_size, plan.operations[0].spec.to_size) == (
-            Kind.SHRINK,
+            OperationKind.SHRINK,
             3,
             1,
         )
@@ -336,13 +338,18 @@ def test_an_instance_that_the_provider_holds_on_to_is_not_discarded_and_the_othe
 
 @pytest.mark.parametrize(
     ("kind", "discards", "shrinks"),
-    [(Kind.GROW, False, False), (Kind.SHRINK, False, False), (Kind.DISCARD, False, False), (Kind.REMOVE, True, False)],
+    [
+        (OperationKind.GROW, False, False),
+        (OperationKind.SHRINK, False, False),
+        (OperationKind.DISCARD, False, False),
+        (OperationKind.REMOVE, True, False),
+    ],
 )
 def test_no_repair_is_planned_while_another_change_of_the_group_is_under_way(
-    kind: Kind, *, discards: bool, shrinks: bool
+    kind: OperationKind, *, discards: bool, shrinks: bool
 ) -> None:
-    busy = operation(kind, "g", Target("x", "i-x"), from_size=3, to_size=3)
-    elsewhere = operation(kind, "other", Target("x", "i-x"), from_size=3, to_size=3)
+    busy = operation(kind, "g", RemovalTarget("x", "i-x"), from_size=3, to_size=3)
+    elsewhere = operation(kind, "other", RemovalTarget("x", "i-x"), from_size=3, to_size=3)
     build, known = late(1, build=filled(anchored(), "g", 2))
     assert bool(build.plan(msgspec.structs.replace(known, operations=(busy,))).repairs) is discards
     assert build.plan(msgspec.structs.replace(known, operations=(elsewhere,))).repairs
@@ -394,12 +401,12 @@ def test_the_operation_names_instances_and_handles_and_is_the_same_for_the_same_
     assert first.operations == second.operations
     (made,) = first.operations
     assert (made.spec.kind, made.spec.from_size, made.spec.to_size, made.spec.deadline) == (
-        Kind.DISCARD,
+        OperationKind.DISCARD,
         2,
         0,
         NOW + 600,
     )
-    assert made.spec.targets == (Target("", "test://g/m-0", "g/m-0"), Target("", "test://g/m-1", "g/m-1"))
+    assert made.spec.targets == (RemovalTarget("", "test://g/m-0", "g/m-0"), RemovalTarget("", "test://g/m-1", "g/m-1"))
     other = build.plan(seen(build, 30)).operations
     assert other == ()
 

@@ -7,11 +7,11 @@ import pytest
 
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Succeeded
 from chalicelib.model.policy import Options
-from chalicelib.model.timeouts import PROVISION, granted
-from chalicelib.operations.memory_updates import learn
+from chalicelib.model.timeouts import PROVISION, provision_deadline
+from chalicelib.operations.memory_updates import memory_updates
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 from tests.unit.plan.instances_builder import (
     STOCK,
@@ -91,8 +91,8 @@ def _counted(failed: int, known: GroupMemory, *, now: float = NOW) -> GroupMemor
 def test_C6_errors_lower_a_request_and_a_further_increase_starts_its_clock_anew() -> None:
     known = _counted(20, asked(100, 60))
     assert known.request == ScaleUpRequest(80, NOW - 60, NOW + 840)
-    more = operation(Kind.GROW, from_size=100, to_size=130)
-    patch, _ = learn(more, Done(), Options(), NOW + 10)
+    more = operation(OperationKind.GROW, from_size=100, to_size=130)
+    patch, _ = memory_updates(more, Succeeded(), Options(), NOW + 10)
     assert patch is not None
     known = patch(known)
     assert known.request == ScaleUpRequest(110, NOW + 10, NOW + 910)
@@ -139,17 +139,20 @@ def test_what_ran_out_is_known_to_the_pass_that_found_it_out_and_to_no_other() -
 def test_a_growth_carries_its_groups_own_provision_time() -> None:
     build = with_machines(cluster(), "g", template=node("t", "2"), max_node_provision_time=2700.0)
     (grow,) = build.group("h", max=0).pending(1, "1").plan().operations
-    assert (grow.spec.kind, grow.status.data[PROVISION]) == (Kind.GROW, "2700.0")
-    patch, _ = learn(grow, Done(), Options(), NOW)
+    assert (grow.spec.kind, grow.status.data[PROVISION]) == (OperationKind.GROW, "2700.0")
+    patch, _ = memory_updates(grow, Succeeded(), Options(), NOW)
     assert patch is not None
     assert patch(GroupMemory()).request == ScaleUpRequest(1, NOW, NOW + 2700)
     (grow,) = cluster().group("g", template=node("t", "2")).pending(1, "1").plan().operations
-    assert (PROVISION in grow.status.data, granted(grow, Options())) == (False, 900.0)
+    assert (PROVISION in grow.status.data, provision_deadline(grow, Options())) == (False, 900.0)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "-5"])
 def test_a_provision_time_that_cannot_be_read_is_the_clusters(text: str) -> None:
-    assert granted(operation(Kind.GROW, data={PROVISION: text}), Options(max_node_provision_time=60)) == 60
+    assert (
+        provision_deadline(operation(OperationKind.GROW, data={PROVISION: text}), Options(max_node_provision_time=60))
+        == 60
+    )
 
 
 def test_a_back_off_from_the_future_lasts_as_long_as_it_was_to() -> None:

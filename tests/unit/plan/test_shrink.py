@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
-from chalicelib.model.operation import Kind, State, Target
+from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.model.selector import Requirement, Selector
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, stays
 from tests.operations import new_operation
@@ -185,10 +185,10 @@ def test_a_node_that_pending_pods_were_promised_stays() -> None:
 
 
 def test_a_node_with_a_pod_that_could_not_be_read_stays() -> None:
-    from chalicelib.model.snapshot import Gap
+    from chalicelib.model.snapshot import MissingData
 
     build = _one()
-    build.more["gaps"] = (Gap(kind="Pod", name="default/x", detail="bad quantity", node="n"),)
+    build.more["gaps"] = (MissingData(kind="Pod", name="default/x", detail="bad quantity", node="n"),)
     assert stays(build.plan(unneeded=7200))["n"] == "UnexpectedError"
 
 
@@ -198,11 +198,11 @@ def test_nodes_of_an_open_operation_are_gone_for_every_promise() -> None:
         cluster="test",
         provider="test",
         group="g",
-        kind=Kind.REMOVE,
+        kind=OperationKind.REMOVE,
         plan="p",
         created_at=NOW,
-        targets=(Target("n", "test://g/n"),),
-        state=State.WAITING,
+        targets=(RemovalTarget("n", "test://g/n"),),
+        state=OperationState.WAITING,
     )
     plan = _one().pending(1, "100m", owner="new").plan(Memory(operations=(removing,)), unneeded=7200)
     assert plan.fits_existing == ()
@@ -212,8 +212,8 @@ def test_nodes_of_an_open_operation_are_gone_for_every_promise() -> None:
 def test_an_operation_per_removed_node_names_instance_and_pods() -> None:
     build = cluster().node("home", "4", "64Gi").node("n", group="g").running("n", 1, "100m").group("g")
     operation = build.plan(unneeded=7200).operations[0]
-    assert (operation.spec.kind, operation.spec.group) == (Kind.REMOVE, "g")
-    assert operation.spec.targets == (Target("n", "test://g/n", "test://g/n", ("default/r-00000",)),)
+    assert (operation.spec.kind, operation.spec.group) == (OperationKind.REMOVE, "g")
+    assert operation.spec.targets == (RemovalTarget("n", "test://g/n", "test://g/n", ("default/r-00000",)),)
 
 
 def test_an_unhealthy_cluster_removes_nothing_and_keeps_its_timers() -> None:

@@ -15,8 +15,8 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.policy import GroupPolicy, Mode, Options, Policy
 from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.planner import decide
-from chalicelib.schedules.apply import at_instant, bounded
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.schedules.apply import apply_scheduled_bounds, apply_schedules
 from tests.builders import ClusterBuilder, cluster, growth, node
 
 HOUR = 3600.0
@@ -42,7 +42,7 @@ def policy(*schedules: Schedule, **fields: Any) -> Policy:
 
 
 def word(schedules: tuple[Schedule, ...], now: float, mode: Mode = Mode.ACTIVE) -> str:
-    return permitted(at_instant(policy(*schedules, mode=mode), now)).word
+    return permitted(apply_schedules(policy(*schedules, mode=mode), now)).word
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_twice_is_the_same_as_once_and_a_policy_without_schedules_is_left_alone(
         headroom=(Headroom("all", percent=10),),
         node_groups=(GroupPolicy("test", "g", 0, 9),),
     )
-    once = at_instant(full, EVENING)
-    assert at_instant(once, EVENING) == once != full
+    once = apply_schedules(full, EVENING)
+    assert apply_schedules(once, EVENING) == once != full
     plain = policy()
-    assert at_instant(plain, EVENING) is plain
-    assert at_instant(full, EVENING - 1) is full
+    assert apply_schedules(plain, EVENING) is plain
+    assert apply_schedules(full, EVENING - 1) is full
 
 
 # -- headroom
@@ -124,12 +124,12 @@ def test_a_schedule_replaces_the_headroom_of_its_scope(schedule: dict[str, Any],
         Headroom("g", groups=("g",), percent=30),
         Headroom("pair", groups=("g", "h"), percent=5),
     )
-    found = at_instant(policy(night(min=0, **schedule), headroom=entries), EVENING).headroom
+    found = apply_schedules(policy(night(min=0, **schedule), headroom=entries), EVENING).headroom
     assert {each.name: each.percent for each in found} == expected
 
 
 def test_a_percentage_replaces_pods_of_a_fixed_size() -> None:
-    found = at_instant(policy(night(headroom=20), headroom=(Headroom("all", pods=3, cpu=500),)), EVENING).headroom
+    found = apply_schedules(policy(night(headroom=20), headroom=(Headroom("all", pods=3, cpu=500),)), EVENING).headroom
     assert found == (Headroom("all", percent=20),)
 
 
@@ -139,7 +139,7 @@ def test_a_percentage_replaces_pods_of_a_fixed_size() -> None:
 def bounds(
     group: NodeGroup, *schedules: Schedule, now: float = EVENING, others: tuple[NodeGroup, ...] = ()
 ) -> tuple[int, int, bool]:
-    found = bounded(Snapshot("test", now, groups=(group, *others)), policy(*schedules), now).groups[0]
+    found = apply_scheduled_bounds(Snapshot("test", now, groups=(group, *others)), policy(*schedules), now).groups[0]
     return found.min, found.max, found.options.enforce_min
 
 
@@ -181,9 +181,9 @@ def test_providers_are_told_of_wider_bounds_and_never_of_narrower_ones(
     entry: tuple[int | None, int | None], schedule: dict[str, Any], expected: tuple[int | None, int | None]
 ) -> None:
     full = policy(night(groups=("g",), **schedule), node_groups=(GroupPolicy("test", "g", *entry),))
-    once = at_instant(full, EVENING)
+    once = apply_schedules(full, EVENING)
     assert [(each.min, each.max) for each in once.node_groups] == [expected]
-    assert at_instant(once, EVENING) == once
+    assert apply_schedules(once, EVENING) == once
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_providers_are_told_of_wider_bounds_and_never_of_narrower_ones(
     ],
 )
 def test_what_a_provider_would_refuse_is_not_planned(schedule: dict[str, Any], expected: tuple[int, int]) -> None:
-    found = bounded(
+    found = apply_scheduled_bounds(
         Snapshot("test", EVENING, groups=(GROUP,)), policy(night(**schedule), providers={"test": {}}), EVENING
     ).groups[0]
     assert (found.min, found.max) == expected
@@ -204,7 +204,7 @@ def test_what_a_provider_would_refuse_is_not_planned(schedule: dict[str, Any], e
 def test_a_minimum_for_everybody_is_not_carried_into_entries_that_may_be_parts_of_a_pool() -> None:
     entries = (GroupPolicy("test", "g", 0, 5), GroupPolicy("test", "i", 3, 5))
     for least, expected in ((2, [0, 2]), (0, [0, 0]), (4, [0, 3])):
-        found = at_instant(policy(night(min=least), node_groups=entries), EVENING).node_groups
+        found = apply_schedules(policy(night(min=least), node_groups=entries), EVENING).node_groups
         assert [each.min for each in found] == expected
 
 
@@ -232,7 +232,9 @@ def test_a_pool_of_several_groups_is_bounded_as_one(
     schedule: dict[str, Any], pool: tuple[int, int], own: tuple[int, int]
 ) -> None:
     groups = flavours(min=1, max=9)
-    found = bounded(Snapshot("test", EVENING, groups=groups), policy(night(min=2, max=4, **schedule)), EVENING).groups
+    found = apply_scheduled_bounds(
+        Snapshot("test", EVENING, groups=groups), policy(night(min=2, max=4, **schedule)), EVENING
+    ).groups
     assert [(each.pool.min, each.pool.max) for each in found[:1] if each.pool] == [pool]
     assert (found[0].min, found[0].max) == own
 
@@ -240,7 +242,7 @@ def test_a_pool_of_several_groups_is_bounded_as_one(
 def test_the_only_group_of_a_pool_and_its_pool_are_bounded_alike() -> None:
     only = flavours(min=1, max=9)[0]
     for name in ("pool", "uid/small"):
-        found = bounded(
+        found = apply_scheduled_bounds(
             Snapshot("test", EVENING, groups=(only,)), policy(night(min=2, max=4, groups=(name,))), EVENING
         ).groups[0]
         assert found.pool is not None
@@ -253,7 +255,7 @@ def test_the_only_group_of_a_pool_and_its_pool_are_bounded_alike() -> None:
 def plan(build: ClusterBuilder, *schedules: Schedule, now: float = EVENING, **options: Any) -> Plan:
     changed = policy(*schedules, options=msgspec.structs.replace(Options(), **options))
     snapshot = msgspec.structs.replace(build.snapshot(), taken_at=now)
-    return decide(snapshot, changed, Memory(), now, 0, assume_unneeded_for=HOUR)[0]
+    return plan_cluster(snapshot, changed, Memory(), now, 0, assume_unneeded_for=HOUR)[0]
 
 
 def empty_group(**fields: Any) -> ClusterBuilder:

@@ -9,7 +9,7 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Options, Policy
 from chalicelib.plan.scale_down.utilization import Usage, Utilization
-from chalicelib.plan.state.cluster_state import observe
+from chalicelib.plan.state.cluster_state import build_cluster_state
 from tests.builders import NOW, ClusterBuilder, cluster, stays
 from tests.property.snapshot_reader import read
 
@@ -25,7 +25,7 @@ def _standard(build: ClusterBuilder, count: int = 1, **more: Any) -> ClusterBuil
 def _used(build: ClusterBuilder, *, daemonsets: bool = False, mirrors: bool = False) -> Utilization | None:
     """daemonsets, mirrors: whether these pods are left out."""
     options = Options(ignore_daemonsets_utilization=daemonsets, ignore_mirror_pods_utilization=mirrors)
-    world = observe(build.group("g").snapshot(), Policy(name="test", options=options), Memory(), NOW)
+    world = build_cluster_state(build.group("g").snapshot(), Policy(name="test", options=options), Memory(), NOW)
     return Usage(world).of(world.snapshot.nodes[0], ignore_daemonsets=daemonsets)
 
 
@@ -76,7 +76,7 @@ def test_U2_requests_as_the_scheduler_counts_them() -> None:
     }
     groups = {"nodeGroups": [{"id": "g", "min": 0, "max": 3, "size": 1, "template": node}]}
     snapshot = read({"nodes": [node], "pods": pods}, groups, NOW)
-    world = observe(snapshot, Policy(name="test"), Memory(), NOW)
+    world = build_cluster_state(snapshot, Policy(name="test"), Memory(), NOW)
     used = Usage(world).of(world.snapshot.nodes[0], ignore_daemonsets=False)
     assert used is not None
     assert used.resource == "memory"

@@ -6,8 +6,8 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.planner import decide
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.planner import plan_cluster
 from tests.unit.plan.storage_objects import (
     DRIVER,
     HOST,
@@ -16,8 +16,8 @@ from tests.unit.plan.storage_objects import (
     PUBLISHES,
     REGION,
     ZONE,
-    Cluster,
     Json,
+    StorageObjectsCluster,
     affinity,
     asks,
     claim,
@@ -47,10 +47,10 @@ P0 = pod("p0", uses("data"))
     ],
 )
 def test_the_zone_of_a_bound_volume(labels: Json, fits_on: set[str]) -> None:
-    seen = Cluster(*NODES, P0, claim(volume="pv"), volume("pv", labels))
+    seen = StorageObjectsCluster(*NODES, P0, claim(volume="pv"), volume("pv", labels))
     assert seen.fitting() == fits_on
     for name in {"a1", "b1", "bare"} - fits_on:
-        assert seen.why(name) == (Reason.of(Code.VOLUME_ZONE, volume="pv"),)
+        assert seen.why(name) == (Reason.of(ReasonCode.VOLUME_ZONE, volume="pv"),)
 
 
 @pytest.mark.parametrize(
@@ -116,28 +116,30 @@ def test_the_zone_of_a_bound_volume(labels: Json, fits_on: set[str]) -> None:
     ],
 )
 def test_where_a_claim_lets_its_pod_run(objects: tuple[Json, ...], fits_on: set[str]) -> None:
-    assert Cluster(*NODES, P0, *objects).fitting() == fits_on
+    assert StorageObjectsCluster(*NODES, P0, *objects).fitting() == fits_on
 
 
 @pytest.mark.parametrize(
     ("objects", "reason"),
     [
-        pytest.param((storage_class(waits=False), claim()), Reason.of(Code.UNBOUND_IMMEDIATE, claim="data"), id="P35"),
-        pytest.param((), Reason.of(Code.CLAIM_NOT_FOUND, claim="data"), id="missing"),
+        pytest.param(
+            (storage_class(waits=False), claim()), Reason.of(ReasonCode.UNBOUND_IMMEDIATE, claim="data"), id="P35"
+        ),
+        pytest.param((), Reason.of(ReasonCode.CLAIM_NOT_FOUND, claim="data"), id="missing"),
         pytest.param(
             (claim(meta={"deletionTimestamp": "2026-11-21T00:00:00Z"}),),
-            Reason.of(Code.CLAIM_BEING_DELETED, claim="data"),
+            Reason.of(ReasonCode.CLAIM_BEING_DELETED, claim="data"),
             id="going",
         ),
         pytest.param(
             (claim(volume="pv"), volume("another")),
-            Reason.of(Code.VOLUME_NOT_FOUND, volume="pv"),
+            Reason.of(ReasonCode.VOLUME_NOT_FOUND, volume="pv"),
             id="its-volume-is-gone",
         ),
     ],
 )
 def test_what_fits_nowhere_says_why_and_passes_no_row(objects: tuple[Json, ...], reason: Reason) -> None:
-    seen = Cluster(*NODES, P0, *objects)
+    seen = StorageObjectsCluster(*NODES, P0, *objects)
     assert seen.volumes.nowhere(seen.cls) == reason
     assert not seen.volumes.mask(seen.cls, seen.table).any()
 
@@ -156,18 +158,18 @@ def test_what_fits_nowhere_says_why_and_passes_no_row(objects: tuple[Json, ...],
     ],
 )
 def test_storage_that_a_driver_says_is_left(capacities: tuple[Json, ...], fits_on: set[str]) -> None:
-    seen = Cluster(*NODES, P0, claim(), storage_class(), PUBLISHES, *capacities)
+    seen = StorageObjectsCluster(*NODES, P0, claim(), storage_class(), PUBLISHES, *capacities)
     assert seen.fitting() == fits_on
     for name in {"a1", "b1", "bare"} - fits_on:
-        assert seen.why(name) == (Reason.of(Code.STORAGE_CAPACITY, claim="data"),)
-    assert Cluster(*NODES, P0, claim(), storage_class(), *capacities).fitting() == {"a1", "b1", "bare"}
+        assert seen.why(name) == (Reason.of(ReasonCode.STORAGE_CAPACITY, claim="data"),)
+    assert StorageObjectsCluster(*NODES, P0, claim(), storage_class(), *capacities).fitting() == {"a1", "b1", "bare"}
 
 
 def test_two_claims_of_one_pod_need_two_volumes() -> None:
     both = pod("p0", uses("data"), uses("logs"))
     one = (NO_PROVISIONER, claim(), claim("logs"), volume("v1", **affinity(HOST, "a1", "b1")))
-    assert Cluster(*NODES, both, *one).fitting() == set()
-    assert Cluster(*NODES, both, *one, volume("v2", **affinity(HOST, "a1"))).fitting() == {"a1"}
+    assert StorageObjectsCluster(*NODES, both, *one).fitting() == set()
+    assert StorageObjectsCluster(*NODES, both, *one, volume("v2", **affinity(HOST, "a1"))).fitting() == {"a1"}
 
 
 def test_the_smallest_claim_chooses_the_smallest_volume() -> None:
@@ -179,7 +181,7 @@ def test_the_smallest_claim_chooses_the_smallest_volume() -> None:
         volume("v2"),
         volume("v1", capacity={"storage": "20Gi"}),
     )
-    assert Cluster(A, both, *objects).fitting() == {"a1"}
+    assert StorageObjectsCluster(A, both, *objects).fitting() == {"a1"}
 
 
 @pytest.mark.parametrize(
@@ -215,9 +217,9 @@ def test_the_smallest_claim_chooses_the_smallest_volume() -> None:
     ],
 )
 def test_one_disk_on_one_node(source: Json, other: Json | None, conflict: bool) -> None:
-    seen = Cluster(A, B, pod("p0", source), pod("there", other or source, on="a1"))
+    seen = StorageObjectsCluster(A, B, pod("p0", source), pod("there", other or source, on="a1"))
     assert seen.fitting() == ({"b1"} if conflict else {"a1", "b1"})
-    assert seen.why("a1") == ((Reason.of(Code.DISK_CONFLICT),) if conflict else ())
+    assert seen.why("a1") == ((Reason.of(ReasonCode.DISK_CONFLICT),) if conflict else ())
     assert seen.volumes.clash(seen.cls, seen.classes["there"]) is conflict
     if other is None:
         assert seen.volumes.per_node(seen.cls) == (1 if conflict else None)
@@ -225,22 +227,24 @@ def test_one_disk_on_one_node(source: Json, other: Json | None, conflict: bool) 
 
 def test_a_read_write_once_pod_claim_is_for_one_pod_of_the_cluster() -> None:
     objects = (A, B, P0, claim(volume="pv", modes=["ReadWriteOncePod"]), volume("pv"))
-    free = Cluster(*objects)
+    free = StorageObjectsCluster(*objects)
     assert (free.fitting(), free.volumes.most(free.cls)) == ({"a1", "b1"}, 1)
-    taken = Cluster(*objects, pod("there", uses("data"), uses("data"), on="b1"))
-    assert taken.volumes.nowhere(taken.cls) == Reason.of(Code.EXCLUSIVE_CLAIM, claim="data")
-    gone = Cluster(*objects, pod("there", uses("data"), on="b1", phase="Failed"))
+    taken = StorageObjectsCluster(*objects, pod("there", uses("data"), uses("data"), on="b1"))
+    assert taken.volumes.nowhere(taken.cls) == Reason.of(ReasonCode.EXCLUSIVE_CLAIM, claim="data")
+    gone = StorageObjectsCluster(*objects, pod("there", uses("data"), on="b1", phase="Failed"))
     assert gone.volumes.nowhere(gone.cls) is None
 
 
 def test_a_running_pod_takes_its_own_claim_along() -> None:
-    seen = Cluster(A, B, pod("p0", uses("data"), on="a1"), claim(volume="pv", modes=["ReadWriteOncePod"]), volume("pv"))
+    seen = StorageObjectsCluster(
+        A, B, pod("p0", uses("data"), on="a1"), claim(volume="pv", modes=["ReadWriteOncePod"]), volume("pv")
+    )
     assert seen.volumes.nowhere(seen.cls) is not None
     assert seen.volumes.nowhere(seen.cls, moving=True) is None
 
 
 def test_attached_volumes_are_counted_once_per_node() -> None:
-    seen = Cluster(
+    seen = StorageObjectsCluster(
         A,
         B,
         pod("p0", uses("data"), uses("logs"), asks("1Gi")),
@@ -281,7 +285,7 @@ def test_a_node_over_its_attach_limit_takes_pods_that_bring_no_new_volume(
     pending = pod("p0", *volumes)
     pending["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-    seen = Cluster(
+    seen = StorageObjectsCluster(
         {**A, "status": {**A["status"], **ready}},
         pending,
         storage_class(),
@@ -295,7 +299,7 @@ def test_a_node_over_its_attach_limit_takes_pods_that_bring_no_new_volume(
         volume("x", **csi("3")),
         claim("p0-v0"),
     )
-    plan, _ = decide(seen.snapshot, Policy(name="test"), Memory(), 3600.0, 0)
+    plan, _ = plan_cluster(seen.snapshot, Policy(name="test"), Memory(), 3600.0, 0)
     assert list(plan.fits_existing) == (["default/p0"] if fits else [])
     assert [pod for verdict in plan.unschedulable for pod in verdict.pods] == ([] if fits else ["default/p0"])
 
@@ -316,13 +320,13 @@ def test_a_node_over_its_attach_limit_takes_pods_that_bring_no_new_volume(
     ],
 )
 def test_most_volumes_concern_nobody(source: Json, concerned: bool) -> None:
-    seen = Cluster(A, pod("p0", source))
+    seen = StorageObjectsCluster(A, pod("p0", source))
     assert seen.volumes.concerns(seen.cls) is concerned
 
 
 def test_a_kind_of_volume_that_nobody_knows_never_fits() -> None:
-    seen = Cluster(A, pod("p0", {"unheardOf": {}}))
-    assert seen.volumes.nowhere(seen.cls) == Reason.of(Code.NOT_SIMULATED, what="volumes")
+    seen = StorageObjectsCluster(A, pod("p0", {"unheardOf": {}}))
+    assert seen.volumes.nowhere(seen.cls) == Reason.of(ReasonCode.NOT_SIMULATED, what="volumes")
 
 
 def test_an_ephemeral_volume_without_a_class_is_of_the_default_one() -> None:
@@ -334,11 +338,11 @@ def test_an_ephemeral_volume_without_a_class_is_of_the_default_one() -> None:
             "creationTimestamp": f"{year}-01-01T00:00:00Z",
             "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
         }
-    seen = Cluster(*NODES, pod("p0", template, on="a1"), older, newer)
+    seen = StorageObjectsCluster(*NODES, pod("p0", template, on="a1"), older, newer)
     assert seen.fitting() == {"b1"}
-    assert Cluster(*NODES, pod("p0", template, on="a1"), storage_class()).fitting() == set()
+    assert StorageObjectsCluster(*NODES, pod("p0", template, on="a1"), storage_class()).fitting() == set()
 
 
 def test_a_set_aside_volume_is_not_another_claims_for_having_its_name() -> None:
     kept = volume("pv", claimRef={"namespace": "default", "name": "v0"})
-    assert Cluster(A, pod("p0", asks("1Gi"), on="a1"), NO_PROVISIONER, kept).fitting() == set()
+    assert StorageObjectsCluster(A, pod("p0", asks("1Gi"), on="a1"), NO_PROVISIONER, kept).fitting() == set()

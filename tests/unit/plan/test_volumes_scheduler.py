@@ -12,11 +12,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.model.reason import Code
-from chalicelib.plan.predicates.volumes.claimed_volumes import Held
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.predicates.volumes.claimed_volumes import ClaimedVolumes
 from infra.emulators.controllers.scheduler import binding
 from infra.emulators.controllers.scheduler import volumes as words
-from infra.emulators.controllers.scheduler.cluster_view import Surroundings, World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
 from infra.emulators.controllers.scheduler.pod_and_node_info import read_pod
 from infra.emulators.controllers.scheduler.predicates import fits
 from tests.unit.plan.storage_objects import (
@@ -26,8 +26,8 @@ from tests.unit.plan.storage_objects import (
     PUBLISHES,
     REGION,
     ZONE,
-    Cluster,
     Json,
+    StorageObjectsCluster,
     affinity,
     asks,
     claim,
@@ -162,14 +162,14 @@ class Chance:
 
 
 _SAID = {
-    Code.DISK_CONFLICT: words.DISK_IN_USE,
-    Code.EXCLUSIVE_CLAIM: words.EXCLUSIVE,
-    Code.VOLUME_COUNT: words.TOO_MANY_VOLUMES,
-    Code.VOLUME_NODE_AFFINITY: words.NODE_CONFLICT,
-    Code.NOTHING_TO_BIND: binding.NOTHING_TO_BIND,
-    Code.STORAGE_CAPACITY: binding.NO_SPACE,
-    Code.VOLUME_ZONE: words.NO_ZONE,
-    Code.UNBOUND_IMMEDIATE: words.UNBOUND_IMMEDIATE,
+    ReasonCode.DISK_CONFLICT: words.DISK_IN_USE,
+    ReasonCode.EXCLUSIVE_CLAIM: words.EXCLUSIVE,
+    ReasonCode.VOLUME_COUNT: words.TOO_MANY_VOLUMES,
+    ReasonCode.VOLUME_NODE_AFFINITY: words.NODE_CONFLICT,
+    ReasonCode.NOTHING_TO_BIND: binding.NOTHING_TO_BIND,
+    ReasonCode.STORAGE_CAPACITY: binding.NO_SPACE,
+    ReasonCode.VOLUME_ZONE: words.NO_ZONE,
+    ReasonCode.UNBOUND_IMMEDIATE: words.UNBOUND_IMMEDIATE,
 }
 
 
@@ -177,8 +177,8 @@ def _of(kind: str, objects: Sequence[Json]) -> tuple[Json, ...]:
     return tuple(each for each in objects if each["kind"] == kind)
 
 
-def _scheduler(objects: Sequence[Json]) -> World:
-    return World.of(
+def _scheduler(objects: Sequence[Json]) -> ClusterView:
+    return ClusterView.of(
         _of("Node", objects),
         _of("Pod", objects),
         Surroundings(
@@ -192,7 +192,7 @@ def _scheduler(objects: Sequence[Json]) -> World:
     )
 
 
-def _room(seen: Cluster, name: str) -> float:
+def _room(seen: StorageObjectsCluster, name: str) -> float:
     """How many pods of the class the attach limits of a node allow."""
     found = math.inf
     limits, there = seen.volumes.limits(name), seen.volumes.attached()
@@ -205,22 +205,22 @@ def _room(seen: Cluster, name: str) -> float:
     return found
 
 
-def _planner_says(seen: Cluster, name: str) -> list[str]:
+def _planner_says(seen: StorageObjectsCluster, name: str) -> list[str]:
     """Why the pod does not go to a node, in the scheduler's words and in the order of its filters."""
     nowhere = seen.volumes.nowhere(seen.cls)
-    exclusive = nowhere is not None and nowhere.code == Code.EXCLUSIVE_CLAIM
+    exclusive = nowhere is not None and nowhere.code == ReasonCode.EXCLUSIVE_CLAIM
     if nowhere is not None and not exclusive:
         claim_name = nowhere.params.get("claim")
         return [
             {
-                Code.CLAIM_NOT_FOUND: f'persistentvolumeclaim "{claim_name}" not found',
-                Code.CLAIM_BEING_DELETED: f'persistentvolumeclaim "{claim_name}" is being deleted',
-                Code.VOLUME_NOT_FOUND: f'persistentvolume "{nowhere.params.get("volume")}" not found',
+                ReasonCode.CLAIM_NOT_FOUND: f'persistentvolumeclaim "{claim_name}" not found',
+                ReasonCode.CLAIM_BEING_DELETED: f'persistentvolumeclaim "{claim_name}" is being deleted',
+                ReasonCode.VOLUME_NOT_FOUND: f'persistentvolume "{nowhere.params.get("volume")}" not found',
             }.get(nowhere.code)
             or _SAID[nowhere.code]
         ]
     found = seen.why(name)
-    if found and found[0].code == Code.DISK_CONFLICT:
+    if found and found[0].code == ReasonCode.DISK_CONFLICT:
         return [words.DISK_IN_USE]
     if exclusive:
         return [words.EXCLUSIVE]
@@ -231,7 +231,7 @@ def _planner_says(seen: Cluster, name: str) -> list[str]:
 @given(st.integers(0, 2**40))
 def test_the_planner_and_the_scheduler_say_the_same_of_every_node(seed: int) -> None:
     objects = Chance(seed).world()
-    seen, world = Cluster(*objects), _scheduler(objects)
+    seen, world = StorageObjectsCluster(*objects), _scheduler(objects)
     mask = seen.volumes.mask(seen.cls, seen.table)
     asked = next(each for each in objects if each["metadata"]["name"] == "p0")
     for row, each in enumerate(seen.table.nodes):
@@ -244,7 +244,7 @@ def test_the_planner_and_the_scheduler_say_the_same_of_every_node(seed: int) -> 
 @given(st.integers(0, 2**40))
 def test_as_many_siblings_go_to_one_node_as_the_scheduler_lets(seed: int) -> None:
     objects = Chance(seed).world()
-    seen = Cluster(*objects)
+    seen = StorageObjectsCluster(*objects)
     if len({seen.classes[f"p{at}"] for at in range(4)}) > 1:
         return
     siblings = [next(each for each in objects if each["metadata"]["name"] == f"p{at}") for at in range(4)]
@@ -256,7 +256,7 @@ def test_as_many_siblings_go_to_one_node_as_the_scheduler_lets(seed: int) -> Non
                 world.place(read_pod(sibling), each.name)
                 count += 1
         bounds = (seen.volumes.most(seen.cls), seen.volumes.per_node(seen.cls))
-        fit, held, bindable = each.name in seen.fitting(), Held(), 0
+        fit, held, bindable = each.name in seen.fitting(), ClaimedVolumes(), 0
         while bindable < 4 and seen.volumes.bindable(seen.cls, each, held):
             held.add(seen.cls, seen.volumes.counting(seen.cls), (0, each), 1)
             bindable += 1

@@ -11,8 +11,8 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, Policy
-from chalicelib.model.reason import Code
-from chalicelib.plan.planner import decide
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import NOW
 from tests.builders import node as built
 from tests.unit.plan.storage_objects import (
@@ -20,8 +20,8 @@ from tests.unit.plan.storage_objects import (
     NO_PROVISIONER,
     PUBLISHES,
     ZONE,
-    Cluster,
     Json,
+    StorageObjectsCluster,
     affinity,
     asks,
     claim,
@@ -53,8 +53,8 @@ def planned(objects: Sequence[Json], *, zones: Sequence[str] = ()) -> Plan:
     groups = tuple(
         NodeGroup(id=f"g-{zone}", provider="test", max=9, template=built("t", "8", pods=2, zone=zone)) for zone in zones
     )
-    snapshot = msgspec.structs.replace(Cluster(*objects).snapshot, groups=groups)
-    return decide(snapshot, Policy(name="test", mode=Mode.ACTIVE), Memory(), NOW, 0)[0]
+    snapshot = msgspec.structs.replace(StorageObjectsCluster(*objects).snapshot, groups=groups)
+    return plan_cluster(snapshot, Policy(name="test", mode=Mode.ACTIVE), Memory(), NOW, 0)[0]
 
 
 def got(plan: Plan) -> int:
@@ -83,7 +83,7 @@ def test_a_free_volume_is_promised_to_one_claim(volumes: list[Json], pods: int) 
     plan = planned([there("n0", "a"), there("n1", "b"), NO_PROVISIONER, *CLAIMS, *TWO, *volumes])
     assert len(plan.fits_existing) == pods
     left_out = [reason.code for each in plan.unschedulable for reason, _ in each.against]
-    assert left_out == [Code.NOTHING_TO_BIND] * (2 - pods)
+    assert left_out == [ReasonCode.NOTHING_TO_BIND] * (2 - pods)
 
 
 @pytest.mark.parametrize(("count", "pods", "nodes"), [(0, 0, 0), (1, 1, 1), (3, 3, 2), (9, 5, 3)])
@@ -103,7 +103,7 @@ def test_existing_nodes_take_their_volume_from_new_ones() -> None:
     objects = [there("n0"), NO_PROVISIONER, *CLAIMS, *TWO, volume("v0")]
     plan = planned(objects, zones=("a",))
     assert (len(plan.fits_existing), plan.scale_ups) == (1, ())
-    assert [reason.code for reason in plan.unschedulable[0].reasons["g-a"]] == [Code.NOTHING_TO_BIND]
+    assert [reason.code for reason in plan.unschedulable[0].reasons["g-a"]] == [ReasonCode.NOTHING_TO_BIND]
 
 
 def test_pods_of_different_workloads_and_sizes_share_the_stock() -> None:

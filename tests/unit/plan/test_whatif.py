@@ -8,12 +8,12 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import GroupMemory, Memory, NodeMemory, ScaleUpRequest
-from chalicelib.model.operation import Kind, Target
+from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.pod import Pod, PodClass, Volume
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import Claim
-from chalicelib.plan.what_if import Bounds, Wanted, afresh, with_bounds, with_pods, without_nodes
+from chalicelib.plan.what_if import AddedPods, GroupBounds, as_new, with_bounds, with_pods, without_nodes
 from tests.builders import NOW, ClusterBuilder, cluster, node
 from tests.operations import new_operation
 
@@ -28,7 +28,7 @@ def two_nodes() -> ClusterBuilder:
     return build.group("g", max=5)
 
 
-def added(snapshot: Snapshot, *wanted: Wanted, options: Options = OPTIONS) -> tuple[Snapshot, list[Pod]]:
+def added(snapshot: Snapshot, *wanted: AddedPods, options: Options = OPTIONS) -> tuple[Snapshot, list[Pod]]:
     after, names = with_pods(snapshot, wanted, NOW, options)
     keys = {name for each in names for name in each}
     return after, [pod for pod in after.pods if pod.key in keys]
@@ -44,7 +44,7 @@ def group(snapshot: Snapshot) -> NodeGroup:
 def test_added_pods_are_refused_by_the_scheduler_and_of_one_class() -> None:
     before = two_nodes().snapshot()
     web = before.classes[before.pods[0].cls]
-    after, pods = added(before, Wanted("default", "web", web, 3))
+    after, pods = added(before, AddedPods("default", "web", web, 3))
     assert [pod.name for pod in pods] == ["web-added-1", "web-added-2", "web-added-3"]
     assert {(pod.scheduled, pod.scheduled_reason, pod.node) for pod in pods} == {("False", "Unschedulable", "")}
     assert after.classes == before.classes, "an equal class is the same class"
@@ -54,7 +54,7 @@ def test_added_pods_are_refused_by_the_scheduler_and_of_one_class() -> None:
 def test_a_new_class_is_added_behind_the_others() -> None:
     before = two_nodes().snapshot()
     new = PodClass("default", {}, {"cpu": 7})
-    after, (pod,) = added(before, Wanted("default", "x", new))
+    after, (pod,) = added(before, AddedPods("default", "x", new))
     assert after.classes == (*before.classes, new)
     assert after.cls(pod) == new
 
@@ -62,8 +62,8 @@ def test_a_new_class_is_added_behind_the_others() -> None:
 def test_names_are_unique_whatever_is_there_already() -> None:
     before = two_nodes().snapshot()
     cls = PodClass("default", {}, {})
-    once, _ = added(before, Wanted("default", "x", cls, keep_name=True), Wanted("default", "x", cls, 2))
-    twice, pods = added(once, Wanted("default", "x", cls, keep_name=True))
+    once, _ = added(before, AddedPods("default", "x", cls, keep_name=True), AddedPods("default", "x", cls, 2))
+    twice, pods = added(once, AddedPods("default", "x", cls, keep_name=True))
     assert [pod.name for pod in pods] == ["x-added-3"]
     assert len({pod.key for pod in twice.pods}) == len(before.pods) + 4
 
@@ -78,26 +78,26 @@ def test_names_are_unique_whatever_is_there_already() -> None:
     ],
 )
 def test_added_pods_are_old_enough_to_count(cls: PodClass, options: Options, older: float) -> None:
-    _, (pod,) = added(two_nodes().snapshot(), Wanted("default", "x", cls), options=options)
+    _, (pod,) = added(two_nodes().snapshot(), AddedPods("default", "x", cls), options=options)
     assert NOW - pod.created > older
 
 
 def test_a_gate_holds_an_added_pod_back() -> None:
-    _, (pod,) = added(two_nodes().snapshot(), Wanted("default", "x", PodClass("default", {}, {}, gates=("quota",))))
+    _, (pod,) = added(two_nodes().snapshot(), AddedPods("default", "x", PodClass("default", {}, {}, gates=("quota",))))
     assert pod.scheduled_reason == "SchedulingGated"
 
 
 def test_labels_that_binding_copied_are_not_the_pods_own() -> None:
     own = PodClass("default", {"app": "web", ZONE: "z"}, {})
-    assert afresh(own, node("n", zone="z")).labels == {"app": "web"}
-    assert afresh(own, node("n", zone="elsewhere")) == own, "it was there before"
-    assert afresh(own, None) == own
+    assert as_new(own, node("n", zone="z")).labels == {"app": "web"}
+    assert as_new(own, node("n", zone="elsewhere")) == own, "it was there before"
+    assert as_new(own, None) == own
 
 
 def test_an_ephemeral_volume_gets_a_claim_of_its_own() -> None:
     scratch = Volume("v", "ephemeral", claim="web-1-v", template=Claim("default", "v"))
     kept = Volume("w", "persistentVolumeClaim", claim="data")
-    cls = afresh(PodClass("default", {}, {}, volumes=(scratch, kept)), None)
+    cls = as_new(PodClass("default", {}, {}, volumes=(scratch, kept)), None)
     assert [volume.claim for volume in cls.volumes] == ["", "data"]
 
 
@@ -131,8 +131,10 @@ def test_a_pod_that_was_nominated_to_it_is_nominated_no_longer() -> None:
 
 
 def test_what_is_remembered_of_a_removed_node_goes_and_what_was_learnt_from_it_stays() -> None:
-    removal = new_operation("remove-1", "test", "test", "g", Kind.REMOVE, "plan", NOW, targets=(Target("n-1", "i"),))
-    other = removal.with_spec(id="remove-2", targets=(Target("n-2", "i"),))
+    removal = new_operation(
+        "remove-1", "test", "test", "g", OperationKind.REMOVE, "plan", NOW, targets=(RemovalTarget("n-1", "i"),)
+    )
+    other = removal.with_spec(id="remove-2", targets=(RemovalTarget("n-2", "i"),))
     memory = Memory(nodes={"n-1": NodeMemory(5.0), "n-2": NodeMemory(6.0)}, operations=(removal, other))
     _, after, _ = without_nodes(two_nodes().snapshot(), memory, ["n-1", "n-2"], NOW, OPTIONS)
     assert (after.nodes, after.operations) == ({}, ())
@@ -151,14 +153,16 @@ def test_a_node_of_no_group_may_go_too() -> None:
 
 def test_other_bounds_leave_the_rest_as_it_is() -> None:
     before = two_nodes().snapshot()
-    after, memory = with_bounds(before, Memory(), "g", Bounds(max=50), NOW, OPTIONS)
+    after, memory = with_bounds(before, Memory(), "g", GroupBounds(max=50), NOW, OPTIONS)
     assert group(after) == msgspec.structs.replace(group(before), max=50)
     assert memory == Memory()
 
 
 def test_a_larger_size_is_a_request_that_is_under_way() -> None:
-    grow = new_operation("grow-1", "test", "test", "g", Kind.GROW, "plan", NOW, from_size=2, to_size=9)
-    after, memory = with_bounds(two_nodes().snapshot(), Memory(operations=(grow,)), "g", Bounds(size=4), NOW, OPTIONS)
+    grow = new_operation("grow-1", "test", "test", "g", OperationKind.GROW, "plan", NOW, from_size=2, to_size=9)
+    after, memory = with_bounds(
+        two_nodes().snapshot(), Memory(operations=(grow,)), "g", GroupBounds(size=4), NOW, OPTIONS
+    )
     assert group(after).target == 4
     assert memory.groups["g"].request == ScaleUpRequest(2, NOW, NOW + 900.0)
     assert memory.operations == (), "exactly that is asked for, and nothing else"
@@ -166,11 +170,11 @@ def test_a_larger_size_is_a_request_that_is_under_way() -> None:
 
 def test_the_present_size_is_a_group_that_waits_for_nothing() -> None:
     memory = Memory(groups={"g": GroupMemory(request=ScaleUpRequest(3, NOW, NOW))})
-    after, memory = with_bounds(two_nodes().snapshot(), memory, "g", Bounds(size=2), NOW, OPTIONS)
+    after, memory = with_bounds(two_nodes().snapshot(), memory, "g", GroupBounds(size=2), NOW, OPTIONS)
     assert (group(after).target, memory.groups["g"].request) == (2, None)
 
 
-@pytest.mark.parametrize("bounds", [Bounds(min=6), Bounds(size=1), Bounds(min=3, max=2)])
-def test_bounds_that_cannot_be_are_refused(bounds: Bounds) -> None:
+@pytest.mark.parametrize("bounds", [GroupBounds(min=6), GroupBounds(size=1), GroupBounds(min=3, max=2)])
+def test_bounds_that_cannot_be_are_refused(bounds: GroupBounds) -> None:
     with pytest.raises(BadInput, match="--group g: "):
         with_bounds(two_nodes().snapshot(), Memory(), "g", bounds, NOW, OPTIONS)

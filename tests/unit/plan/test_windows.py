@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Window
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.schedules.maintenance_windows import (
     check_cron,
     check_zone,
@@ -21,7 +21,7 @@ from chalicelib.schedules.maintenance_windows import (
     outside,
     shortest_gap,
 )
-from tests.unit.plan.selection_builder import Pool, goes, why
+from tests.unit.plan.selection_builder import SelectionBuilderPool, goes, why
 
 ZURICH = "Europe/Zurich"
 HOUR = 3600.0
@@ -154,7 +154,7 @@ OFFICE = Window("0 8 * * 1-5", 10 * HOUR, removals=False, time_zone=ZURICH)
     ],
 )
 def test_why_and_until_when_nothing_is_removed(windows: tuple[Window, ...], now: str, name: str, until: str) -> None:
-    assert outside(windows, at(now)) == Reason.of(Code.OUTSIDE_WINDOW, window=name, until=at(until))
+    assert outside(windows, at(now)) == Reason.of(ReasonCode.OUTSIDE_WINDOW, window=name, until=at(until))
     assert outside(windows, at(until)) is None
     assert outside(windows, at(until) - 1) is not None
 
@@ -170,31 +170,35 @@ def test_one_that_forbids_and_is_closed_forbids_nothing() -> None:
 
 def test_where_nobody_can_say_when_there_is_no_until() -> None:
     never = (OFFICE, Window("0 9 * * 1-5", HOUR, time_zone=ZURICH, name="mornings"))
-    assert outside(never, at("2026-06-01T12:00")) == Reason.of(Code.OUTSIDE_WINDOW, window="0 8 * * 1-5")
+    assert outside(never, at("2026-06-01T12:00")) == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="0 8 * * 1-5")
     assert never_allowed(never)
     assert not never_allowed((NIGHTS, FROZEN, OFFICE))
     leap = (Window("0 0 29 2 *", HOUR),)
-    assert outside(leap, at("2026-06-01T12:00")) == Reason.of(Code.OUTSIDE_WINDOW, window="0 0 29 2 *")
+    assert outside(leap, at("2026-06-01T12:00")) == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="0 0 29 2 *")
 
 
 def test_outside_a_window_timers_run_on_and_nothing_goes() -> None:
-    pool = Pool().group("g", 1)
+    pool = SelectionBuilderPool().group("g", 1)
     inside, before = at("2027-06-01T23:00"), at("2027-06-01T20:00")
     early = pool.pick(now=before, windows=[NIGHTS])
     assert (
         early.held["g-e00"]
         == early.paused
-        == Reason.of(Code.OUTSIDE_WINDOW, window="nights", until=at("2027-06-01T22:00"))
+        == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="nights", until=at("2027-06-01T22:00"))
     )
     assert goes(pool.pick(now=inside, windows=[NIGHTS])) == ["g-e00"]
-    assert why(pool.pick(now=before, since=before, windows=[NIGHTS])) == {Code.NOT_UNNEEDED_LONG_ENOUGH}
+    assert why(pool.pick(now=before, since=before, windows=[NIGHTS])) == {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH}
 
 
 def test_windows_are_told_before_cooldowns_and_after_minima() -> None:
     now = at("2027-06-01T20:00")
     known = Memory(last_scale_up=now)
-    assert why(Pool().group("g", 1).pick(known, now=now, windows=[NIGHTS])) == {Code.OUTSIDE_WINDOW}
-    assert why(Pool().group("g", 1, min=1).pick(known, now=now, windows=[NIGHTS])) == {Code.GROUP_MIN_SIZE}
+    assert why(SelectionBuilderPool().group("g", 1).pick(known, now=now, windows=[NIGHTS])) == {
+        ReasonCode.OUTSIDE_WINDOW
+    }
+    assert why(SelectionBuilderPool().group("g", 1, min=1).pick(known, now=now, windows=[NIGHTS])) == {
+        ReasonCode.GROUP_MIN_SIZE
+    }
 
 
 @given(st.text(max_size=20) | st.from_regex(r"[0-9*/,#L?W-]{1,6}( [0-9*/,#LMONW-]{1,6}){4}", fullmatch=True))

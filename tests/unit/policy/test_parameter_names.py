@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.handlers.redaction import without_secrets
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy_permissions import DEFAULT_PREFIX, SHARED_SECRETS, STRICT, Deployment, deployment_of
 from chalicelib.model.secret import parameter_name, place_of
 from chalicelib.policy.load import load
@@ -108,7 +108,7 @@ def test_a_permitted_name_is_readable_by_the_functions_of_its_use_only(use: str)
 
 def test_the_parser_refuses_what_is_neither_name() -> None:
     for name in ("ssm:/a b", "ssm:x", "ssm:/a:3", "ssm:/"):
-        with pytest.raises(BadInputs, match=r"kubeconfigSecret: is not the name of a secret; .*ssm:/ and the name"):
+        with pytest.raises(InputErrors, match=r"kubeconfigSecret: is not the name of a secret; .*ssm:/ and the name"):
             load(with_access(f"{{kubeconfigSecret: '{name}'}}"), place="p")
 
 

@@ -13,7 +13,7 @@ from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.serialize import dump
 from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS
 from chalicelib.providers.cherryservers.pool_definitions import read_definitions
-from chalicelib.providers.cherryservers.settings import KNOWN, Bounds, read_settings
+from chalicelib.providers.cherryservers.settings import KNOWN, CherryBounds, read_settings
 from tests.unit.policy.policy_documents import HEAD, with_providers
 
 WHOLE = f"""\
@@ -84,7 +84,7 @@ def test_what_is_written_reaches_the_provider() -> None:
     policy, warnings = load(WHOLE, place="p.yaml")
     assert warnings == ()
     settings = read_settings(policy.providers["cherryservers"], policy.node_groups)
-    assert settings.groups == (Bounds("pool1", 0, 5), Bounds("pool2", 1, 3), Bounds("pool3", 0, 2, 3))
+    assert settings.groups == (CherryBounds("pool1", 0, 5), CherryBounds("pool2", 1, 3), CherryBounds("pool3", 0, 2, 3))
     assert (settings.root, settings.calls_per_second) == ("http://127.0.0.1:8080/v1", 2.5)
     assert (settings.bootstrap.create, settings.bootstrap.lifetime) == (True, 5400.0)
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}

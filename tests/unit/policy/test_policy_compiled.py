@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import chalicelib
-from chalicelib.model.errors import BadInputs
+from chalicelib.model.errors import InputErrors
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Policy, Webhook, Window
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.policy import compiled as module
@@ -65,7 +65,7 @@ def _readable() -> list[Policy]:
     for text in _documents():
         try:
             policies.append(load(text, place="p")[0])
-        except BadInputs:
+        except InputErrors:
             continue  # documents that show a mistake
     return policies
 

@@ -14,9 +14,9 @@ from chalicelib.model.policy import (
     KubernetesAccess,
     MaxDisruption,
     Mode,
+    NodePrices,
     Options,
     Policy,
-    Prices,
     Webhook,
     Window,
 )
@@ -116,7 +116,7 @@ _TYPES = st.dictionaries(
     st.one_of(words, st.sampled_from(["m5.large", "n1-standard-4", "Standard_D4s_v5"])), _PRICE, max_size=3
 )
 prices = st.none() | st.builds(
-    Prices, instance_types=_TYPES, cpu=_PRICE, memory=st.none() | _PRICE, gpu=st.none() | _PRICE, node=_PRICE
+    NodePrices, instance_types=_TYPES, cpu=_PRICE, memory=st.none() | _PRICE, gpu=st.none() | _PRICE, node=_PRICE
 )
 disruption = st.builds(
     MaxDisruption,

@@ -8,7 +8,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.serialize import dump
-from chalicelib.providers.exoscale.settings import KNOWN, Bounds, read_settings
+from chalicelib.providers.exoscale.settings import KNOWN, ExoscaleBounds, read_settings
 from tests.unit.policy.policy_documents import HEAD, with_providers
 
 WHOLE = f"""\
@@ -39,9 +39,9 @@ def test_what_is_written_reaches_the_provider() -> None:
     assert warnings == ()
     settings = read_settings(policy.providers["exoscale"], policy.node_groups)
     assert settings.groups == (
-        Bounds("web", 0, 5),
-        Bounds("0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59", 1, 3),
-        Bounds("prod/batch", 1, 2, 3),
+        ExoscaleBounds("web", 0, 5),
+        ExoscaleBounds("0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59", 1, 3),
+        ExoscaleBounds("prod/batch", 1, 2, 3),
     )
     assert settings.root == "http://127.0.0.1:8080/v2"
     assert (settings.sks_cluster, settings.scale_from_zero, settings.unlimited) == ("prod", False, 200)

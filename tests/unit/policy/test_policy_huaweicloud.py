@@ -10,7 +10,7 @@ from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.serialize import dump
 from chalicelib.providers.huaweicloud.endpoints import REGIONS
-from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, Bounds, read_settings
+from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, CceBounds, read_settings
 from tests.unit.policy.policy_documents import HEAD, with_providers
 
 CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"
@@ -45,7 +45,11 @@ def test_what_is_written_reaches_the_provider() -> None:
     policy, warnings = load(WHOLE, place="p.yaml")
     assert warnings == ()
     settings = read_settings(policy.providers["huaweicloud"], policy.node_groups)
-    assert settings.groups == (Bounds("pool-a", 0, 5), Bounds(f"{POOL}/c7-az2", 1, 3), Bounds("pool-b", None, 2, 3))
+    assert settings.groups == (
+        CceBounds("pool-a", 0, 5),
+        CceBounds(f"{POOL}/c7-az2", 1, 3),
+        CceBounds("pool-b", None, 2, 3),
+    )
     assert settings.agency == Agency("scaler", "Ops Team", 900)
     assert (settings.discover, settings.warn_about_addon, settings.calls_per_second) == (False, False, 2.5)
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20}

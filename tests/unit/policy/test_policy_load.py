@@ -11,9 +11,9 @@ from chalicelib.model.policy import (
     KubernetesAccess,
     MaxDisruption,
     Mode,
+    NodePrices,
     Options,
     Policy,
-    Prices,
     Webhook,
     Window,
 )
@@ -105,17 +105,17 @@ def test_the_available_expanders_are_the_planners() -> None:
     [
         (
             "prices: {instanceTypes: {m5.large: 0.096}, cpu: 0.03, memory: 0.004, gpu: 0.9, node: 0.01}",
-            Prices(instance_types={"m5.large": 0.096}, cpu=0.03, memory=0.004, gpu=0.9, node=0.01),
+            NodePrices(instance_types={"m5.large": 0.096}, cpu=0.03, memory=0.004, gpu=0.9, node=0.01),
         ),
         (
             "prices:\n  instanceTypes:\n    Standard_D4s_v5: 0.192\n    e2-standard-4: 0",
-            Prices(instance_types={"Standard_D4s_v5": 0.192, "e2-standard-4": 0.0}),
+            NodePrices(instance_types={"Standard_D4s_v5": 0.192, "e2-standard-4": 0.0}),
         ),
-        ("prices: {cpu: 0, memory: 12}", Prices(cpu=0.0, memory=12.0)),
+        ("prices: {cpu: 0, memory: 12}", NodePrices(cpu=0.0, memory=12.0)),
         ("scanInterval: 1m", None),
     ],
 )
-def test_prices_land_in_the_model(lines: str, prices: Prices | None) -> None:
+def test_prices_land_in_the_model(lines: str, prices: NodePrices | None) -> None:
     policy, told = load(with_spec(lines), place="policy.yaml")
     assert policy.prices == prices
     assert told == ()

@@ -7,10 +7,10 @@ import re
 import msgspec
 import pytest
 
-from chalicelib.model.errors import BadInput, BadInputs
-from chalicelib.model.policy import Options, Policy, Prices
+from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.model.policy import NodePrices, Options, Policy
 from chalicelib.policy.load import load
-from chalicelib.policy.option_definitions import Row, Status
+from chalicelib.policy.option_definitions import OptionDefinition, Status
 from chalicelib.policy.option_overrides import with_options as override
 from chalicelib.policy.options import FLAGS, ROWS, attribute, default_text
 from tests.reference_data import SHARED, needs_shared
@@ -66,7 +66,7 @@ def test_every_option_of_the_model_has_exactly_one_row_in_force() -> None:
 @pytest.mark.parametrize(
     "row", [row for row in ROWS.values() if row.status is not Status.ELSEWHERE], ids=lambda row: row.name
 )
-def test_every_option_accepts_its_own_default(row: Row) -> None:
+def test_every_option_accepts_its_own_default(row: OptionDefinition) -> None:
     text = default_text(row)
     policy, _ = load(with_options(f"{row.name}: '{text}'" if text else "{}"), place="p.yaml")
     assert policy.options == Options(), "a default written down changes nothing"
@@ -129,12 +129,12 @@ def test_options_of_scale_up_can_be_tried_from_the_command_line(name: str) -> No
 @pytest.mark.parametrize("chain", ["price", "[least-cost, least-waste]"])
 def test_an_expander_that_counts_money_needs_a_policy_with_prices(chain: str) -> None:
     with pytest.raises(
-        BadInputs,
+        InputErrors,
         match=r"--option: expander: (price|least-cost) cannot work without prices; "
         r"add spec.prices, such as prices: \{cpu",
     ):
         override(Policy(name="a"), [f"expander={chain}"])
-    priced = Policy(name="a", prices=Prices(cpu=1.0))
+    priced = Policy(name="a", prices=NodePrices(cpu=1.0))
     assert override(priced, [f"expander={chain}"]).options.expander == tuple(chain.strip("[]").split(", "))
 
 
@@ -149,14 +149,14 @@ def test_an_expander_that_counts_money_is_content_with_a_provider_that_names_pri
     assert len(told) == 1
     assert "the groups of alicloud have no price and are not chosen by" in told[0]
     told.clear()
-    override(msgspec.structs.replace(mixed, prices=Prices(cpu=1.0)), [f"expander={chain}"], warn=told.append)
+    override(msgspec.structs.replace(mixed, prices=NodePrices(cpu=1.0)), [f"expander={chain}"], warn=told.append)
     asked = msgspec.structs.replace(mixed, options=override(mixed, [f"expander={chain}"]).options)
     override(asked, ["maxNodesTotal=9"], warn=told.append)
     assert told == [], "what the policy itself says has been told when it was read"
 
 
 def test_wrong_settings_come_all_at_once() -> None:
-    with pytest.raises(BadInputs) as refused:
+    with pytest.raises(InputErrors) as refused:
         override(Policy(name="a"), ["maxNodesTotal", "maxNodesTotal=x", "scale-down-enabled=true", "expander=grpc"])
     assert str(refused.value).splitlines() == [
         "--option: maxNodesTotal: has no value; write NAME=VALUE, such as scaleDownUnneededTime=5m",

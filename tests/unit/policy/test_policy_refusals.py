@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.errors import BadInputs
+from chalicelib.model.errors import InputErrors
 from chalicelib.policy.load import load
 from tests.unit.policy.policy_documents import (
     GOOD,
@@ -20,7 +20,7 @@ SPEC = "spec:\n  kubernetes: {eksCluster: a}\n  providers: {clusterapi: {}}\n"
 
 
 def refusals(text: str) -> list[str]:
-    with pytest.raises(BadInputs) as refused:
+    with pytest.raises(InputErrors) as refused:
         load(text, place="p.yaml")
     return [str(problem) for problem in refused.value.problems]
 

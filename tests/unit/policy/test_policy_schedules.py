@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from chalicelib.model.errors import BadInputs
+from chalicelib.model.errors import InputErrors
 from chalicelib.model.scaling_rules import Schedule
 from chalicelib.policy.load import load
-from chalicelib.schedules.apply import bounded
+from chalicelib.schedules.apply import apply_scheduled_bounds
 from tests.builders import cluster
 from tests.unit.policy.policy_documents import with_spec
 from tests.unit.policy.test_policy_refusals import Case, refusals
@@ -107,7 +107,7 @@ def pair(first: str, second: str, *, further: str = "") -> list[str]:
     text = document(*entries, further=further)
     try:
         load(text, place="p.yaml")
-    except BadInputs as refused:
+    except InputErrors as refused:
         return [str(problem) for problem in refused.problems]
     return []
 
@@ -245,10 +245,10 @@ def test_of_day_and_night_the_later_one_in_the_document_has_the_word_while_both_
     both = datetime(2024, 3, 31, 8, 30, tzinfo=ZoneInfo("Europe/Zurich")).timestamp()
     for order in ((DAY + ", min: 5", LONG_NIGHT + ", min: 1"), (LONG_NIGHT + ", min: 1", DAY + ", min: 5")):
         policy, _ = load(day_and_night(*order), place="p.yaml")
-        snapshot = bounded(cluster().group("w", target=3).snapshot(), policy, both)
+        snapshot = apply_scheduled_bounds(cluster().group("w", target=3).snapshot(), policy, both)
         assert snapshot.groups[0].min == policy.schedules[1].min
     policy, _ = load(day_and_night(DAY + ", min: 5", LONG_NIGHT + ", max: 2"), place="p.yaml")
-    (group,) = bounded(cluster().group("w", target=3).snapshot(), policy, both).groups
+    (group,) = apply_scheduled_bounds(cluster().group("w", target=3).snapshot(), policy, both).groups
     assert (group.min, group.max) == (2, 2)
 
 

@@ -7,8 +7,8 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.annotations import Keys
-from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
+from chalicelib.providers.clusterapi.bounds import CapiBounds, read_bounds
 from chalicelib.providers.clusterapi.group_options import read_options
 from tests.contract.clusterapi.objects import bounds
 
@@ -20,7 +20,7 @@ OPTION = "cluster.x-k8s.io/autoscaling-options-"
     [
         (None, None, None),
         (None, "0", None),
-        (None, "5", Bounds(0, 5)),  # upstream's README asks for both, its code does not
+        (None, "5", CapiBounds(0, 5)),  # upstream's README asks for both, its code does not
         ("0", None, None),
         ("0", "0", None),
         ("1", None, "error"),
@@ -37,43 +37,43 @@ OPTION = "cluster.x-k8s.io/autoscaling-options-"
         ("", "5", "error"),
         ("one", "5", "error"),
         ("0", "9" * 5000, "error"),  # more digits than Python itself would read
-        ("+1", "+3", Bounds(1, 3)),
-        ("3", "5", Bounds(3, 5)),
-        ("4", "4", Bounds(4, 4)),  # a group of fixed size
+        ("+1", "+3", CapiBounds(1, 3)),
+        ("3", "5", CapiBounds(3, 5)),
+        ("4", "4", CapiBounds(4, 4)),  # a group of fixed size
     ],
 )
-def test_CAPI_5_bounds_table(low: str | None, high: str | None, expected: Bounds | str | None) -> None:
+def test_CAPI_5_bounds_table(low: str | None, high: str | None, expected: CapiBounds | str | None) -> None:
     annotations = bounds(low, high)
     if expected == "error":
         with pytest.raises(BadInput) as raised:
-            read_bounds(annotations, Keys(), None, "MachineDeployment/ns/name")
+            read_bounds(annotations, CapiAnnotations(), None, "MachineDeployment/ns/name")
         assert raised.value.place == "MachineDeployment/ns/name"
         assert raised.value.remedy
     else:
-        assert read_bounds(annotations, Keys(), None, "place") == expected
+        assert read_bounds(annotations, CapiAnnotations(), None, "place") == expected
 
 
 @pytest.mark.parametrize(
     ("annotations", "low", "high", "expected"),
     [
-        (bounds("1", "3"), None, 8, Bounds(1, 8)),
-        (bounds("1", "3"), 2, None, Bounds(2, 3)),
-        (bounds("x", "y"), 0, 4, Bounds(0, 4)),  # what the policy says is not even read
-        ({}, 1, 4, Bounds(1, 4)),
+        (bounds("1", "3"), None, 8, CapiBounds(1, 8)),
+        (bounds("1", "3"), 2, None, CapiBounds(2, 3)),
+        (bounds("x", "y"), 0, 4, CapiBounds(0, 4)),  # what the policy says is not even read
+        ({}, 1, 4, CapiBounds(1, 4)),
         ({}, None, None, None),
         ({}, 0, 0, None),
     ],
 )
 def test_the_policy_wins_over_the_annotations(
-    annotations: dict[str, str], low: int | None, high: int | None, expected: Bounds | None
+    annotations: dict[str, str], low: int | None, high: int | None, expected: CapiBounds | None
 ) -> None:
     entry = GroupPolicy("clusterapi", "ns/name", min=low, max=high)
-    assert read_bounds(annotations, Keys(), entry, "place") == expected
+    assert read_bounds(annotations, CapiAnnotations(), entry, "place") == expected
 
 
 def test_a_policy_minimum_above_the_annotated_maximum_is_refused() -> None:
     with pytest.raises(BadInput, match="maximum 3 is below the minimum 5"):
-        read_bounds(bounds("1", "3"), Keys(), GroupPolicy("clusterapi", "x", min=5), "place")
+        read_bounds(bounds("1", "3"), CapiAnnotations(), GroupPolicy("clusterapi", "x", min=5), "place")
 
 
 def test_CAPI_22_options_of_all_kinds() -> None:
@@ -86,7 +86,7 @@ def test_CAPI_22_options_of_all_kinds() -> None:
         OPTION + "maxnodestartuptime": "1h30m",
         OPTION + "ignoredaemonsetsutilization": "True",
     }
-    assert read_options(annotations, Keys()) == (
+    assert read_options(annotations, CapiAnnotations()) == (
         GroupOptions(
             scale_down_utilization_threshold=0.4,
             scale_down_gpu_utilization_threshold=0.5,
@@ -114,7 +114,7 @@ def test_CAPI_22_options_of_all_kinds() -> None:
     ],
 )
 def test_CAPI_22_an_unreadable_option_keeps_the_default_and_is_reported(name: str, text: str) -> None:
-    options, warnings = read_options({OPTION + name: text}, Keys())
+    options, warnings = read_options({OPTION + name: text}, CapiAnnotations())
     assert options == GroupOptions()
     assert len(warnings) == 1
     assert name in warnings[0]
@@ -123,4 +123,4 @@ def test_CAPI_22_an_unreadable_option_keeps_the_default_and_is_reported(name: st
 
 def test_CAPI_22_names_are_exact_and_empty_ones_ignored() -> None:
     annotations = {OPTION + "ScaleDownUnneededTime": "5m", OPTION: "5m", OPTION + "scaledownunreadytime": ""}
-    assert read_options(annotations, Keys()) == (GroupOptions(), ())
+    assert read_options(annotations, CapiAnnotations()) == (GroupOptions(), ())

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.providers.clusterapi.annotations import Keys
-from chalicelib.providers.clusterapi.api import Api
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
+from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.api_discovery import discover
-from chalicelib.providers.clusterapi.capi_state import World, read_world
+from chalicelib.providers.clusterapi.capi_state import CapiState, read_world
 from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
 
 GROUP = "cluster.x-k8s.io"
@@ -21,7 +21,7 @@ EVERY_KIND = frozenset({"MachineDeployment", "MachineSet", "MachinePool", "Machi
 Json = dict[str, Any]
 
 
-class Refused(OutscalerError):
+class CapiClustersRefusedError(OutscalerError):
     """As the cluster's client raises it."""
 
     def __init__(self, status: int) -> None:
@@ -29,12 +29,12 @@ class Refused(OutscalerError):
         self.status = status
 
 
-class Page(msgspec.Struct, frozen=True):
+class CapiClustersPage(msgspec.Struct, frozen=True):
     body: bytes
     first: bool = True
 
 
-class Kube:
+class CapiClustersKube:
     """Answers by path; a number is a status. Everything else is an empty list."""
 
     def __init__(self, answers: Mapping[str, Json | int]) -> None:
@@ -54,11 +54,11 @@ class Kube:
         self.asked.append(f"{method} {path.removeprefix(f'/apis/{GROUP}')}")
         answer = self.answers.get(path, {"items": []})
         if isinstance(answer, int):
-            raise Refused(answer)
+            raise CapiClustersRefusedError(answer)
         return json.dumps(answer).encode()
 
-    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[Page]:
-        yield Page(self.request("GET", path, query=query))
+    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[CapiClustersPage]:
+        yield CapiClustersPage(self.request("GET", path, query=query))
 
 
 def cluster(name: str, *, namespace: str = "default", **spec: Any) -> Json:
@@ -69,9 +69,9 @@ def workers(kind: str, *entries: Json) -> Json:
     return {"topology": {"workers": {kind: list(entries)}}}
 
 
-def world(*clusters: Json, served: frozenset[str] = EVERY_KIND, status: int = 0) -> tuple[World, Kube]:
-    kube = Kube({"/v1beta2/clusters": status or {"items": list(clusters)}})
-    return read_world(Api(kube, Keys(), "v1beta2"), served, ("",)), kube
+def world(*clusters: Json, served: frozenset[str] = EVERY_KIND, status: int = 0) -> tuple[CapiState, CapiClustersKube]:
+    kube = CapiClustersKube({"/v1beta2/clusters": status or {"items": list(clusters)}})
+    return read_world(CapiApi(kube, CapiAnnotations(), "v1beta2"), served, ("",)), kube
 
 
 def test_D29_clusters_whose_spec_pauses_them() -> None:
@@ -107,8 +107,8 @@ def test_D29_clusters_that_are_not_served_are_not_asked_for() -> None:
 
 
 def test_D5_D29_every_namespace_is_asked_once_per_kind() -> None:
-    kube = Kube({"/v1beta2/namespaces/b/clusters": {"items": [cluster("x", namespace="b", paused=True)]}})
-    found = read_world(Api(kube, Keys(), "v1beta2"), EVERY_KIND, ("a", "b"))
+    kube = CapiClustersKube({"/v1beta2/namespaces/b/clusters": {"items": [cluster("x", namespace="b", paused=True)]}})
+    found = read_world(CapiApi(kube, CapiAnnotations(), "v1beta2"), EVERY_KIND, ("a", "b"))
     assert found.paused_clusters == {("b", "x")}
     kinds = ("machinesets", "machinedeployments", "machinepools", "machines", "clusters")
     assert sorted(kube.asked) == sorted(f"GET /v1beta2/namespaces/{where}/{kind}" for where in "ab" for kind in kinds)
@@ -136,12 +136,12 @@ def test_replicas_in_a_topology_are_the_topologys() -> None:
     ("answer", "expected"), [(cluster("a", paused=True), True), (cluster("a"), False), (403, False), (404, False)]
 )
 def test_D29_one_cluster_is_asked_before_a_change(answer: Json | int, expected: bool) -> None:
-    api = Api(Kube({"/v1beta2/namespaces/default/clusters/a": answer}), Keys(), "v1beta2")
+    api = CapiApi(CapiClustersKube({"/v1beta2/namespaces/default/clusters/a": answer}), CapiAnnotations(), "v1beta2")
     assert api.cluster_paused("default", "a") is expected
 
 
 def test_D29_a_cluster_that_gives_no_answer_is_not_taken_for_awake() -> None:
-    api = Api(Kube({"/v1beta2/namespaces/default/clusters/a": 500}), Keys(), "v1beta2")
+    api = CapiApi(CapiClustersKube({"/v1beta2/namespaces/default/clusters/a": 500}), CapiAnnotations(), "v1beta2")
     with pytest.raises(Transient):
         api.cluster_paused("default", "a")
 
@@ -165,13 +165,13 @@ def served(*versions: str, preferred: str = "", kinds: Iterable[str] = EVERY_KIN
     ],
 )
 def test_CAPI_2_the_version_to_speak(document: dict[str, Json | int], wanted: str, version: str) -> None:
-    found = discover(Kube(document), GROUP, wanted)
+    found = discover(CapiClustersKube(document), GROUP, wanted)
     assert (found.version, found.kinds) == (version, EVERY_KIND)
 
 
 def test_CAPI_2_machine_pools_may_be_absent() -> None:
     kinds = EVERY_KIND - {"MachinePool"}
-    assert discover(Kube(served("v1beta2", preferred="v1beta2", kinds=kinds)), GROUP, "").kinds == kinds
+    assert discover(CapiClustersKube(served("v1beta2", preferred="v1beta2", kinds=kinds)), GROUP, "").kinds == kinds
 
 
 @pytest.mark.parametrize(
@@ -188,20 +188,20 @@ def test_CAPI_2_what_is_not_served_is_a_mistake_of_the_settings(
     document: dict[str, Json | int], wanted: str, names: str, kinds: bool
 ) -> None:
     with pytest.raises(InvalidRequest, match=names):
-        discover(Kube(document), GROUP, wanted, kinds=kinds)
+        discover(CapiClustersKube(document), GROUP, wanted, kinds=kinds)
 
 
 def test_a_refused_discovery_is_told_as_what_it_is() -> None:
     with pytest.raises(Unauthorized):
-        discover(Kube({"": 403}), GROUP, "")
+        discover(CapiClustersKube({"": 403}), GROUP, "")
     with pytest.raises(Transient):
-        discover(Kube({"": {"versions": "none"}}), GROUP, "")
+        discover(CapiClustersKube({"": {"versions": "none"}}), GROUP, "")
 
 
 def test_D12_a_change_asks_for_the_version_and_not_for_the_kinds() -> None:
-    kube = Kube(served("v1beta2", preferred="v1beta2"))
+    kube = CapiClustersKube(served("v1beta2", preferred="v1beta2"))
     assert discover(kube, GROUP, "", kinds=False).version == "v1beta2"
     assert kube.asked == ["GET "]
-    kube = Kube(served("v1beta1"))
+    kube = CapiClustersKube(served("v1beta1"))
     discover(kube, GROUP, "v1beta1", kinds=False)
     assert kube.asked == ["GET /v1beta1"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.errors import BadInput, BadInputs
-from chalicelib.providers.clusterapi.annotations import CAPACITY, PAUSED, REVISION, Keys
+from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.providers.clusterapi.annotations import CAPACITY, PAUSED, REVISION, CapiAnnotations
 from chalicelib.providers.clusterapi.discovery import (
     Spec,
     any_matches,
@@ -13,7 +13,7 @@ from chalicelib.providers.clusterapi.discovery import (
     parse_spec,
     scope,
 )
-from chalicelib.providers.clusterapi.management_cluster import Management
+from chalicelib.providers.clusterapi.management_cluster import CapiManagement
 from chalicelib.providers.clusterapi.settings import read_settings
 
 
@@ -99,7 +99,7 @@ def test_the_named_clusters_are_known_only_if_every_spec_names_one() -> None:
 
 
 def test_CAPI_3_a_group_of_its_own_changes_its_keys_only() -> None:
-    keys = Keys("test.k8s.io")
+    keys = CapiAnnotations("test.k8s.io")
     assert keys.min_size == "test.k8s.io/cluster-api-autoscaler-node-group-min-size"
     assert keys.max_size == "test.k8s.io/cluster-api-autoscaler-node-group-max-size"
     assert keys.options == "test.k8s.io/autoscaling-options-"
@@ -137,7 +137,7 @@ def test_settings_of_either_form() -> None:
 def test_settings_of_what_is_off_and_on_by_default() -> None:
     plain = read_settings({})
     assert (plain.allow_pool_shrink, plain.zone_label, plain.stuck_after) == (False, True, 0.0)
-    assert plain.management == Management()
+    assert plain.management == CapiManagement()
     other = read_settings(
         {
             "allowPoolShrink": "true",
@@ -149,7 +149,7 @@ def test_settings_of_what_is_off_and_on_by_default() -> None:
         }
     )
     assert (other.allow_pool_shrink, other.zone_label, other.stuck_after) == (True, False, 300.0)
-    assert other.management == Management(secret="m", context="c", authoritative=True)
+    assert other.management == CapiManagement(secret="m", context="c", authoritative=True)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +182,6 @@ def test_a_bad_setting_is_named(settings: dict[str, str], place: str) -> None:
 
 
 def test_all_bad_settings_are_named_at_once() -> None:
-    with pytest.raises(BadInputs) as raised:
+    with pytest.raises(InputErrors) as raised:
         read_settings({"group": "No", "version": "x", "scaleZeroDefaultArch": "z"})
     assert len(raised.value.problems) == 3

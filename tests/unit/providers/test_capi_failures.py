@@ -9,7 +9,7 @@ import pytest
 from chalicelib.model.group import InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import format_time
-from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.failure_reasons import failure_class
 from chalicelib.providers.clusterapi.machines import Patience, classify
 from chalicelib.providers.clusterapi.provider_ids import Match, Nodes
@@ -31,7 +31,7 @@ def condition(kind: str, status: str, *, reason: str = "R", message: str = "m", 
 
 def error(obj: Json, *, stuck_after: float = 300.0, nodes: tuple[Node, ...] = ()) -> InstanceError | None:
     parsed = as_machine(obj)
-    found = classify(parsed, Nodes(nodes, Keys()).match(parsed), Patience(NOW, stuck_after))
+    found = classify(parsed, Nodes(nodes, CapiAnnotations()).match(parsed), Patience(NOW, stuck_after))
     assert found is not None
     assert found.error is None or found.state is InstanceState.CREATING
     return found.error

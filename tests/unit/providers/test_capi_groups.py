@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.node_groups import Observed, make_groups
 from chalicelib.providers.clusterapi.rollout import gives_way, rolling_out
 from chalicelib.providers.clusterapi.settings import read_settings
@@ -42,7 +42,7 @@ def groups(
         by_kind.setdefault(obj["kind"], []).append(obj)
     machines = tuple(as_machine(obj) for obj in by_kind.pop("Machine", []))
     resources = {kind: tuple(as_resource(obj) for obj in found) for kind, found in by_kind.items()}
-    return make_groups(World(resources, machines, **world), nodes, read_settings(settings or {}), policies)
+    return make_groups(CapiState(resources, machines, **world), nodes, read_settings(settings or {}), policies)
 
 
 def ids(observed: Observed) -> list[str]:
@@ -210,7 +210,7 @@ def test_a_group_that_cannot_grow_from_zero_is_listed_and_says_why() -> None:
 
 
 def test_groups_whose_machines_could_not_be_read_carry_the_reason() -> None:
-    world = World(
+    world = CapiState(
         {"MachineDeployment": (as_resource(deployment("md-0")),)}, (), unread={("Machine", ""): "Machines: forbidden"}
     )
     [group] = make_groups(world, [OURS], read_settings({}), ()).groups
@@ -351,7 +351,7 @@ def test_a_group_whose_size_the_clusters_topology_sets_is_not_touched(made: Json
 
 
 def test_machines_of_a_pool_need_no_machine_set_to_be_read() -> None:
-    world = World(
+    world = CapiState(
         {"MachinePool": (as_resource(pool("mp")),), "MachineDeployment": (as_resource(deployment("md")),)},
         (),
         unread={("MachineSet", ""): "MachineSets: forbidden"},

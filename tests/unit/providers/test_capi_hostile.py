@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET, decode
-from chalicelib.providers.clusterapi.capi_state import World
-from chalicelib.providers.clusterapi.models import Machine, Resource
+from chalicelib.providers.clusterapi.capi_state import CapiState
+from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
 from chalicelib.providers.clusterapi.node_groups import Observed, make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
 from chalicelib.providers.errors import Transient
@@ -25,19 +25,19 @@ _MADE = {DEPLOYMENT: deployment, SET: machine_set, POOL: pool}
 
 def _observed(objects: Iterable[Json]) -> Observed:
     """As the provider reads lists: an object that cannot be decoded is left out."""
-    resources: dict[str, list[Resource]] = {}
-    machines: list[Machine] = []
+    resources: dict[str, list[CapiResource]] = {}
+    machines: list[CapiMachine] = []
     for each in objects:
         try:
             body, kind = msgspec.Raw(msgspec.json.encode(each)), str(each["kind"])
             if kind == MACHINE:
-                machines.append(decode(body, Machine))
+                machines.append(decode(body, CapiMachine))
             else:
-                resources.setdefault(kind, []).append(decode(body, Resource))
+                resources.setdefault(kind, []).append(decode(body, CapiResource))
         except (Transient, OverflowError):  # OverflowError: no JSON can be written of it here
             continue
     return make_groups(
-        World({kind: tuple(found) for kind, found in resources.items()}, tuple(machines)),
+        CapiState({kind: tuple(found) for kind, found in resources.items()}, tuple(machines)),
         (OURS,),
         read_settings({}),
         (),

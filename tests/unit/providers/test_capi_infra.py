@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.kube.errors import ClusterError, Forbidden, Missing, Unavailable
+from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
 from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
 from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure, read_status
-from chalicelib.providers.clusterapi.models import Resource
+from chalicelib.providers.clusterapi.models import CapiResource
 from tests.contract.clusterapi.objects import Json, as_resource, deployment
 
 GIB = 2**30
@@ -41,7 +41,7 @@ BOTH = serving(v1beta2={"Box": "boxes"}, v1beta1={"Box": "boxes", "BoxTemplate":
 FULL = {"status": {"capacity": {"cpu": "2", "memory": "4Gi"}}}
 
 
-class Server:
+class CapiInfraServer:
     """Answers by path, raises what is an error, and takes `seconds` for each call."""
 
     def __init__(self, answers: dict[str, Any], seconds: float = 0.0) -> None:
@@ -54,7 +54,7 @@ class Server:
         self.calls.append(path)
         self.limits.append(timeout)
         self.time += self.seconds
-        answer = self.answers.get(path, Missing("not found", status=404))
+        answer = self.answers.get(path, NotFound("not found", status=404))
         if isinstance(answer, ClusterError):
             raise answer
         return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
@@ -67,7 +67,7 @@ class Server:
         return InfrastructureReader(self, lambda: self.time)  # type: ignore[arg-type]
 
 
-def using(reference: Json | None, namespace: str = "default", name: str = "md-0") -> Resource:
+def using(reference: Json | None, namespace: str = "default", name: str = "md-0") -> CapiResource:
     made = deployment(name, namespace=namespace)
     made["spec"]["template"]["spec"].pop("infrastructureRef")
     if reference is not None:
@@ -75,12 +75,12 @@ def using(reference: Json | None, namespace: str = "default", name: str = "md-0"
     return as_resource(made)
 
 
-def ask(server: Server, reference: Json | None = None) -> Infrastructure:
+def ask(server: CapiInfraServer, reference: Json | None = None) -> Infrastructure:
     return server.reader().of("MachineDeployment", using(reference or V2))
 
 
 def test_CAPI_25_a_kind_is_found_in_the_first_version_that_serves_it() -> None:
-    server = Server({**BOTH, OBJECT: FULL})
+    server = CapiInfraServer({**BOTH, OBJECT: FULL})
     assert ask(server).capacity == {"cpu": 2000, "memory": 4 * GIB}
     assert server.calls == [f"/apis/{GROUP}", f"/apis/{GROUP}/v1beta2", f"/apis/{GROUP}/v1beta1", OBJECT]
 
@@ -88,11 +88,11 @@ def test_CAPI_25_a_kind_is_found_in_the_first_version_that_serves_it() -> None:
 def test_CAPI_25_a_version_that_serves_the_kind_is_not_passed_over() -> None:
     newer = OBJECT.replace("v1beta1", "v1beta2")
     served = serving(v1beta2={"BoxTemplate": "boxtemplates"}, v1beta1={"BoxTemplate": "boxtemplates"})
-    assert ask(Server({**served, newer: FULL})).capacity["cpu"] == 2000
+    assert ask(CapiInfraServer({**served, newer: FULL})).capacity["cpu"] == 2000
 
 
 def test_a_reference_of_the_older_kind_names_its_version_and_the_resources_namespace_counts() -> None:
-    server = Server({**BOTH, OBJECT: FULL})
+    server = CapiInfraServer({**BOTH, OBJECT: FULL})
     assert ask(server, V1).capacity["cpu"] == 2000
     assert server.calls == [f"/apis/{GROUP}/v1beta1", OBJECT]
 
@@ -100,11 +100,11 @@ def test_a_reference_of_the_older_kind_names_its_version_and_the_resources_names
 def test_D12_the_plural_is_the_servers() -> None:
     path = f"/apis/{GROUP}/v1beta1/namespaces/default/boxen/t"
     served = serving(v1beta1={"BoxTemplate": "boxen"})
-    assert ask(Server({**served, path: FULL})).capacity["cpu"] == 2000
+    assert ask(CapiInfraServer({**served, path: FULL})).capacity["cpu"] == 2000
 
 
 def test_D12_what_is_known_of_a_group_is_asked_once_per_pass_and_an_object_too() -> None:
-    server = Server({**BOTH, OBJECT: FULL, OBJECT[:-1] + "u": FULL})
+    server = CapiInfraServer({**BOTH, OBJECT: FULL, OBJECT[:-1] + "u": FULL})
     reader = server.reader()
     for each in (V2, {**V2, "name": "u"}, V2, V1):
         assert reader.of("MachineSet", using(each)).capacity["cpu"] == 2000
@@ -115,8 +115,8 @@ def test_D12_what_is_known_of_a_group_is_asked_once_per_pass_and_an_object_too()
 
 @pytest.mark.parametrize("status", ["403", "404"])
 def test_CAPI_18_D9_a_refusal_is_no_capacity(status: str) -> None:
-    error = Forbidden("may not", status=403) if status == "403" else Missing("is not there", status=404)
-    told = ask(Server({**BOTH, OBJECT: error}))
+    error = Forbidden("may not", status=403) if status == "403" else NotFound("is not there", status=404)
+    told = ask(CapiInfraServer({**BOTH, OBJECT: error}))
     assert told.capacity == {}
     assert OBJECT in told.problem
     assert str(error) in told.problem
@@ -124,7 +124,7 @@ def test_CAPI_18_D9_a_refusal_is_no_capacity(status: str) -> None:
 
 def test_D9_a_missing_permission_is_remembered_for_the_kind_and_a_missing_object_is_not() -> None:
     forbidden = Forbidden("may not", status=403)
-    server = Server({**BOTH, OBJECT: forbidden, OBJECT[:-1] + "u": FULL})
+    server = CapiInfraServer({**BOTH, OBJECT: forbidden, OBJECT[:-1] + "u": FULL})
     reader = server.reader()
     for name in ("t", "u", "v"):
         assert reader.of("MachineSet", using({**V2, "name": name})).capacity == {}
@@ -132,7 +132,7 @@ def test_D9_a_missing_permission_is_remembered_for_the_kind_and_a_missing_object
     elsewhere = OBJECT.replace("/default/", "/other/")
     server.answers[elsewhere] = FULL
     assert reader.of("MachineSet", using(V2, "other")).capacity["cpu"] == 2000, "a Role may hold in one namespace"
-    gone = Server({**BOTH, OBJECT[:-1] + "u": FULL})
+    gone = CapiInfraServer({**BOTH, OBJECT[:-1] + "u": FULL})
     reader = gone.reader()
     assert reader.of("MachineSet", using(V2)).capacity == {}
     assert reader.of("MachineSet", using({**V2, "name": "u"})).capacity["cpu"] == 2000
@@ -143,7 +143,7 @@ def test_D9_a_missing_permission_is_remembered_for_the_kind_and_a_missing_object
     "answer",
     [
         Forbidden("may not", status=403),
-        Missing("gone", status=404),
+        NotFound("gone", status=404),
         Unavailable("down", status=500),
         b"<html>",
         b"",
@@ -153,7 +153,7 @@ def test_D9_a_missing_permission_is_remembered_for_the_kind_and_a_missing_object
     ],
 )
 def test_D9_discovery_that_fails_is_no_capacity(path: str, answer: Any) -> None:
-    told = ask(Server({**BOTH, OBJECT: FULL, path: answer}))
+    told = ask(CapiInfraServer({**BOTH, OBJECT: FULL, path: answer}))
     assert told.capacity == {}
     assert told.problem
 
@@ -170,7 +170,7 @@ def test_D9_discovery_that_fails_is_no_capacity(path: str, answer: Any) -> None:
     ],
 )
 def test_a_reference_that_leads_nowhere_is_named_and_nothing_is_asked(reference: Json, named: str) -> None:
-    server = Server({})
+    server = CapiInfraServer({})
     told = ask(server, reference)
     assert (told.capacity, server.calls) == ({}, [])
     assert f"no usable {named}" in told.problem
@@ -178,18 +178,18 @@ def test_a_reference_that_leads_nowhere_is_named_and_nothing_is_asked(reference:
 
 def test_a_version_that_lists_nothing_is_passed_over() -> None:
     empty = {f"/apis/{GROUP}/v1beta2": b'{"resources": null}'}
-    assert ask(Server({**BOTH, **empty, OBJECT: FULL})).capacity["cpu"] == 2000
-    assert "serves no such kind" in ask(Server({f"/apis/{GROUP}": b'{"versions": null}'})).problem
+    assert ask(CapiInfraServer({**BOTH, **empty, OBJECT: FULL})).capacity["cpu"] == 2000
+    assert "serves no such kind" in ask(CapiInfraServer({f"/apis/{GROUP}": b'{"versions": null}'})).problem
 
 
 @pytest.mark.parametrize("reference", [V2, V1, {**V1, "apiVersion": f"{GROUP}/latest"}])
 def test_a_kind_that_nobody_serves_is_said(reference: Json) -> None:
-    told = ask(Server(serving(v1beta1={"Box": "boxes"})), reference)
+    told = ask(CapiInfraServer(serving(v1beta1={"Box": "boxes"})), reference)
     assert "BoxTemplate default/t: the cluster serves no such kind" in told.problem
 
 
 def test_a_resource_without_a_reference_has_no_problem() -> None:
-    server = Server({})
+    server = CapiInfraServer({})
     assert server.reader().of("MachineDeployment", using(None)) == Infrastructure()
     assert server.calls == []
 
@@ -198,7 +198,7 @@ def test_a_resource_without_a_reference_has_no_problem() -> None:
 
 
 def test_CAPI_18_a_pass_waits_two_seconds_in_all() -> None:
-    server = Server({**BOTH, OBJECT: Unavailable("no answer in time")}, seconds=0.7)
+    server = CapiInfraServer({**BOTH, OBJECT: Unavailable("no answer in time")}, seconds=0.7)
     reader = server.reader()
     told = [reader.of("MachineSet", using({**V2, "name": f"t{at}"})) for at in range(50)]
     assert server.time <= 2.8
@@ -209,13 +209,13 @@ def test_CAPI_18_a_pass_waits_two_seconds_in_all() -> None:
 
 def test_prompt_answers_wear_nobodys_patience_out() -> None:
     objects = {f"{OBJECT[:-1]}t{at}": FULL for at in range(300)}
-    server = Server({**BOTH, **objects}, seconds=0.05)
+    server = CapiInfraServer({**BOTH, **objects}, seconds=0.05)
     reader = server.reader()
     assert all(reader.of("MachineSet", using({**V2, "name": f"t{at}"})).capacity for at in range(300))
 
 
 def test_a_clock_that_goes_back_ends_nothing() -> None:
-    server = Server({**BOTH, OBJECT: FULL}, seconds=-3600.0)
+    server = CapiInfraServer({**BOTH, OBJECT: FULL}, seconds=-3600.0)
     assert ask(server).capacity["cpu"] == 2000
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.machines import classify
 from chalicelib.providers.clusterapi.provider_ids import Nodes, handle_of, normalise
 from tests.contract.clusterapi.objects import as_machine, leaving, machine, node
@@ -22,7 +22,7 @@ CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, Ins
 
 def instance(obj: dict[str, Any], *nodes: Node) -> Instance:
     parsed = as_machine(obj)
-    return classify(parsed, Nodes(nodes, Keys()).match(parsed))
+    return classify(parsed, Nodes(nodes, CapiAnnotations()).match(parsed))
 
 
 @pytest.mark.parametrize(

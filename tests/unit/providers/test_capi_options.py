@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.group import GroupOptions
-from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.group_options import read_options
 
 PREFIX = "cluster.x-k8s.io/autoscaling-options-"
 
 
 def read(**options: str) -> tuple[GroupOptions, tuple[str, ...]]:
-    return read_options({PREFIX + name: text for name, text in options.items()}, Keys())
+    return read_options({PREFIX + name: text for name, text in options.items()}, CapiAnnotations())
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), ("FALSE", False)])

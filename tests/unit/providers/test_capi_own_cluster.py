@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.annotations import Keys
-from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.annotations import CapiAnnotations
+from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.cluster_ownership import Doubt, own_cluster
 from chalicelib.providers.clusterapi.discovery import Spec
 from chalicelib.providers.clusterapi.node_membership import OwnCluster
@@ -48,7 +48,7 @@ PLAIN = msgspec.structs.replace(node("n"), annotations={})
 def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
     nodes: tuple[Node, ...], specs: tuple[Spec, ...], discovered: tuple[OwnCluster, ...], ours: OwnCluster | None
 ) -> None:
-    found = own_cluster(nodes, specs, discovered, Keys()).cluster
+    found = own_cluster(nodes, specs, discovered, CapiAnnotations()).cluster
     assert (None if isinstance(found, Doubt) else found) == ours
 
 
@@ -68,13 +68,13 @@ def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
 def test_CAPI_24_D4_in_doubt_it_is_none(
     nodes: tuple[Node, ...], specs: tuple[Spec, ...], discovered: tuple[OwnCluster, ...], says: str
 ) -> None:
-    found = own_cluster(nodes, specs, discovered, Keys()).cluster
+    found = own_cluster(nodes, specs, discovered, CapiAnnotations()).cluster
     assert isinstance(found, Doubt)
     assert says in found.problem
 
 
 def test_CAPI_3_the_annotations_follow_the_api_group() -> None:
-    keys = Keys("test.k8s.io")
+    keys = CapiAnnotations("test.k8s.io")
     assert isinstance(own_cluster((of("a"),), EVERY, (), keys).cluster, Doubt)
     annotations = {keys.cluster_name: "a", keys.cluster_namespace: "default"}
     own = own_cluster((msgspec.structs.replace(node("n"), annotations=annotations),), EVERY, (), keys)
@@ -92,5 +92,5 @@ def test_CAPI_3_the_annotations_follow_the_api_group() -> None:
 def test_a_namesake_without_groups_makes_a_name_unclear(
     specs: tuple[Spec, ...], clusters: set[tuple[str, str]], says: str
 ) -> None:
-    found = own_cluster((), specs, (A,), Keys(), World({}, (), clusters=frozenset(clusters))).cluster
+    found = own_cluster((), specs, (A,), CapiAnnotations(), CapiState({}, (), clusters=frozenset(clusters))).cluster
     assert says in found.problem if isinstance(found, Doubt) else (found, says) == (A, "")

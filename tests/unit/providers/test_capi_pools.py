@@ -8,7 +8,7 @@ from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.timestamps import parse_time
-from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.node_groups import make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
 from tests.contract.clusterapi.objects import (
@@ -164,7 +164,7 @@ def test_D25_why_the_instances_of_a_pool_do_not_come_is_told(
     made = pool("mp", ["c:///1"], replicas=replicas, status={"conditions": [condition]})
     shown = in_v1beta1(made) if version == "v1beta1" else made
     settings = read_settings({"clusterName": "c1", "stuckAfter": "10m"})
-    world = World({"MachinePool": (as_resource(shown),)}, ())
+    world = CapiState({"MachinePool": (as_resource(shown),)}, ())
     observed = make_groups(world, [OURS], settings, (), now=parse_time("2026-01-01T01:00:00Z"))
     assert [each.id for each in observed.groups] == ["MachinePool/default/mp"]
     gaps = [gap.detail for gap in observed.gaps if "infrastructure is not ready" in gap.detail]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.providers.clusterapi.node_template import Template, make_template
-from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.node_template import CapiTemplate, make_template
+from chalicelib.providers.clusterapi.settings import CapiSettings
 from tests.contract.clusterapi.objects import CAPACITY, as_resource, capacity, deployment
 
 
-def template(annotations: dict[str, str]) -> Template:
+def template(annotations: dict[str, str]) -> CapiTemplate:
     resource = as_resource(deployment("md-0", annotations=annotations))
-    return make_template("MachineDeployment/default/md-0", "MachineDeployment", resource, Settings(), None)
+    return make_template("MachineDeployment/default/md-0", "MachineDeployment", resource, CapiSettings(), None)
 
 
 def volumes(text: str) -> dict[str, int]:

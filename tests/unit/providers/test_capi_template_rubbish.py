@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.annotations import CAPACITY, Keys
+from chalicelib.providers.clusterapi.annotations import CAPACITY, CapiAnnotations
 from chalicelib.providers.clusterapi.group_options import read_options
 from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure, read_status
 from chalicelib.providers.clusterapi.node_template import make_template
-from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.settings import CapiSettings
 from tests.contract.clusterapi.objects import as_resource, deployment
 
 _NAMES = (
@@ -59,7 +59,7 @@ def test_D16_no_annotation_breaks_a_template(annotations: dict[str, str], status
     told = read_status(json.dumps({"status": status}).encode(), "x")
     keyed = {CAPACITY + name: text for name, text in annotations.items()}
     resource = as_resource(deployment("md-0", annotations=keyed))
-    made = make_template("g", "MachineDeployment", resource, Settings(), None, lambda *_: told)
+    made = make_template("g", "MachineDeployment", resource, CapiSettings(), None, lambda *_: told)
     assert (made.node is None) == bool(made.problem)
     assert made.node is None or "kubernetes.io/arch=" in keyed.get(CAPACITY + "labels", "") or _is_sound(made.node)
     assert all(0 <= limit < 2**31 for limit in made.volumes.values())
@@ -77,7 +77,7 @@ def test_D17_no_object_breaks_a_template(body: bytes) -> None:
 @settings(max_examples=60, deadline=None)
 @given(_TEXTS)
 def test_D16_no_option_breaks_a_group(text: str) -> None:
-    prefix = Keys().options
+    prefix = CapiAnnotations().options
     names = ("scaledownutilizationthreshold", "scaledownunneededtime", "zeroormaxnodescaling")
-    options, _ = read_options({prefix + name: text for name in names}, Keys())
+    options, _ = read_options({prefix + name: text for name in names}, CapiAnnotations())
     assert options.scale_down_unneeded_time is None or options.scale_down_unneeded_time >= 0

@@ -10,9 +10,9 @@ from chalicelib.model.node import Condition, Node, Taint
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL
 from chalicelib.providers.clusterapi.infrastructure import no_infrastructure
 from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
-from chalicelib.providers.clusterapi.models import Resource
-from chalicelib.providers.clusterapi.node_template import Template, failure_domain, make_template, parse_taint
-from chalicelib.providers.clusterapi.settings import Settings, read_settings
+from chalicelib.providers.clusterapi.models import CapiResource
+from chalicelib.providers.clusterapi.node_template import CapiTemplate, failure_domain, make_template, parse_taint
+from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings
 from tests.contract.clusterapi.objects import CAPACITY, Json, as_resource, capacity, deployment
 
 GIB = 2**30
@@ -20,16 +20,21 @@ GIB = 2**30
 
 def template(
     annotations: dict[str, str],
-    settings: Settings | None = None,
+    settings: CapiSettings | None = None,
     real: Node | None = None,
     infra: Infrastructure | None = None,
     **more: Any,
-) -> Template:
+) -> CapiTemplate:
     """infra: what the infrastructure object says, if it is asked."""
     resource = as_resource(deployment("md-0", annotations=annotations, **more))
     told = infra or Infrastructure()
     return make_template(
-        "MachineDeployment/default/md-0", "MachineDeployment", resource, settings or Settings(), real, lambda *_: told
+        "MachineDeployment/default/md-0",
+        "MachineDeployment",
+        resource,
+        settings or CapiSettings(),
+        real,
+        lambda *_: told,
     )
 
 
@@ -158,15 +163,15 @@ READY, STARTING = (Condition("Ready", status, "", 1.0) for status in ("True", "F
 def test_D9_the_infrastructure_is_asked_only_where_nothing_else_tells(
     annotations: dict[str, str], conditions: Condition | None, asked: bool
 ) -> None:
-    questions: list[tuple[str, Resource]] = []
+    questions: list[tuple[str, CapiResource]] = []
 
-    def infra(kind: str, resource: Resource) -> Infrastructure:
+    def infra(kind: str, resource: CapiResource) -> Infrastructure:
         questions.append((kind, resource))
         return INFRA
 
     real = Node("n", {}, {}, conditions=(conditions,)) if conditions else None
     resource = as_resource(deployment("md-0", annotations=capacity(**annotations)))
-    make_template("g", DEPLOYMENT, resource, Settings(), real, infra)
+    make_template("g", DEPLOYMENT, resource, CapiSettings(), real, infra)
     assert questions == ([(DEPLOYMENT, resource)] if asked else [])
     assert no_infrastructure(DEPLOYMENT, resource) == Infrastructure()
 

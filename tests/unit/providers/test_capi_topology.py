@@ -7,24 +7,24 @@ import pytest
 
 from chalicelib.kube.connect import connect
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers.base import Connection
-from chalicelib.providers.clusterapi.management_cluster import Management, to_management
+from chalicelib.providers.clusterapi.management_cluster import CapiManagement, to_management
 from chalicelib.providers.clusterapi.provider import build
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
-from chalicelib.providers.services import Means
+from chalicelib.providers.services import ProviderServices
 from tests.contract.clusterapi.management import operation
 
 # Upstream's inputs: C --cloud-config, K --kubeconfig, A authoritative, I a configured in-cluster endpoint.
-C, K, INSIDE = Management(secret="C"), "K", "I"
+C, K, INSIDE = CapiManagement(secret="C"), "K", "I"
 APART = {"kubeconfigSecret": "C", "clusterName": "c"}
 
 
-def ways(c: bool, k: bool, a: bool, i: bool) -> tuple[Management, KubernetesAccess]:
+def ways(c: bool, k: bool, a: bool, i: bool) -> tuple[CapiManagement, KubernetesAccess]:
     return (
-        Management(secret="C" if c else "", authoritative=a),
+        CapiManagement(secret="C" if c else "", authoritative=a),
         KubernetesAccess(kubeconfig_secret=K if k else "", in_cluster_kubeconfig_secret=INSIDE if i else ""),
     )
 
@@ -81,9 +81,9 @@ def test_CAPI_1_no_way_to_the_workload_cluster_names_what_is_missing(authoritati
 
 def test_CAPI_1_an_eks_cluster_or_a_file_is_a_kubeconfig_too() -> None:
     for access in (KubernetesAccess(eks_cluster="e"), KubernetesAccess(kubeconfig_file="f")):
-        assert to_management(Management(), access) is None
+        assert to_management(CapiManagement(), access) is None
         with pytest.raises(BadInput):
-            to_management(Management(authoritative=True), access)
+            to_management(CapiManagement(authoritative=True), access)
         assert to_management(C, access) == KubernetesAccess(kubeconfig_secret="C")
 
 
@@ -91,16 +91,16 @@ def test_the_context_and_the_consent_to_insecure_tls_go_where_they_belong() -> N
     access = KubernetesAccess(
         kubeconfig_secret=K, context="of-k", allow_insecure_tls=True, in_cluster_kubeconfig_secret=INSIDE
     )
-    assert to_management(Management(file="C", context="of-c"), access) == KubernetesAccess(
+    assert to_management(CapiManagement(file="C", context="of-c"), access) == KubernetesAccess(
         kubeconfig_file="C", context="of-c", allow_insecure_tls=True
     )
-    assert to_management(Management(authoritative=True), access) == KubernetesAccess(
+    assert to_management(CapiManagement(authoritative=True), access) == KubernetesAccess(
         in_cluster_kubeconfig_secret=INSIDE, allow_insecure_tls=True
     )
 
 
-def connection(settings: dict[str, str], access: KubernetesAccess, means: Means | None = None) -> Connection:
-    return Connection("c", settings, (), str, object(), lambda: 0.0, access, means or Means())
+def connection(settings: dict[str, str], access: KubernetesAccess, means: ProviderServices | None = None) -> Connection:
+    return Connection("c", settings, (), str, object(), lambda: 0.0, access, means or ProviderServices())
 
 
 def test_the_management_cluster_is_opened_at_its_first_use_once_and_only_where_there_is_one() -> None:
@@ -110,7 +110,7 @@ def test_the_management_cluster_is_opened_at_its_first_use_once_and_only_where_t
         opened.append(access)
         raise OutscalerError("not now")
 
-    means = Means(connect=connected)
+    means = ProviderServices(connect=connected)
     with pytest.raises(AttributeError):  # asked over the connection that there is, which is no client here
         build(connection({}, KubernetesAccess(kubeconfig_secret=K), means)).observe(())
     provider = build(connection(APART, KubernetesAccess(kubeconfig_secret=K), means))
@@ -120,7 +120,7 @@ def test_the_management_cluster_is_opened_at_its_first_use_once_and_only_where_t
     assert opened == [KubernetesAccess(kubeconfig_secret="C")]
 
 
-class Refused(OutscalerError):
+class CapiTopologyRefusedError(OutscalerError):
     status, retry_after = 429, 7.0
 
 
@@ -130,7 +130,7 @@ class Refused(OutscalerError):
         (SecretUnavailable("secret C: throttled"), Transient),  # comes back
         (BadInput("kubeconfig secret C", "is empty", "write one"), InvalidRequest),
         (OutscalerError("another cluster cannot be reached from here"), InvalidRequest),
-        (Refused("slow down"), Throttled),
+        (CapiTopologyRefusedError("slow down"), Throttled),
     ],
 )
 def test_what_goes_wrong_on_the_way_to_the_management_cluster_has_its_class(
@@ -139,9 +139,9 @@ def test_what_goes_wrong_on_the_way_to_the_management_cluster_has_its_class(
     def refused(access: KubernetesAccess) -> object:
         raise error
 
-    means = Means(connect=refused)
+    means = ProviderServices(connect=refused)
     provider = build(connection(APART, KubernetesAccess(kubeconfig_secret=K), means))
     with pytest.raises(cls, match="management cluster cannot be reached"):
         provider.observe(())
     with pytest.raises(cls):
-        provider.release(operation(Kind.REMOVE, 2, 1, 0))
+        provider.release(operation(OperationKind.REMOVE, 2, 1, 0))

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from chalicelib.providers.alicloud.provider_ids import Names as AliNames
-from chalicelib.providers.cherryservers.instances import Roll
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames as AliNames
+from chalicelib.providers.cherryservers.instances import ServerList
+from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.node_matching import Matching
-from chalicelib.providers.exoscale.provider_ids import Names as ExoNames
+from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames as ExoNames
 from chalicelib.providers.huaweicloud.models import CceNode
-from chalicelib.providers.huaweicloud.provider_ids import Names as CceNames
+from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames as CceNames
 from tests.builders import node
 
 UUID, OTHER = "4d2b9f0e-3c1a-4b62-9a51-0f6f4f1f2a01", "77e0c1aa-52d3-4f1e-8a7e-6c0b8d9e2b02"
@@ -30,7 +30,7 @@ def _exoscale(said: Said) -> tuple[str, ...]:
 
 
 def _cherry(said: Said) -> tuple[str, ...]:
-    roll = Roll([Server(1000, hostname="machine"), Server(1001, hostname="second")])
+    roll = ServerList([CherryServer(1000, hostname="machine"), CherryServer(1001, hostname="second")])
     return Matching([node(name, provider_id=text) for name, text in said], roll, ()).claimants(roll.by_id[1000])
 
 

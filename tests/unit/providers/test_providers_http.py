@@ -15,9 +15,9 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import Secret
 from chalicelib.providers import errors
-from chalicelib.providers.http import Answer, Call, Http, Limits, retry_after
+from chalicelib.providers.http import Http, Limits, VendorRequest, VendorResponse, retry_after
 from chalicelib.providers.http_statuses import class_for
-from infra.emulators.certificates import Authority
+from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.scripted_byte_server import ByteScript, drip
 from infra.emulators.scripted_http_server import HttpScript, Reply
@@ -52,8 +52,8 @@ def client(waits: Waits | None = None, **more: Any) -> Http:
     return Http(**made)
 
 
-def get(server: HttpScript, path: str = "/things", *, safe: bool = True, **more: Any) -> Call:
-    return Call("GET", server.url + path, safe=safe, **more)
+def get(server: HttpScript, path: str = "/things", *, safe: bool = True, **more: Any) -> VendorRequest:
+    return VendorRequest("GET", server.url + path, safe=safe, **more)
 
 
 def test_an_answer_comes_back_whole() -> None:
@@ -85,7 +85,7 @@ def test_a_safe_call_is_not_repeated_for_ever() -> None:
 def test_a_call_that_is_not_marked_safe_is_sent_once(trouble: Reply) -> None:
     with HttpScript(lambda _: trouble) as server:
         with pytest.raises((errors.Transient, errors.Throttled)):
-            client().send(Call("POST", server.url + "/things", body=b"{}"))
+            client().send(VendorRequest("POST", server.url + "/things", body=b"{}"))
         assert len(server.requests) == 1
 
 
@@ -167,7 +167,7 @@ def test_status_table(status: int | None, cls: str) -> None:
 
 
 def test_a_vendors_own_code_goes_before_the_status() -> None:
-    def explain(answer: Answer) -> errors.ProviderError | None:
+    def explain(answer: VendorResponse) -> errors.ProviderError | None:
         return errors.OutOfStock("none left", code="Sold.Out") if b"Sold.Out" in answer.body else None
 
     with HttpScript([Reply(403, {"code": "Sold.Out"}), Reply(403, {"code": "Other"})]) as server:
@@ -204,7 +204,7 @@ def test_an_answer_without_end_is_cut_off() -> None:
 def test_an_answer_that_drips_is_cut_off(part: bytes) -> None:
     with ByteScript(lambda: [part, *drip(b"x" * 400, 0.01)]) as server:
         with pytest.raises(errors.Transient, match=r"took longer than 0\.15 s in all"):
-            client(limits=Limits(total=0.15)).send(Call("GET", server.url))
+            client(limits=Limits(total=0.15)).send(VendorRequest("GET", server.url))
         assert server.closed.wait(2)
 
 
@@ -221,11 +221,11 @@ def test_what_is_compressed_was_not_asked_for(status: int) -> None:
 def test_an_answer_of_two_lengths_is_the_vendors_mistake_and_not_ours() -> None:
     odd = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello"
     with ByteScript(lambda: [odd]) as server, pytest.raises(errors.Transient, match="not proper HTTP"):
-        client().send(Call("POST", server.url))
+        client().send(VendorRequest("POST", server.url))
 
 
 def test_words_of_a_vendor_are_short_and_on_one_line() -> None:
-    def explain(_: Answer) -> errors.ProviderError:
+    def explain(_: VendorResponse) -> errors.ProviderError:
         return errors.Unknown("a\x1b[2J\u202eb\n" + "c" * 400, code="d\x00" * 200, request_id="e\n" * 200)
 
     with HttpScript([Reply(400)]) as server, pytest.raises(errors.Unknown) as raised:
@@ -246,7 +246,7 @@ def test_a_redirect_is_not_followed() -> None:
 def test_every_attempt_is_signed_anew() -> None:
     stamps = iter(["first", "second"])
 
-    def sign(call: Call) -> Call:
+    def sign(call: VendorRequest) -> VendorRequest:
         return msgspec.structs.replace(call, headers={**call.headers, "X-Stamp": next(stamps)})
 
     with HttpScript([Reply(503), Reply(200)]) as server:
@@ -259,7 +259,7 @@ def vendor_echo(seen: object) -> Reply:
     return Reply(400, f"wrong signature for {KEY} " + "x" * 1000)
 
 
-def echoed(answer: Answer) -> errors.ProviderError:
+def echoed(answer: VendorResponse) -> errors.ProviderError:
     return errors.InvalidRequest(answer.body.decode())
 
 
@@ -268,7 +268,7 @@ def echoed(answer: Answer) -> errors.ProviderError:
     [(vendor_echo, echoed), (lambda _: Reply(hang_up=True), lambda _: None), (lambda _: Reply(500), lambda _: None)],
 )
 def test_no_error_shows_a_secret(
-    script: Callable[[object], Reply], explain: Callable[[Answer], errors.ProviderError | None]
+    script: Callable[[object], Reply], explain: Callable[[VendorResponse], errors.ProviderError | None]
 ) -> None:
     with HttpScript(script) as server:
         http = client(secrets=(Secret(KEY),), explain=explain)
@@ -288,7 +288,7 @@ def test_no_error_shows_a_secret(
 )
 def test_only_tls_leaves_this_machine(url: str) -> None:
     with pytest.raises(BadInput, match="https"):
-        client().send(Call("GET", url))
+        client().send(VendorRequest("GET", url))
 
 
 def test_a_call_that_cannot_be_sent_is_our_mistake_and_not_repeated() -> None:
@@ -302,7 +302,7 @@ def test_a_call_that_cannot_be_sent_is_our_mistake_and_not_repeated() -> None:
 def test_a_certificate_nobody_vouches_for_is_refused_whatever_the_environment_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authority = Authority()
+    authority = CertificateAuthority()
     bundle = tmp_path / "ca.pem"
     bundle.write_bytes(authority.pem)
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
@@ -326,7 +326,7 @@ def test_netrc_and_proxies_of_the_environment_are_not_obeyed(tmp_path: Path, mon
         assert plain.requests[0].credential == ""
     with ByteScript(lambda: [b"no TLS"], greets=True) as server:
         with pytest.raises(errors.Transient, match=r"SSLError|ConnectionError"):
-            client().send(Call("GET", f"https://{server.host}/"))
+            client().send(VendorRequest("GET", f"https://{server.host}/"))
         assert server.connections == 1  # and not the proxy
 
 
@@ -334,4 +334,4 @@ def test_netrc_and_proxies_of_the_environment_are_not_obeyed(tmp_path: Path, mon
 def test_no_vendor_is_a_metadata_service(host: str) -> None:
     permitted = Deployment(endpoints=frozenset({host}))
     with pytest.raises(errors.Transient, match="never connected to"):
-        client(deployment=permitted).send(Call("GET", f"https://{host}/latest/meta-data/"))
+        client(deployment=permitted).send(VendorRequest("GET", f"https://{host}/latest/meta-data/"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.policy import GroupPolicy, Policy
 from chalicelib.providers.base import Connection
 from chalicelib.providers.errors import InvalidRequest
@@ -19,7 +19,7 @@ from tests.operations import new_operation
 ROOT = Path(__file__).resolve().parents[3]
 
 
-ANY = new_operation("o", "prod", "p", "g", Kind.GROW, "plan", 0.0)
+ANY = new_operation("o", "prod", "p", "g", OperationKind.GROW, "plan", 0.0)
 
 
 ALICLOUD = {"region": "cn-hangzhou", "nodes": "0:5:asg-1", "credentialsSecret": "key"}
@@ -75,7 +75,8 @@ def test_a_vendors_provider_loads_no_package_of_the_vendor(name: str) -> None:
     code = (
         f"import sys, chalicelib.providers.{name}.provider; "
         "print([m for m in sys.modules"
-        " if m.startswith(('alibabacloud', 'Tea', 'boto', 'exoscale', 'huawei', 'chalicelib.providers.cherry', 'chalicelib.providers.clusterapi'))])"
+        " if m.startswith(('alibabacloud', 'Tea', 'boto', 'exoscale', 'huawei', 'chalicelib.providers.cherry', "
+        "'chalicelib.providers.clusterapi'))])"
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -9,19 +9,19 @@ from typing import Any
 import msgspec
 
 from chalicelib.kube.configmaps import ConfigMap
-from chalicelib.kube.errors import ClusterError, Conflict, Missing
-from chalicelib.model.operation import Kind, Operation, State
-from chalicelib.model.outcome import Done, Failed, Pending
-from chalicelib.model.plan import Mark, Plan, PodVerdict
+from chalicelib.kube.errors import ClusterError, Conflict, NotFound
+from chalicelib.model.operation import Operation, OperationKind, OperationState
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
+from chalicelib.model.plan import Plan, TaintUpdate, UnschedulablePods
 from chalicelib.model.policy import Metrics, Options
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.record.carry_over import Left
+from chalicelib.record.carry_over import CarryOver
 from chalicelib.record.events import Event
-from chalicelib.record.operation_events import Step
+from chalicelib.record.operation_events import OperationStep
 from chalicelib.record.recorder import Recorder, record_outcome, record_plan, record_step
 from chalicelib.store.codec import fingerprint
-from chalicelib.store.journal import JournalEntry, Ledger
+from chalicelib.store.journal import CounterTotals, JournalEntry
 from tests.operations import new_operation
 
 NOW = 1_795_245_654.0
@@ -33,7 +33,7 @@ class Pages:
 
     def __init__(self) -> None:
         self.entries: list[JournalEntry] = []
-        self.book = Ledger()
+        self.book = CounterTotals()
         self.reads = self.writes = self.overtaken = 0
         self.error: Exception | None = None
 
@@ -43,7 +43,7 @@ class Pages:
         self.writes += 1
         self.entries.append(entry)
 
-    def ledger(self, cluster: str) -> Ledger:
+    def ledger(self, cluster: str) -> CounterTotals:
         if self.error:
             raise self.error
         self.reads += 1
@@ -79,7 +79,7 @@ class Wall:
     def uid_of(self, kind: str, namespace: str, name: str) -> str:
         self.calls.append(f"uid {name}")
         if name in self.gone:
-            raise Missing(f"{name} not found")
+            raise NotFound(f"{name} not found")
         return f"uid-{name}"
 
     def post(self, event: Event, now: float) -> None:
@@ -92,7 +92,7 @@ class Wall:
         self.calls.append("find")
         self._refuse()
         if name not in self.maps:
-            raise Missing(f"{name} not found")
+            raise NotFound(f"{name} not found")
         return msgspec.convert(self.maps[name], ConfigMap)
 
     def change(
@@ -114,14 +114,14 @@ class Wall:
             raise Conflict("changed meanwhile", reason="Conflict")
 
 
-class Scene:
+class RecordFixture:
     """A recorder, what it wrote, and what the last pass left. now: the clock.
     metrics: what is written for CloudWatch."""
 
     def __init__(self, *, wall: bool = True, now: float = NOW, metrics: Metrics = Metrics.FULL, **options: Any) -> None:
         self.journal, self.wall, self.now = Pages(), Wall(), now
         self.lines: list[dict[str, Any]] = []
-        self.left, self.decision, self.trouble = Left(), "", ""
+        self.left, self.decision, self.trouble = CarryOver(), "", ""
         self.recorder = Recorder(
             journal=self.journal,
             board=self.wall if wall else None,
@@ -135,7 +135,7 @@ class Scene:
         self,
         decided: Plan,
         *,
-        marks: tuple[Mark, ...] = (),
+        marks: tuple[TaintUpdate, ...] = (),
         snapshot: Snapshot | None = None,
         seconds: Mapping[str, float] | None = None,
     ) -> None:
@@ -147,13 +147,13 @@ class Scene:
         )
         self.left, self.decision, self.trouble = told.left, told.decision, "; ".join(told.trouble)
 
-    def ends(self, operation: Operation, outcome: Done | Failed, **values: Any) -> str:
+    def ends(self, operation: Operation, outcome: Succeeded | Failed, **values: Any) -> str:
         """The end of an operation, told."""
         return record_outcome(operation, outcome, self.recorder, **values)
 
-    def steps(self, operation: Operation, outcome: Pending, why: str = "") -> str:
+    def steps(self, operation: Operation, outcome: InProgress, why: str = "") -> str:
         """A step of one, told."""
-        return record_step(Step(operation, outcome, why), self.recorder)
+        return record_step(OperationStep(operation, outcome, why), self.recorder)
 
     def told(self, *kinds: str) -> list[tuple[str, str, str, str]]:
         """What was posted about objects of these kinds: name, reason, type, message."""
@@ -178,15 +178,15 @@ def plan(at: float = NOW, **parts: Any) -> Plan:
     return Plan(id=f"plan-{at}", cluster="c", at=at, **parts)
 
 
-def refused(*pods: str, groups: int = 2) -> PodVerdict:
+def refused(*pods: str, groups: int = 2) -> UnschedulablePods:
     """Pods that fit no group: one lacks cpu, the others are at their maximum."""
-    lacks_cpu = Reason.of(Code.INSUFFICIENT, resource="cpu", needs=8000, offers=3900)
+    lacks_cpu = Reason.of(ReasonCode.INSUFFICIENT, resource="cpu", needs=8000, offers=3900)
     reasons: dict[str, tuple[Reason, ...]] = {"g0": (lacks_cpu,)}
-    reasons |= {f"g{n}": (Reason.of(Code.GROUP_MAX_SIZE, max=3),) for n in range(1, groups)}
-    return PodVerdict(tuple(pods), reasons)
+    reasons |= {f"g{n}": (Reason.of(ReasonCode.GROUP_MAX_SIZE, max=3),) for n in range(1, groups)}
+    return UnschedulablePods(tuple(pods), reasons)
 
 
-def ended(kind: Kind, state: State = State.SUCCEEDED, **parts: Any) -> Operation:
+def ended(kind: OperationKind, state: OperationState = OperationState.SUCCEEDED, **parts: Any) -> Operation:
     given: dict[str, Any] = {
         "id": f"{kind}-1",
         "cluster": "c",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Target
-from chalicelib.model.plan import Health, Mark, Plan, Removal, Repair, ScaleUp
+from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.plan import Health, Plan, Removal, Repair, ScaleUp, TaintUpdate
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.record.events import PODS_TOLD
-from tests.unit.record.support import NOW, Scene, ended, plan
+from tests.unit.record.support import NOW, RecordFixture, ended, plan
 
 STATUS = "cluster-autoscaler-status"
 
@@ -27,13 +27,13 @@ STATUS = "cluster-autoscaler-status"
     ],
 )
 def test_a_cluster_that_cannot_be_scaled_is_told_on_the_status(health: Health, *, from_zero: bool, words: str) -> None:
-    scene = Scene(scale_up_from_zero=from_zero)
+    scene = RecordFixture(scale_up_from_zero=from_zero)
     scene.passes(plan(health=health))
     assert scene.told() == ([(STATUS, "ClusterUnhealthy", "Warning", words)] if words else [])
 
 
 def test_what_begins_is_told_once_its_operation_is_saved() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     decided = plan(
         scale_ups=(ScaleUp("g", "clusterapi", 1, 3, 5), ScaleUp("h", "clusterapi", 0, 1, 2)),
         removals=(
@@ -42,9 +42,9 @@ def test_what_begins_is_told_once_its_operation_is_saved() -> None:
             Removal("n3", "w", "empty"),
         ),
         operations=(
-            ended(Kind.GROW, from_size=1, to_size=3),
-            ended(Kind.REMOVE, targets=(Target("n1", "i"),)),
-            ended(Kind.REMOVE, targets=(Target("n2", "i", evict=("a/p", "a/q")),)),
+            ended(OperationKind.GROW, from_size=1, to_size=3),
+            ended(OperationKind.REMOVE, targets=(RemovalTarget("n1", "i"),)),
+            ended(OperationKind.REMOVE, targets=(RemovalTarget("n2", "i", evict=("a/p", "a/q")),)),
         ),
     )
     room = {"cpu": 4000, "memory": 8 * 2**30}
@@ -68,14 +68,14 @@ def test_what_begins_is_told_once_its_operation_is_saved() -> None:
     ]
 
 
-def repaired(code: Code, kind: str, **params: str | float) -> Plan:
+def repaired(code: ReasonCode, kind: str, **params: str | float) -> Plan:
     reason = Reason.of(code, **params)
     return plan(repairs=(Repair("g", kind, 5, 3, reason, ("i-1", "i-2") if kind == "discard" else ()),))
 
 
 def test_nodes_that_never_came_are_told_with_how_long_they_were_waited_for() -> None:
-    scene = Scene()
-    scene.passes(repaired(Code.SCALE_UP_TIMED_OUT, "shrink", nodes=2, since=NOW - 930))
+    scene = RecordFixture()
+    scene.passes(repaired(ReasonCode.SCALE_UP_TIMED_OUT, "shrink", nodes=2, since=NOW - 930))
     assert scene.told() == [
         (STATUS, "ScaleUpTimedOut", "Warning", "Nodes added to group g failed to register within 15m30s")
     ]
@@ -83,8 +83,10 @@ def test_nodes_that_never_came_are_told_with_how_long_they_were_waited_for() -> 
 
 
 def test_instances_that_could_not_be_created_are_told_with_class_and_code() -> None:
-    scene = Scene()
-    scene.passes(repaired(Code.CREATION_FAILED, "discard", instance="i-1", error="OutOfStock.NoHosts", detail="sorry"))
+    scene = RecordFixture()
+    scene.passes(
+        repaired(ReasonCode.CREATION_FAILED, "discard", instance="i-1", error="OutOfStock.NoHosts", detail="sorry")
+    )
     assert scene.told() == [
         (
             STATUS,
@@ -97,22 +99,24 @@ def test_instances_that_could_not_be_created_are_told_with_class_and_code() -> N
 
 
 def test_a_taint_that_was_taken_off_is_told_on_the_node() -> None:
-    scene = Scene()
-    scene.passes(plan(), marks=(Mark("n1", "cleanup"), Mark("n2", "soften"), Mark("n3", "unsoften")))
+    scene = RecordFixture()
+    scene.passes(
+        plan(), marks=(TaintUpdate("n1", "cleanup"), TaintUpdate("n2", "soften"), TaintUpdate("n3", "unsoften"))
+    )
     assert scene.told() == [
         ("n1", "ClusterAutoscalerCleanup", "Normal", "removed ToBeDeletedByClusterAutoscaler taint from node n1")
     ]
 
 
 def test_what_is_wrong_with_the_priorities_is_told_on_their_config_map() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(
         plan(
             notes=(
-                Reason.of(Code.PRIORITY_NOT_MATCHED, group="g"),
-                Reason.of(Code.PRIORITY_NOT_MATCHED, group="h"),
-                Reason.of(Code.PRIORITY_NO_MATCH),
-                Reason.of(Code.PRIORITY_CONFIG_INVALID, detail="not YAML"),
+                Reason.of(ReasonCode.PRIORITY_NOT_MATCHED, group="g"),
+                Reason.of(ReasonCode.PRIORITY_NOT_MATCHED, group="h"),
+                Reason.of(ReasonCode.PRIORITY_NO_MATCH),
+                Reason.of(ReasonCode.PRIORITY_CONFIG_INVALID, detail="not YAML"),
             )
         )
     )
@@ -134,33 +138,33 @@ def growing(at: float, size: int) -> Plan:
     return plan(
         at,
         scale_ups=(ScaleUp("g", "clusterapi", 1, size, 9),),
-        operations=(ended(Kind.GROW, from_size=1, to_size=size),),
+        operations=(ended(OperationKind.GROW, from_size=1, to_size=size),),
     )
 
 
 def test_on_the_status_of_the_default_name_the_message_is_what_counts() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     for at, size in ((0, 2), (10, 2), (20, 3)):
         scene.passes(growing(NOW + at, size))
     assert len(scene.told()) == 2
 
 
 def test_on_a_status_of_another_name_the_reason_is_what_counts() -> None:
-    scene = Scene(status_config_map_name="mine")
+    scene = RecordFixture(status_config_map_name="mine")
     for at, size in ((0, 2), (10, 2), (20, 3)):
         scene.passes(growing(NOW + at, size))
     assert [(name, words[-24:]) for name, _, _, words in scene.told()] == [("mine", "to 2 instead of 1 (max: 9)"[-24:])]
 
 
 def test_without_a_status_nothing_is_told_on_it() -> None:
-    scene = Scene(write_status_configmap=False)
+    scene = RecordFixture(write_status_configmap=False)
     scene.passes(unhealthy(NOW))
     assert scene.wall.calls == []
 
 
 def test_the_most_important_is_posted_first_and_no_fact_fills_the_time() -> None:
-    scene = Scene()
-    many = tuple(Mark(f"n{number:03d}", "cleanup") for number in range(200))
+    scene = RecordFixture()
+    many = tuple(TaintUpdate(f"n{number:03d}", "cleanup") for number in range(200))
     scene.passes(plan(health=Health(healthy=False)), marks=many)
     reasons = [reason for _, reason, _, _ in scene.told()]
     assert reasons == ["ClusterUnhealthy"] + ["ClusterAutoscalerCleanup"] * PODS_TOLD

@@ -13,26 +13,26 @@ from hypothesis import strategies as st
 from chalicelib.kube.errors import Forbidden
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Condition, Node
-from chalicelib.model.operation import Kind, Target
-from chalicelib.model.plan import GroupVerdict, Health, Ignored, NodeVerdict, Plan, Removal, ScaleUp
+from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.plan import GroupVerdict, Health, IgnoredPods, NodeVerdict, Plan, Removal, ScaleUp
 from chalicelib.model.policy import Options
-from chalicelib.model.reason import Code, Reason
-from chalicelib.model.snapshot import Gap, Snapshot
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.providers.errors import OutOfStock
 from chalicelib.record import carry_over, metrics
-from chalicelib.record.carry_over import Left
+from chalicelib.record.carry_over import CarryOver
 from chalicelib.record.gauges import of_pass
 from chalicelib.record.metrics import BY_NAME, key, lines, parts
 from chalicelib.record.recorder import record_failure
 from chalicelib.store.errors import StoreUnavailable
-from tests.unit.record.support import NOW, Scene, ended, plan, refused
+from tests.unit.record.support import NOW, RecordFixture, ended, plan, refused
 
-BACKOFF = Reason(Code.GROUP_BACKOFF, {"until": NOW, "error": "none left", "code": "OutOfStock"})
+BACKOFF = Reason(ReasonCode.GROUP_BACKOFF, {"until": NOW, "error": "none left", "code": "OutOfStock"})
 
 
 def crowded() -> Plan:
     """A pass in which there is something of everything."""
-    full = Reason.of(Code.RESOURCE_LIMIT, resources="cpu, memory")
+    full = Reason.of(ReasonCode.RESOURCE_LIMIT, resources="cpu, memory")
     return plan(
         health=Health(
             registered=9,
@@ -53,19 +53,19 @@ def crowded() -> Plan:
         unschedulable=(refused("a/p", "a/q"),),
         scale_ups=(ScaleUp("g", "clusterapi", 4, 5, 9, ("a/r",)),),
         fits_existing=("a/s",),
-        ignored=(Ignored(("a/t",), Reason.of(Code.NOT_YET_SEEN)),),
+        ignored=(IgnoredPods(("a/t",), Reason.of(ReasonCode.NOT_YET_SEEN)),),
         unneeded=("n1",),
         unremovable=(
-            NodeVerdict("n2", Reason.of(Code.NOT_UNDERUTILIZED)),
-            NodeVerdict("n3", Reason.of(Code.MINIMAL_RESOURCE_LIMIT, resources="memory")),
+            NodeVerdict("n2", Reason.of(ReasonCode.NOT_UNDERUTILIZED)),
+            NodeVerdict("n3", Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources="memory")),
         ),
-        paused=Reason.of(Code.IN_COOLDOWN, which="x", until=NOW),
-        gaps=(Gap("provider/clusterapi", "down"),),
+        paused=Reason.of(ReasonCode.IN_COOLDOWN, which="x", until=NOW),
+        gaps=(MissingData("provider/clusterapi", "down"),),
     )
 
 
 def test_gauges_have_upstreams_names_and_labels() -> None:
-    scene = Scene(max_nodes_total=12, cores_total=(1, 64))
+    scene = RecordFixture(max_nodes_total=12, cores_total=(1, 64))
     scene.passes(crowded(), seconds={"main": 2.0, "autoscaling": 0.3})
     shown = {metric: scene.values(metric) for metric in BY_NAME if scene.values(metric)}
     assert shown == {
@@ -114,7 +114,7 @@ def test_groups_are_measured_where_the_option_asks_for_it() -> None:
 
 
 def test_the_last_scaling_is_remembered_through_passes_that_decide_none() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(plan(scale_ups=(ScaleUp("g", "clusterapi", 1, 2, 5),)))
     scene.passes(plan(NOW + 10, removals=(Removal("n1", "g", "empty"),)))
     scene.passes(plan(NOW + 20))
@@ -126,7 +126,7 @@ def test_the_last_scaling_is_remembered_through_passes_that_decide_none() -> Non
 
 
 def test_counters_only_grow_and_survive_what_is_left_being_read_by_another_process() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     before: dict[str, float] = {}
     for at in range(5):
         scene.passes(crowded() if at % 2 else plan(NOW + at))
@@ -150,16 +150,18 @@ def test_counters_only_grow_and_survive_what_is_left_being_read_by_another_proce
     ],
 )
 def test_a_pass_that_fails_is_an_error_of_its_type(error: Exception, kind: str) -> None:
-    scene = Scene()
-    after = record_failure("c", error, scene.recorder, Left(counts={f"errors_total;type={kind}": 2.0}), {"main": 3.0})
+    scene = RecordFixture()
+    after = record_failure(
+        "c", error, scene.recorder, CarryOver(counts={f"errors_total;type={kind}": 2.0}), {"main": 3.0}
+    )
     assert after.counts[f"errors_total;type={kind}"] == 3
     assert scene.values("errors_total") == {kind: 1}
 
 
 def test_a_node_that_goes_unready_is_remembered_for_its_executor() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     removals = tuple(Removal(name, "g", "empty") for name in ("n1", "n2"))
-    operations = tuple(ended(Kind.REMOVE, targets=(Target(name, "i"),)) for name in ("n1", "n2"))
+    operations = tuple(ended(OperationKind.REMOVE, targets=(RemovalTarget(name, "i"),)) for name in ("n1", "n2"))
     sick = Node("n1", {}, {}, conditions=(Condition("Ready", "False"),))
     well = Node("n2", {}, {}, conditions=(Condition("Ready", "True"),))
     scene.passes(plan(removals=removals, operations=operations), snapshot=Snapshot("c", NOW, nodes=(sick, well)))
@@ -220,8 +222,8 @@ def test_any_label_survives_being_a_key(one: str, other: str) -> None:
 
 def test_CA_2622_the_number_of_series_depends_on_neither_nodes_nor_pods_nor_groups() -> None:
     """KP#2622, AWS#8798: series that grow with the cluster cost more than the machines they watch."""
-    reasons = list(Code)
-    scene = Scene()
+    reasons = list(ReasonCode)
+    scene = RecordFixture()
     for size in (10, 1000):
         unremovable = tuple(NodeVerdict(f"n{n}", Reason.of(reasons[n % len(reasons)])) for n in range(size))
         groups = tuple(GroupVerdict(f"g{n}", "clusterapi", 0, 9, 1) for n in range(size))
@@ -235,7 +237,7 @@ def test_CA_2622_the_number_of_series_depends_on_neither_nodes_nor_pods_nor_grou
 
 
 def test_every_series_that_is_kept_is_a_row_of_the_table_with_its_labels() -> None:
-    scene = Scene(emit_per_nodegroup_metrics=True)
+    scene = RecordFixture(emit_per_nodegroup_metrics=True)
     scene.passes(crowded(), seconds={"main": 2.0})
     for series in (*scene.left.gauges, *scene.left.counts):
         name, labels = parts(series)
@@ -248,15 +250,15 @@ def test_every_series_that_is_kept_is_a_row_of_the_table_with_its_labels() -> No
 # -- what is left
 
 
-@pytest.mark.parametrize("rubbish", [b"", b"x", b"\x00" * 50, carry_over.write(Left())[:-3]])
+@pytest.mark.parametrize("rubbish", [b"", b"x", b"\x00" * 50, carry_over.write(CarryOver())[:-3]])
 def test_what_cannot_be_read_is_as_at_the_first_pass(rubbish: bytes) -> None:
-    assert carry_over.read(rubbish) == Left()
+    assert carry_over.read(rubbish) == CarryOver()
 
 
 def test_what_is_left_is_small_and_beyond_all_measure_loses_the_single_groups() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(crowded())
     assert len(carry_over.write(scene.left)) < 2500
     wide = {f"node_group_max_count;node_group={hash((n, 'x')):x}": float(hash(n * 7.3)) for n in range(60_000)}
-    kept = carry_over.read(carry_over.write(Left(gauges={"max_nodes_count": 5.0, **wide})))
+    kept = carry_over.read(carry_over.write(CarryOver(gauges={"max_nodes_count": 5.0, **wide})))
     assert kept.gauges == {"max_nodes_count": 5.0}

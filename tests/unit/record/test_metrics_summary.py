@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.kube.errors import Forbidden
-from chalicelib.model.errors import BadInputs
-from chalicelib.model.operation import Kind, State, Target
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.errors import InputErrors
+from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
+from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import GroupVerdict, Health
 from chalicelib.model.policy import Metrics
 from chalicelib.policy.load import load
 from chalicelib.record.metric_summary import SERIES
 from chalicelib.record.metrics import METRICS
 from chalicelib.record.recorder import record_failure
-from tests.unit.record.support import NOW, Scene, ended, plan, refused
+from tests.unit.record.support import NOW, RecordFixture, ended, plan, refused
 from tests.unit.record.test_metrics import crowded
 
 POLICY = """\
@@ -27,18 +27,18 @@ spec:
 """
 
 
-def busy(scene: Scene) -> None:
+def busy(scene: RecordFixture) -> None:
     """A pass with something of everything, a pass that fails, and an end of each kind of operation."""
     scene.passes(crowded())
     record_failure("c", Forbidden("nodes is forbidden"), scene.recorder, scene.left, {"main": 1.0})
-    scene.ends(ended(Kind.GROW, from_size=1, to_size=3), Done())
-    targets = (Target(node="n1", instance="i1"),)
-    scene.ends(ended(Kind.REMOVE, targets=targets), Done())
-    for kind in Kind:
-        scene.ends(ended(kind, State.FAILED), Failed("DeadlineExceeded", "late"))
+    scene.ends(ended(OperationKind.GROW, from_size=1, to_size=3), Succeeded())
+    targets = (RemovalTarget(node="n1", instance="i1"),)
+    scene.ends(ended(OperationKind.REMOVE, targets=targets), Succeeded())
+    for kind in OperationKind:
+        scene.ends(ended(kind, OperationState.FAILED), Failed("DeadlineExceeded", "late"))
 
 
-def series(scene: Scene) -> dict[tuple[str, ...], list[float]]:
+def series(scene: RecordFixture) -> dict[tuple[str, ...], list[float]]:
     """(name, dimensions) -> the values that were written."""
     found: dict[tuple[str, ...], list[float]] = {}
     for line in scene.lines:
@@ -51,7 +51,7 @@ def series(scene: Scene) -> dict[tuple[str, ...], list[float]]:
 
 
 def test_a_quiet_cluster_writes_no_series_in_summary() -> None:
-    scene = Scene(metrics=Metrics.SUMMARY)
+    scene = RecordFixture(metrics=Metrics.SUMMARY)
     for minute in range(5):
         scene.passes(
             plan(
@@ -66,12 +66,12 @@ def test_a_quiet_cluster_writes_no_series_in_summary() -> None:
 
 
 def test_a_summary_has_six_series_without_labels_whatever_happens() -> None:
-    scene = Scene(metrics=Metrics.SUMMARY)
+    scene = RecordFixture(metrics=Metrics.SUMMARY)
     busy(scene)
     prefix, cluster = "cluster_autoscaler_", "cluster=c"
     assert series(scene) == {
         (f"{prefix}errors_total", cluster): [1, 1],
-        (f"{prefix}failed_operations_total", cluster): [1] * len(Kind),
+        (f"{prefix}failed_operations_total", cluster): [1] * len(OperationKind),
         (f"{prefix}failed_scale_ups_total", cluster): [1],
         (f"{prefix}scaled_down_nodes_total", cluster): [1],
         (f"{prefix}scaled_up_nodes_total", cluster): [2],
@@ -82,16 +82,16 @@ def test_a_summary_has_six_series_without_labels_whatever_happens() -> None:
 
 
 def test_the_summary_of_a_counter_is_the_sum_over_its_labels() -> None:
-    scene, whole = Scene(metrics=Metrics.SUMMARY), Scene()
-    targets = tuple(Target(node=f"n{n}", instance=f"i{n}", evict=("p",) * (n % 2)) for n in range(4))
+    scene, whole = RecordFixture(metrics=Metrics.SUMMARY), RecordFixture()
+    targets = tuple(RemovalTarget(node=f"n{n}", instance=f"i{n}", evict=("p",) * (n % 2)) for n in range(4))
     for each in (scene, whole):
-        each.ends(ended(Kind.REMOVE, targets=targets), Done())
+        each.ends(ended(OperationKind.REMOVE, targets=targets), Succeeded())
     assert len(whole.values("scaled_down_nodes_total")) > 1
     assert scene.values("scaled_down_nodes_total") == {"": sum(whole.values("scaled_down_nodes_total").values())}
 
 
 def test_off_writes_nothing_and_what_is_kept_for_the_page_is_the_same_in_all_three() -> None:
-    scenes = {metrics: Scene(metrics=metrics) for metrics in Metrics}
+    scenes = {metrics: RecordFixture(metrics=metrics) for metrics in Metrics}
     for scene in scenes.values():
         busy(scene)
     assert scenes[Metrics.OFF].lines == []
@@ -101,7 +101,7 @@ def test_off_writes_nothing_and_what_is_kept_for_the_page_is_the_same_in_all_thr
 
 
 def test_pods_that_the_scheduler_has_not_seen_are_not_in_the_summary() -> None:
-    scene = Scene(metrics=Metrics.SUMMARY)
+    scene = RecordFixture(metrics=Metrics.SUMMARY)
     scene.passes(plan(ignored=crowded().ignored))
     assert scene.lines == []
     scene.passes(plan(NOW + 60, unschedulable=(refused("a/p"),)))
@@ -123,5 +123,5 @@ def test_a_policy_says_one_of_three_words_and_without_one_means_summary(written:
 
 @pytest.mark.parametrize("written", ["some", "true", "[full]", "FULL", "none"])
 def test_another_word_for_metrics_is_refused_in_its_line(written: str) -> None:
-    with pytest.raises(BadInputs, match=r"p:7: spec.metrics.*(off, summary or full|did you mean)"):
+    with pytest.raises(InputErrors, match=r"p:7: spec.metrics.*(off, summary or full|did you mean)"):
         load(f"{POLICY}  metrics: {written}\n", place="p")

@@ -4,29 +4,29 @@ import msgspec
 import pytest
 
 from chalicelib.kube.errors import Forbidden
-from chalicelib.model.plan import Health, NodeVerdict, Plan, PodVerdict, Removal, Repair, ScaleUp
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.plan import Health, NodeVerdict, Plan, Removal, Repair, ScaleUp, UnschedulablePods
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.record.event_dedup import APART
 from chalicelib.record.events import PODS_TOLD
 from chalicelib.store.errors import StoreUnavailable
-from tests.unit.record.support import NOW, Scene, plan, refused
+from tests.unit.record.support import NOW, RecordFixture, plan, refused
 
 
 def waiting(at: float, since: float) -> Plan:
     """A node that is not unneeded long enough yet."""
-    reason = Reason.of(Code.NOT_UNNEEDED_LONG_ENOUGH, since=since, needs=600)
+    reason = Reason.of(ReasonCode.NOT_UNNEEDED_LONG_ENOUGH, since=since, needs=600)
     return plan(at, unneeded=("n1",), unremovable=(NodeVerdict("n1", reason),))
 
 
 def test_a_decision_is_one_entry_however_often_it_is_taken() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     for second in range(0, 600, 10):
         scene.passes(waiting(NOW + second, since=NOW))
     assert (len(scene.journal.entries), scene.journal.reads, scene.journal.writes) == (1, 0, 1)
 
 
 def test_a_pass_that_dies_before_it_gives_the_lease_back_writes_its_entry_once_more_and_not_more_often() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(waiting(NOW, since=NOW))
     scene.decision = ""  # what the dead pass would have left
     for second in (10, 20, 30):
@@ -43,13 +43,13 @@ def test_a_pass_that_dies_before_it_gives_the_lease_back_writes_its_entry_once_m
         plan(NOW + 10, removals=(Removal("n1", "g", "empty"),)),
         plan(NOW + 10, unneeded=("n1",)),
         plan(NOW + 10, health=Health(healthy=False)),
-        plan(NOW + 10, notes=(Reason.of(Code.IN_COOLDOWN, which="x", until=1.0),)),
-        plan(NOW + 10, paused=Reason.of(Code.IN_COOLDOWN, which="x", until=1.0)),
-        plan(NOW + 10, repairs=(Repair("g", "shrink", 3, 2, Reason.of(Code.SIZE_ABOVE_REALITY)),)),
+        plan(NOW + 10, notes=(Reason.of(ReasonCode.IN_COOLDOWN, which="x", until=1.0),)),
+        plan(NOW + 10, paused=Reason.of(ReasonCode.IN_COOLDOWN, which="x", until=1.0)),
+        plan(NOW + 10, repairs=(Repair("g", "shrink", 3, 2, Reason.of(ReasonCode.SIZE_ABOVE_REALITY)),)),
     ],
 )
 def test_any_other_decision_is_a_new_entry_and_so_is_the_way_back(other: Plan) -> None:
-    scene = Scene()
+    scene = RecordFixture()
     first = plan(unschedulable=(refused("a/p"),))
     for each in (first, other, msgspec.structs.replace(first, at=NOW + 20)):
         scene.passes(each)
@@ -57,7 +57,7 @@ def test_any_other_decision_is_a_new_entry_and_so_is_the_way_back(other: Plan) -
 
 
 def test_the_entry_holds_counts_and_the_whole_plan() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     decided = plan(unschedulable=(refused("a/p", "a/q"),), health=Health(registered=7))
     scene.passes(decided)
     entry = scene.journal.entries[0]
@@ -66,7 +66,7 @@ def test_the_entry_holds_counts_and_the_whole_plan() -> None:
 
 
 def test_a_journal_that_fails_is_said_and_tried_again_in_the_next_pass() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.journal.error = StoreUnavailable("down")
     scene.passes(plan(unschedulable=(refused("a/p"),)))
     assert scene.trouble == "journal: StoreUnavailable: down"
@@ -80,7 +80,7 @@ def test_a_journal_that_fails_is_said_and_tried_again_in_the_next_pass() -> None
 
 
 def test_a_pod_that_fits_nowhere_is_told_how_many_groups_have_which_reason() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(plan(unschedulable=(refused("a/p", groups=4),)))
     [event] = [event for event in scene.wall.posted if event.kind == "Pod"]
     assert (event.namespace, event.name, event.uid, event.reason) == ("a", "p", "uid-p", "NotTriggerScaleUp")
@@ -88,9 +88,11 @@ def test_a_pod_that_fits_nowhere_is_told_how_many_groups_have_which_reason() -> 
 
 
 def test_a_full_cluster_is_told_in_upstreams_one_sentence_and_on_the_status() -> None:
-    scene = Scene(max_nodes_total=9)
-    full: dict[str, tuple[Reason, ...]] = {group: (Reason.of(Code.MAX_NODES_TOTAL, max=9),) for group in ("g", "h")}
-    scene.passes(plan(unschedulable=(PodVerdict(("a/p",), full),)))
+    scene = RecordFixture(max_nodes_total=9)
+    full: dict[str, tuple[Reason, ...]] = {
+        group: (Reason.of(ReasonCode.MAX_NODES_TOTAL, max=9),) for group in ("g", "h")
+    }
+    scene.passes(plan(unschedulable=(UnschedulablePods(("a/p",), full),)))
     assert scene.told("Pod") == [("p", "NotTriggerScaleUp", "Normal", "max total nodes in cluster reached")]
     assert scene.told("ConfigMap") == [
         ("cluster-autoscaler-status", "MaxNodesTotalReached", "Warning", "Max total nodes in cluster reached: 9")
@@ -98,7 +100,7 @@ def test_a_full_cluster_is_told_in_upstreams_one_sentence_and_on_the_status() ->
 
 
 def test_the_same_about_the_same_pod_is_told_once_in_five_minutes_whatever_the_words() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     for at in (0.0, 10.0, APART - 1):
         scene.passes(plan(NOW + at, unschedulable=(refused("a/p", groups=2 + int(at)),)))
     assert len(scene.told("Pod")) == 1
@@ -107,21 +109,21 @@ def test_the_same_about_the_same_pod_is_told_once_in_five_minutes_whatever_the_w
 
 
 def test_another_pod_that_joins_is_told_and_those_that_waited_are_not_told_again() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(plan(unschedulable=(refused("a/p"),)))
     scene.passes(plan(NOW + 10, unschedulable=(refused("a/p", "a/q"),)))
     assert [name for name, *_ in scene.told("Pod")] == ["p", "q"]
 
 
 def test_duplicates_are_told_where_the_option_asks_for_them() -> None:
-    scene = Scene(record_duplicated_events=True)
+    scene = RecordFixture(record_duplicated_events=True)
     for at in range(3):
         scene.passes(plan(NOW + at, unschedulable=(refused("a/p"),)))
     assert len(scene.told("Pod")) == 3
 
 
 def test_CA_4575_a_storm_of_pods_is_fifty_events_and_no_row_of_its_own() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     many = tuple(refused(*(f"a/p-{n:03d}-{m:02d}" for m in range(20))) for n in range(50))
     for at in (0, 10, 20):
         scene.passes(plan(NOW + at, unschedulable=many))
@@ -131,7 +133,7 @@ def test_CA_4575_a_storm_of_pods_is_fifty_events_and_no_row_of_its_own() -> None
 
 
 def test_a_pod_that_is_gone_meanwhile_is_passed_over() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.wall.gone.add("p")
     scene.passes(plan(unschedulable=(refused("a/p", "a/q"),)))
     assert scene.trouble == ""
@@ -139,7 +141,7 @@ def test_a_pod_that_is_gone_meanwhile_is_passed_over() -> None:
 
 
 def test_a_cluster_that_takes_no_events_is_asked_once_per_pass_and_stops_nothing() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.wall.errors["*"] = Forbidden("events is forbidden")
     scene.passes(plan(unschedulable=(refused("a/p", "a/q", "a/r"),)))
     assert scene.trouble == "events: Forbidden: events is forbidden"
@@ -148,7 +150,7 @@ def test_a_cluster_that_takes_no_events_is_asked_once_per_pass_and_stops_nothing
 
 
 def test_one_pod_that_can_have_no_events_does_not_stand_in_front_of_the_others() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.wall.errors["p"] = Forbidden("namespace a is being terminated")
     for at in (0, 10):
         scene.passes(plan(NOW + at, unschedulable=(refused("a/p", "b/q"),)))
@@ -156,7 +158,7 @@ def test_one_pod_that_can_have_no_events_does_not_stand_in_front_of_the_others()
 
 
 def test_a_cluster_that_is_slow_gets_few_events_and_the_pass_its_end() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     post = scene.wall.post
 
     def slow(event: object, now: float) -> None:
@@ -171,7 +173,7 @@ def test_a_cluster_that_is_slow_gets_few_events_and_the_pass_its_end() -> None:
 
 
 def test_a_cluster_that_is_not_to_be_touched_is_not_written_to_and_has_metrics_all_the_same() -> None:
-    scene = Scene(wall=False)
+    scene = RecordFixture(wall=False)
     scene.passes(plan(unschedulable=(refused("a/p"),)))
     assert scene.wall.calls == []
     assert len(scene.journal.entries) == 1

@@ -3,54 +3,54 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chalicelib.record.event_dedup import APART, MOST, digest, fresh, known
+from chalicelib.record.event_dedup import APART, MOST, digest, filter_new, recent
 from tests.unit.record.support import NOW
 
 A, B = digest("a"), digest("b")
 
 
 def test_what_is_new_is_told_and_then_known_for_five_minutes() -> None:
-    new, told = fresh(b"", [A], NOW)
+    new, told = filter_new(b"", [A], NOW)
     assert new == {A}
-    assert fresh(told, [A, B], NOW + APART - 1)[0] == {B}
-    assert fresh(told, [A], NOW + APART)[0] == {A}
+    assert filter_new(told, [A, B], NOW + APART - 1)[0] == {B}
+    assert filter_new(told, [A], NOW + APART)[0] == {A}
 
 
 def test_nothing_new_is_the_very_same_bytes() -> None:
-    _, told = fresh(b"", [A, B], NOW)
-    assert fresh(told, [A], NOW + 10) == (frozenset(), told)
+    _, told = filter_new(b"", [A, B], NOW)
+    assert filter_new(told, [A], NOW + 10) == (frozenset(), told)
 
 
 def test_what_has_run_out_is_forgotten() -> None:
-    _, told = fresh(b"", [A], NOW)
-    assert fresh(told, [], NOW + APART) == (frozenset(), b"")
+    _, told = filter_new(b"", [A], NOW)
+    assert filter_new(told, [], NOW + APART) == (frozenset(), b"")
 
 
 def test_a_clock_that_went_back_by_hours_silences_nothing() -> None:
-    _, told = fresh(b"", [A], NOW)
-    assert fresh(told, [A], NOW - 7200)[0] == {A}
+    _, told = filter_new(b"", [A], NOW)
+    assert filter_new(told, [A], NOW - 7200)[0] == {A}
 
 
 def test_a_storm_keeps_the_newest_and_the_row_small() -> None:
-    _, told = fresh(b"", [A], NOW)
-    _, told = fresh(told, [digest(str(n)) for n in range(MOST)], NOW + 1)
+    _, told = filter_new(b"", [A], NOW)
+    _, told = filter_new(told, [digest(str(n)) for n in range(MOST)], NOW + 1)
     assert len(told) == 10 * MOST
-    assert A not in known(told, NOW + 1)
+    assert A not in recent(told, NOW + 1)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
 @given(st.binary(max_size=200), st.lists(st.binary(min_size=6, max_size=6), max_size=20), st.floats(0, 4e9))
 def test_rubbish_in_the_row_is_nothing_told(rubbish: bytes, keys: list[bytes], now: float) -> None:
-    new, told = fresh(rubbish, keys, now)
+    new, told = filter_new(rubbish, keys, now)
     assert new <= set(keys)
-    assert fresh(told, keys, now)[0] == set() or len(told) == 10 * MOST or int(now) <= now - APART
+    assert filter_new(told, keys, now)[0] == set() or len(told) == 10 * MOST or int(now) <= now - APART
 
 
 def test_a_lasting_fact_is_known_for_a_day_and_no_other_is_taken_for_one() -> None:
     lasting = digest("a", lasting=True)
-    _, told = fresh(b"", [lasting, A], NOW)
-    assert fresh(told, [lasting, A], NOW + 301)[0] == {A}
-    assert fresh(told, [lasting], NOW + 86_399)[0] == frozenset()
-    assert fresh(told, [lasting], NOW + 86_401)[0] == {lasting}
-    assert fresh(told, [lasting], NOW - 301)[0] == {lasting}, "the clock went back"
+    _, told = filter_new(b"", [lasting, A], NOW)
+    assert filter_new(told, [lasting, A], NOW + 301)[0] == {A}
+    assert filter_new(told, [lasting], NOW + 86_399)[0] == frozenset()
+    assert filter_new(told, [lasting], NOW + 86_401)[0] == {lasting}
+    assert filter_new(told, [lasting], NOW - 301)[0] == {lasting}, "the clock went back"
     assert {digest(str(n))[0] for n in range(5000)} == set(range(255))

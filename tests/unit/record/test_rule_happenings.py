@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Succeeded
 from chalicelib.model.plan import RuleVerdict, ScaleUp
 from chalicelib.model.pod import Pod
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import RuleObject
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.record.event_dedup import APART, LASTING
 from chalicelib.record.journal import of_outcome, of_plan
-from tests.unit.record.support import NOW, Scene, ended, plan
+from tests.unit.record.support import NOW, RecordFixture, ended, plan
 
 OBJECT = RuleObject("kube-system", "night", uid="uid-night")
 KEY = OBJECT.key
@@ -26,7 +26,7 @@ def seen(*objects: RuleObject, **more: Any) -> Snapshot:
     return Snapshot("c", NOW, rule_objects=objects or (OBJECT,), **more)
 
 
-def told(scene: Scene) -> list[tuple[str, str, str, str]]:
+def told(scene: RecordFixture) -> list[tuple[str, str, str, str]]:
     return scene.told(KIND, "ConfigMap", "Node", "Pod")
 
 
@@ -36,12 +36,12 @@ def growing(rule: RuleVerdict) -> dict[str, Any]:
     return {
         "rules": (rule,),
         "scale_ups": (ScaleUp("g", "p", 1, 3, 9, rules=(key,)),),
-        "operations": (ended(Kind.GROW),),
+        "operations": (ended(OperationKind.GROW),),
     }
 
 
 def test_CCE_A2_a_refused_object_is_told_on_the_object_with_every_mistake() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     bad = msgspec.structs.replace(OBJECT, problems=("spec.a: is wrong; mend it", "spec.b: too"), warnings=("w",))
     scene.passes(plan(), snapshot=seen(bad))
     [(*head, words)] = told(scene)
@@ -55,8 +55,8 @@ def test_CCE_A2_a_refused_object_is_told_on_the_object_with_every_mistake() -> N
 
 
 def test_CCE_2_an_object_that_others_leave_no_room_for_is_told_too() -> None:
-    scene, other = Scene(), RuleObject("kube-system", "first", uid="uid-first")
-    note = Reason.of(Code.RULE_OBJECT_INVALID, object=KEY, detail="pool p has a rule for cpu already")
+    scene, other = RecordFixture(), RuleObject("kube-system", "first", uid="uid-first")
+    note = Reason.of(ReasonCode.RULE_OBJECT_INVALID, object=KEY, detail="pool p has a rule for cpu already")
     scene.passes(plan(notes=(note,)), snapshot=seen(other, OBJECT))
     [(name, reason, _, words)] = told(scene)
     assert (name, reason) == ("night", "HorizontalNodeAutoscalerInvalid")
@@ -64,14 +64,14 @@ def test_CCE_2_an_object_that_others_leave_no_room_for_is_told_too() -> None:
 
 
 def test_another_mistake_is_told_at_once_and_the_same_one_after_five_minutes() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     for at, problem in ((0.0, "a"), (60.0, "a"), (120.0, "b"), (APART + 1, "a")):
         scene.passes(plan(NOW + at), snapshot=seen(msgspec.structs.replace(OBJECT, problems=(problem,))))
     assert [words[-1] for *_, words in told(scene)] == ["a", "b", "a"]
 
 
 def test_what_is_passed_over_in_an_object_is_told_once_a_day() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     for at in (0.0, APART + 1, LASTING - 1, LASTING + 1):
         scene.passes(plan(NOW + at), snapshot=seen(msgspec.structs.replace(OBJECT, warnings=("spec.x: no field",))))
     assert [(reason, words) for _, reason, _, words in told(scene)] == [
@@ -82,7 +82,7 @@ def test_what_is_passed_over_in_an_object_is_told_once_a_day() -> None:
 def test_a_rule_that_adds_nodes_is_told_on_its_object_once_it_is_saved() -> None:
     rule = RuleVerdict("evening", "pool", KEY, nodes=2, due=1795245600.0)
     unsaved = growing(rule) | {"operations": ()}
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(plan(**unsaved), snapshot=seen())
     assert told(scene) == []
     scene.passes(plan(**growing(rule)), snapshot=seen())
@@ -92,7 +92,7 @@ def test_a_rule_that_adds_nodes_is_told_on_its_object_once_it_is_saved() -> None
 
 
 def test_a_rule_of_the_policy_is_told_on_the_status() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(plan(**growing(RuleVerdict("busy", "pool", nodes=1, rate=66.32))))
     assert (
         "cluster-autoscaler-status",
@@ -103,20 +103,22 @@ def test_a_rule_of_the_policy_is_told_on_the_status() -> None:
 
 
 def test_a_rule_whose_object_is_gone_is_told_on_the_status() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(plan(**growing(RuleVerdict("busy", "pool", "kube-system/gone", nodes=1))), snapshot=seen())
     assert [name for name, reason, *_ in told(scene) if reason == "RuleScaledUp"] == ["cluster-autoscaler-status"]
 
 
 def test_CCE_A4_a_dropped_occurrence_and_rules_that_cannot_work_are_warned_of() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(
         plan(
             rules=(
-                RuleVerdict("late", "p", KEY, due=1.0, reason=Reason.of(Code.RULE_EXPIRED, due=1795245600.0)),
-                RuleVerdict("low", "p", KEY, reason=Reason.of(Code.RULE_INVALID, rule="low", detail="40% is too low")),
-                RuleVerdict("lost", "q", KEY, reason=Reason.of(Code.RULE_NO_GROUP, rule="lost", group="q")),
-                RuleVerdict("quiet", "p", KEY, reason=Reason.of(Code.RULE_NOT_DUE, until=NOW)),
+                RuleVerdict("late", "p", KEY, due=1.0, reason=Reason.of(ReasonCode.RULE_EXPIRED, due=1795245600.0)),
+                RuleVerdict(
+                    "low", "p", KEY, reason=Reason.of(ReasonCode.RULE_INVALID, rule="low", detail="40% is too low")
+                ),
+                RuleVerdict("lost", "q", KEY, reason=Reason.of(ReasonCode.RULE_NO_GROUP, rule="lost", group="q")),
+                RuleVerdict("quiet", "p", KEY, reason=Reason.of(ReasonCode.RULE_NOT_DUE, until=NOW)),
             )
         ),
         snapshot=seen(),
@@ -133,11 +135,11 @@ def test_CCE_A4_a_dropped_occurrence_and_rules_that_cannot_work_are_warned_of() 
 
 def test_CCE_A10_the_taint_and_the_annotation_are_warned_of_once_for_each() -> None:
     notes = (
-        *(Reason.of(Code.AVOID_TAINT, node=name, taint="x") for name in ("n1", "n2")),
-        Reason.of(Code.AVOID_ANNOTATION, pod="kube-system/agent-1"),
+        *(Reason.of(ReasonCode.AVOID_TAINT, node=name, taint="x") for name in ("n1", "n2")),
+        Reason.of(ReasonCode.AVOID_ANNOTATION, pod="kube-system/agent-1"),
     )
     pods = (Pod("kube-system", "agent-1", "uid-agent", 0, node="n1"),)
-    scene = Scene()
+    scene = RecordFixture()
     for at in range(0, 3600, 240):
         scene.passes(plan(NOW + at, notes=notes), snapshot=Snapshot("c", NOW + at, pods=pods))
     assert [(name, reason, type_) for name, reason, type_, _ in told(scene)] == [
@@ -154,15 +156,15 @@ def test_the_journal_names_the_rules_of_a_pass_and_of_a_growth() -> None:
     facts = of_plan(plan(**growing(RuleVerdict("evening", "pool", KEY, nodes=2)))).facts
     assert facts["rules"] == f"{KEY}/evening"
     assert "rules" not in of_plan(plan()).facts
-    operation = ended(Kind.GROW, data={"rules": "evening,busy"})
-    assert of_outcome(operation, Done({}), NOW).facts["rules"] == "evening,busy"
+    operation = ended(OperationKind.GROW, data={"rules": "evening,busy"})
+    assert of_outcome(operation, Succeeded({}), NOW).facts["rules"] == "evening,busy"
 
 
 def test_a_rule_that_says_something_else_is_another_decision() -> None:
-    verdict = RuleVerdict("busy", "p", reason=Reason.of(Code.RULE_BELOW, metric="cpu", rate=30.0, above=40))
+    verdict = RuleVerdict("busy", "p", reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=30.0, above=40))
     other = msgspec.structs.replace(
-        verdict, rate=31.0, reason=Reason.of(Code.RULE_BELOW, metric="cpu", rate=31.0, above=40)
+        verdict, rate=31.0, reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=31.0, above=40)
     )
-    scaling = msgspec.structs.replace(verdict, reason=Reason.of(Code.RULE_SCALING, pool="p", detail="x"))
+    scaling = msgspec.structs.replace(verdict, reason=Reason.of(ReasonCode.RULE_SCALING, pool="p", detail="x"))
     entries = [of_plan(plan(rules=(each,))).facts["decision"] for each in (verdict, other, scaling)]
     assert entries[0] == entries[1] != entries[2]

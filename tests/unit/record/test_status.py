@@ -10,12 +10,12 @@ import yaml
 
 from chalicelib.kube.errors import Forbidden
 from chalicelib.model.plan import GroupVerdict, Health, Plan
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.record.status_configmap import ANNOTATION, EVERY, document, long_time, parse, render, shortened
-from tests.unit.record.support import NOW, Scene, plan
+from tests.unit.record.support import NOW, RecordFixture, plan
 
 NAME = "cluster-autoscaler-status"
-BACKOFF = Reason(Code.GROUP_BACKOFF, {"until": NOW + 60, "error": "no machines left", "code": "NoStock"})
+BACKOFF = Reason(ReasonCode.GROUP_BACKOFF, {"until": NOW + 60, "error": "no machines left", "code": "NoStock"})
 COUNTS = {"ready": 3, "unready": 1, "notStarted": 1, "suspended": 0, "beingDeleted": 2}
 
 
@@ -49,12 +49,12 @@ def decided(at: float = NOW, **parts: Any) -> Plan:
     return plan(at, **{"health": health, "groups": (group(),), "unneeded": ("n1", "n2"), **parts})
 
 
-def stored(scene: Scene) -> Any:
+def stored(scene: RecordFixture) -> Any:
     return yaml.load(scene.wall.maps[NAME]["data"]["status"], Loader=yaml.BaseLoader)
 
 
 def test_the_whole_document_is_as_upstream_has_it() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(decided(groups=(group(candidates=2, backoff=BACKOFF),)))
     probe = {"lastProbeTime": "2026-11-21T07:20:54Z", "lastTransitionTime": "2026-11-21T07:20:54Z"}
     counts = {
@@ -133,7 +133,7 @@ def test_a_long_message_of_a_vendor_is_cut_and_says_so() -> None:
 
 
 def test_a_transition_is_the_instant_at_which_the_status_changed() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     for at, well in ((0, True), (100, True), (200, False), (300, False)):
         scene.passes(decided(NOW + at, groups=(group(healthy=well),)))
     found = stored(scene)["nodeGroups"][0]["health"]
@@ -146,7 +146,7 @@ def test_a_transition_is_the_instant_at_which_the_status_changed() -> None:
 
 
 def test_a_transition_survives_a_cold_start_and_a_lost_row() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(decided())
     scene.left = type(scene.left)()
     scene.passes(decided(NOW + 1000))
@@ -154,21 +154,21 @@ def test_a_transition_survives_a_cold_start_and_a_lost_row() -> None:
 
 
 def test_an_unchanged_status_is_written_once_a_minute_and_not_even_read_in_between() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     for at in range(0, 121, 10):
         scene.passes(decided(NOW + at))
     assert [call for call in scene.wall.calls if call in ("find", "change")] == ["find", "change"] * 3
 
 
 def test_a_change_is_written_at_once() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(decided())
     scene.passes(decided(NOW + 1, unneeded=("n1",)))
     assert stored(scene)["clusterWide"]["scaleDown"]["candidates"] == "1"
 
 
 def test_a_clock_that_goes_back_does_not_silence_the_status() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.passes(decided())
     scene.passes(decided(NOW - 3600))
     assert scene.wall.calls.count("change") == 2
@@ -188,7 +188,7 @@ def test_a_clock_that_goes_back_does_not_silence_the_status() -> None:
     ],
 )
 def test_a_foreign_config_map_of_that_name_loses_our_key_only(rubbish: str) -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.wall.maps[NAME] = {
         "metadata": {"uid": "u", "resourceVersion": "7"},
         "data": {"status": rubbish, "theirs": "kept"},
@@ -200,7 +200,7 @@ def test_a_foreign_config_map_of_that_name_loses_our_key_only(rubbish: str) -> N
 
 
 def test_a_config_map_without_data_is_filled() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.wall.maps[NAME] = {"metadata": {"uid": "u", "resourceVersion": "7"}}
     scene.passes(decided())
     assert stored(scene)["autoscalerStatus"] == "Running"
@@ -208,7 +208,7 @@ def test_a_config_map_without_data_is_filled() -> None:
 
 @pytest.mark.parametrize(("conflicts", "trouble"), [(2, ""), (3, "status: Conflict: changed meanwhile")])
 def test_whoever_writes_at_the_same_time_is_not_overwritten_unseen(conflicts: int, trouble: str) -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.wall.conflicts = conflicts
     scene.passes(decided())
     assert scene.trouble == trouble
@@ -216,7 +216,7 @@ def test_whoever_writes_at_the_same_time_is_not_overwritten_unseen(conflicts: in
 
 
 def test_a_status_that_is_refused_is_said_and_tried_again_in_a_minute() -> None:
-    scene = Scene()
+    scene = RecordFixture()
     scene.wall.errors["maps"] = Forbidden("configmaps is forbidden")
     said = []
     for at in range(0, int(EVERY) + 1, 10):
@@ -227,7 +227,7 @@ def test_a_status_that_is_refused_is_said_and_tried_again_in_a_minute() -> None:
 
 
 def test_a_config_map_that_is_missing_is_told_once_and_filled_when_it_is_there() -> None:
-    scene = Scene(namespace="scaling", status_config_map_name=NAME)
+    scene = RecordFixture(namespace="scaling", status_config_map_name=NAME)
     there = scene.wall.maps.pop(NAME)
     said = []
     for minute in range(4):
@@ -251,7 +251,7 @@ def test_a_config_map_that_is_missing_is_told_once_and_filled_when_it_is_there()
 
 @pytest.mark.parametrize("settings", [{"write_status_configmap": False}, {"wall": False}])
 def test_a_status_that_is_not_wanted_is_neither_read_nor_written(settings: dict[str, Any]) -> None:
-    scene = Scene(**settings)
+    scene = RecordFixture(**settings)
     scene.passes(decided())
     assert scene.wall.calls == []
 

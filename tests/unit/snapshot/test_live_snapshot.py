@@ -11,9 +11,9 @@ import pytest
 from chalicelib.kube import errors
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Gap, PriorityConfig, Snapshot
+from chalicelib.model.snapshot import MissingData, PriorityConfig, Snapshot
 from chalicelib.policy import priority_configmap
-from chalicelib.snapshot.live_cluster import PRIORITY_CONFIG, RESOURCES, Resource, take
+from chalicelib.snapshot.live_cluster import PRIORITY_CONFIG, RESOURCES, ListedResource, read_live_cluster
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import client, status
 
@@ -77,7 +77,7 @@ PRIORITIES_AT = PRIORITY_CONFIG.format("kube-system")
 NO_CONFIG_MAP = Reply(404, status(404, "NotFound", "configmaps is not there"))
 
 
-class Api:
+class LiveSnapshotApi:
     """Lists in pages of two; `instead` replaces the answers of a kind, in order."""
 
     def __init__(self, **instead: list[Reply]) -> None:
@@ -99,22 +99,22 @@ class Api:
         return Reply(body={"kind": f"{kind}List", "metadata": meta, "items": items})
 
 
-def observe(nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[Gap, ...]]:
-    return (NodeGroup("g1", "test", target=len(nodes)),), (Gap("provider/test", "one group is hidden"),)
+def observe(nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
+    return (NodeGroup("g1", "test", target=len(nodes)),), (MissingData("provider/test", "one group is hidden"),)
 
 
-def snapshot(api: Api) -> tuple[Snapshot, list[Seen]]:
+def snapshot(api: LiveSnapshotApi) -> tuple[Snapshot, list[Seen]]:
     with HttpScript(api) as server:
-        return take("prod", client(server), observe, NOW), server.requests
+        return read_live_cluster("prod", client(server), observe, NOW), server.requests
 
 
-def refused(resource: Resource, code: int) -> list[Reply]:
+def refused(resource: ListedResource, code: int) -> list[Reply]:
     cause = status(code, "Forbidden" if code == 403 else "NotFound", f"{resource.plural} is refused")
     return [Reply(code, cause)]
 
 
 def test_everything_in_the_table_is_read_into_the_snapshot() -> None:
-    taken, _ = snapshot(Api())
+    taken, _ = snapshot(LiveSnapshotApi())
     assert (taken.cluster, taken.taken_at) == ("prod", NOW)
     assert [n.name for n in taken.nodes] == ["n1", "n2"]
     assert [(p.name, p.node) for p in taken.pods] == [("web-1", "n1"), ("web-22", "n2"), ("web-333", "")]
@@ -130,11 +130,11 @@ def test_everything_in_the_table_is_read_into_the_snapshot() -> None:
     assert [(c.storage_class, c.capacity) for c in stored.capacities] == [("fast", 5 * 2**30)]
     assert stored.publishing == ("csi.example",)
     assert taken.groups == (NodeGroup("g1", "test", target=2),)
-    assert taken.gaps == (Gap("provider/test", "one group is hidden"),)
+    assert taken.gaps == (MissingData("provider/test", "one group is hidden"),)
 
 
 def test_what_is_asked_of_the_server() -> None:
-    _, requests = snapshot(Api())
+    _, requests = snapshot(LiveSnapshotApi())
     first = {seen.path: dict(seen.query) for seen in requests if "continue" not in seen.query}
     assert first.pop("/api/v1/nodes") == {"resourceVersion": "0", "limit": "500"}
     assert first.pop("/api/v1/pods") == {"fieldSelector": UNFINISHED, "limit": "500"}
@@ -145,8 +145,8 @@ def test_what_is_asked_of_the_server() -> None:
 
 @pytest.mark.parametrize("code", [403, 404])
 @pytest.mark.parametrize("resource", [r for r in RESOURCES if not r.required], ids=lambda r: r.plural)
-def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: Resource, code: int) -> None:
-    taken, _ = snapshot(Api(**{resource.kind: refused(resource, code)}))
+def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: ListedResource, code: int) -> None:
+    taken, _ = snapshot(LiveSnapshotApi(**{resource.kind: refused(resource, code)}))
     gap = taken.gaps[0]
     assert (gap.kind, gap.detail, gap.place) == (resource.kind, f"{resource.plural} is refused", resource.path)
     assert gap.weakens == resource.weakens != ()
@@ -181,13 +181,13 @@ def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: Resource, co
     ],
 )
 def test_the_priority_expanders_config_map(answer: Reply, expected: PriorityConfig | None) -> None:
-    taken, _ = snapshot(Api(ConfigMap=[answer]))
+    taken, _ = snapshot(LiveSnapshotApi(ConfigMap=[answer]))
     assert taken.priorities == expected
     assert [gap.kind for gap in taken.gaps] == ["provider/test"]
 
 
 def test_a_config_map_that_may_not_be_read_is_a_gap_and_stops_nothing() -> None:
-    taken, _ = snapshot(Api(ConfigMap=[Reply(403, status(403, "Forbidden", "no config maps for you"))]))
+    taken, _ = snapshot(LiveSnapshotApi(ConfigMap=[Reply(403, status(403, "Forbidden", "no config maps for you"))]))
     assert taken.priorities is None
     gap = taken.gaps[0]
     assert (gap.kind, gap.name, gap.place) == (
@@ -204,8 +204,8 @@ def test_the_config_map_is_looked_for_where_the_options_say() -> None:
         "data": {"priorities": "1: [b]"},
         "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": "scaling"},
     }
-    with HttpScript(Api(ConfigMap=[Reply(body=body)])) as server:
-        taken = take("prod", client(server), observe, NOW, namespace="scaling")
+    with HttpScript(LiveSnapshotApi(ConfigMap=[Reply(body=body)])) as server:
+        taken = read_live_cluster("prod", client(server), observe, NOW, namespace="scaling")
         paths = {seen.path for seen in server.requests}
     assert PRIORITY_CONFIG.format("scaling") in paths
     assert taken.priorities == PriorityConfig("1: [b]", ((1, ("b",)),))
@@ -214,53 +214,53 @@ def test_the_config_map_is_looked_for_where_the_options_say() -> None:
 def test_a_malformed_claim_is_a_gap_that_names_it() -> None:
     bad = plain("bad", resources={"requests": {"storage": "1.5Gii"}})
     items = {"kind": "PersistentVolumeClaimList", "metadata": {}, "items": [*OBJECTS["PersistentVolumeClaim"], bad]}
-    taken, _ = snapshot(Api(PersistentVolumeClaim=[Reply(body=items)]))
+    taken, _ = snapshot(LiveSnapshotApi(PersistentVolumeClaim=[Reply(body=items)]))
     assert [c.name for c in taken.storage.claims] == ["data"]
     assert [(gap.kind, gap.name) for gap in taken.gaps[:1]] == [("PersistentVolumeClaim", "shop/bad")]
 
 
 def test_a_kind_of_controller_that_was_not_read_is_not_taken_for_absent() -> None:
     resource = next(r for r in RESOURCES if r.kind == "Job")
-    taken, _ = snapshot(Api(Job=refused(resource, 403)))
+    taken, _ = snapshot(LiveSnapshotApi(Job=refused(resource, 403)))
     assert "Job" not in taken.controller_kinds
     assert {"ReplicaSet", "StatefulSet", "ReplicationController"} <= set(taken.controller_kinds)
 
 
-@pytest.mark.parametrize(("code", "cls"), [(403, errors.Forbidden), (404, errors.Missing)])
+@pytest.mark.parametrize(("code", "cls"), [(403, errors.Forbidden), (404, errors.NotFound)])
 @pytest.mark.parametrize("kind", ["Node", "Pod"])
 def test_without_nodes_or_pods_there_is_no_snapshot(kind: str, code: int, cls: type[errors.ClusterError]) -> None:
     resource = next(r for r in RESOURCES if r.kind == kind)
     with pytest.raises(cls, match="is refused"):
-        snapshot(Api(**{kind: refused(resource, code)}))
+        snapshot(LiveSnapshotApi(**{kind: refused(resource, code)}))
 
 
 def test_a_server_in_trouble_is_no_gap() -> None:
     with pytest.raises(errors.Unavailable):
-        snapshot(Api(PodDisruptionBudget=[Reply(500, status(500))] * 4))
+        snapshot(LiveSnapshotApi(PodDisruptionBudget=[Reply(500, status(500))] * 4))
 
 
 def test_something_that_answers_without_being_an_api_server_is_noticed() -> None:
     with pytest.raises(errors.Unavailable):
-        snapshot(Api(Pod=[Reply(body={})] * 4))
+        snapshot(LiveSnapshotApi(Pod=[Reply(body={})] * 4))
     with pytest.raises(errors.Unavailable):
-        snapshot(Api(Pod=[Reply(body={"kind": "PodList", "metadata": {}, "items": "none"})]))
+        snapshot(LiveSnapshotApi(Pod=[Reply(body={"kind": "PodList", "metadata": {}, "items": "none"})]))
 
 
 def test_a_list_that_expires_half_way_leaves_nothing_twice_and_nothing_old() -> None:
     gone = {"kind": "PodList", "metadata": {"continue": "2"}, "items": [pod("gone", "n1"), pod("web-1", "n1")]}
     expired = Reply(410, status(410, "Expired"))
-    taken, _ = snapshot(Api(Pod=[Reply(body=gone), expired]))
-    undisturbed, _ = snapshot(Api())
+    taken, _ = snapshot(LiveSnapshotApi(Pod=[Reply(body=gone), expired]))
+    undisturbed, _ = snapshot(LiveSnapshotApi())
     assert [p.name for p in taken.pods] == ["web-1", "web-22", "web-333"]
     assert len(taken.budgets) == len(undisturbed.budgets)
 
 
 def test_the_snapshot_does_not_depend_on_which_answer_comes_first() -> None:
-    first, _ = snapshot(Api())
+    first, _ = snapshot(LiveSnapshotApi())
     gate = threading.Event()
     delayed = Reply(body={"kind": "NodeList", "metadata": {}, "items": OBJECTS["Node"]}, held=gate)
 
-    class Late(Api):
+    class Late(LiveSnapshotApi):
         def __call__(self, seen: Seen) -> Reply:
             reply = super().__call__(seen)
             if seen.path.endswith("/statefulsets"):
@@ -273,7 +273,7 @@ def test_the_snapshot_does_not_depend_on_which_answer_comes_first() -> None:
 
 def test_one_malformed_object_is_a_gap_that_names_it() -> None:
     wrong = {"kind": "NodeList", "metadata": {}, "items": [node("n1"), {"metadata": {"name": "n9"}, "spec": {}}]}
-    taken, _ = snapshot(Api(Node=[Reply(body=wrong)]))
+    taken, _ = snapshot(LiveSnapshotApi(Node=[Reply(body=wrong)]))
     assert [n.name for n in taken.nodes if n.allocatable] == ["n1"]
     gap = taken.gaps[0]
     assert (gap.kind, gap.name, gap.place) == ("Node", "n9", "/api/v1/nodes: items[1]")

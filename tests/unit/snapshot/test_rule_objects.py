@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from chalicelib.model.scaling_rules import Metric, RuleObject
-from chalicelib.model.snapshot import Gap, Snapshot
-from chalicelib.snapshot.live_cluster import RULE_OBJECTS, take
+from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.snapshot.live_cluster import RULE_OBJECTS, read_live_cluster
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import client, status
 from tests.unit.snapshot.test_files import _node, _read, _write
-from tests.unit.snapshot.test_live_snapshot import NOW, Api, observe
+from tests.unit.snapshot.test_live_snapshot import NOW, LiveSnapshotApi, observe
 
 
 def rule_object(name: str, **spec: Any) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def rule_object(name: str, **spec: Any) -> dict[str, Any]:
 
 def taken(*replies: Reply, rules: bool = True) -> tuple[Snapshot, list[Seen]]:
     """A cluster that answers so when it is asked for rule objects."""
-    api, waiting = Api(), list(replies)
+    api, waiting = LiveSnapshotApi(), list(replies)
     with HttpScript(lambda seen: waiting.pop(0) if seen.path == RULE_OBJECTS.path else api(seen)) as server:
-        return take("prod", client(server), observe, NOW, rules=rules), server.requests
+        return read_live_cluster("prod", client(server), observe, NOW, rules=rules), server.requests
 
 
 def page(*items: dict[str, Any], more: str = "") -> Reply:
@@ -48,7 +48,7 @@ def found(snapshot: Snapshot) -> tuple[RuleObject, ...]:
     return snapshot.rule_objects
 
 
-def gaps(snapshot: Snapshot) -> list[Gap]:
+def gaps(snapshot: Snapshot) -> list[MissingData]:
     return [gap for gap in snapshot.gaps if gap.kind == RULE_OBJECTS.kind]
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 from chalicelib.snapshot import unreadable_objects
-from chalicelib.snapshot.node_groups import observe
+from chalicelib.snapshot.node_groups import read_node_groups
 from tests.property import hostile_tenants
 
 LAST = f"n{hostile_tenants.NODES - 1}"
@@ -106,8 +106,8 @@ class _Working:
     ],
 )
 def test_a_provider_that_meets_what_nobody_foresaw_costs_its_own_groups_only(error: Exception) -> None:
-    groups, gaps = observe((_Failing(error), _Working()), ())  # type: ignore[arg-type]
+    groups, gaps = read_node_groups((_Failing(error), _Working()), ())  # type: ignore[arg-type]
     assert isinstance(error, MALFORMED)
     assert [group.id for group in groups] == ["g"]
     assert [(gap.kind, len(gap.detail) < 500) for gap in gaps] == [("provider/odd", True)]
-    assert isinstance(gaps[0], Gap)
+    assert isinstance(gaps[0], MissingData)

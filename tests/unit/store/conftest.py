@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from infra.emulators.aws import client, environment
-from infra.emulators.aws_faults import Faults
+from infra.emulators.aws_faults import AwsFaults
 from infra.emulators.aws_in_process import in_process
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
-from tests.unit.store.support import KINDS, START, Bench, new_table
+from tests.unit.store.support import KINDS, START, StoreFixture, new_table
 
 NOWHERE = "http://127.0.0.1:9"  # the table in memory has no address
 
@@ -38,8 +38,8 @@ def table(connected: Any) -> str:
 
 
 @pytest.fixture
-def bench(connected: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(connected: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> StoreFixture:
     """Stores, a clock and faults, for a cluster that no other test knows."""
     for name, value in environment(getattr(connected.meta, "endpoint_url", NOWHERE)).items():
         monkeypatch.setenv(name, value)
-    return Bench(table, f"cluster-{uuid.uuid4().hex[:12]}", connected, ManualClock(START), Faults())
+    return StoreFixture(table, f"cluster-{uuid.uuid4().hex[:12]}", connected, ManualClock(START), AwsFaults())

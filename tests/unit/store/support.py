@@ -12,17 +12,25 @@ from typing import Any, TypeVar
 
 import pytest
 
-from chalicelib.model.memory import Backoff, Brake, GroupMemory, LearntTemplate, Memory, NodeMemory, ScaleUpRequest
+from chalicelib.model.memory import (
+    Backoff,
+    BreakerState,
+    GroupMemory,
+    LearntTemplate,
+    Memory,
+    NodeMemory,
+    ScaleUpRequest,
+)
 from chalicelib.model.node import Node, Taint
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.store import Lease, Store
 from chalicelib.store.table_client import Table
 from infra.emulators.aws import create_table
-from infra.emulators.aws_faults import Faults
+from infra.emulators.aws_faults import AwsFaults
 from infra.emulators.controllers.clock import ManualClock
-from tests.operations import new_operation
 from infra.emulators.dynamodb_local import VARIABLE
 from infra.emulators.memory_table import MemoryAccount, MemoryTable
+from tests.operations import new_operation
 
 START = 1_795_245_654.25
 T = TypeVar("T")
@@ -38,14 +46,14 @@ READS = {"GetItem", "BatchGetItem", "Query", "TransactGetItems", "Scan"}
 
 
 @dataclass
-class Bench:
+class StoreFixture:
     """One cluster in one table. `store` is made once; `fresh` gives another, as a new process would have."""
 
     table: str
     cluster: str
     client: Any
     clock: ManualClock
-    faults: Faults
+    faults: AwsFaults
     waits: list[float] = field(default_factory=list)
     _store: Store | None = None
 
@@ -56,7 +64,7 @@ class Bench:
             self._store = self.fresh()
         return self._store
 
-    def fresh(self, *, faults: Faults | None = None) -> Store:
+    def fresh(self, *, faults: AwsFaults | None = None) -> Store:
         """A store with nothing remembered in the process. It waits by noting how long."""
         return Store(
             self.table,
@@ -89,7 +97,7 @@ class Bench:
             "cluster": self.cluster,
             "provider": "clusterapi",
             "group": "workers",
-            "kind": Kind.GROW,
+            "kind": OperationKind.GROW,
             "plan": "plan-1",
             "created_at": START,
             "from_size": 1,
@@ -118,10 +126,10 @@ def table_class(client: Any) -> type[Table]:
     return MemoryTable if isinstance(client, MemoryAccount) else Table
 
 
-class Counter:
+class RequestCounter:
     """Counts what really goes to DynamoDB, by botocore's own events: `with Counter(bench) as counter:`."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: StoreFixture) -> None:
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.items_read = 0
         self._events = bench.client.meta.events
@@ -130,7 +138,7 @@ class Counter:
             "after-call.dynamodb.*": self._answered,
         }
 
-    def __enter__(self) -> Counter:
+    def __enter__(self) -> RequestCounter:
         for event, hook in self._hooks.items():
             self._events.register(event, hook)
         return self
@@ -209,5 +217,5 @@ def full_memory(operations: tuple[Operation, ...] = ()) -> Memory:
         last_scale_down=START - 60,
         last_scale_down_failure=START - 120,
         first_seen=START - 3600,
-        brake=Brake(((START - 60, 3, 40), (START, 1, 0)), pulled=START, wanted=12),
+        brake=BreakerState(((START - 60, 3, 40), (START, 1, 0)), pulled=START, wanted=12),
     )

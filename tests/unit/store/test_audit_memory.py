@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.store.errors import StoreError
 from chalicelib.store.tables import BRAKE, GROUPS, NODES, BlobRow, MemoryRow
-from tests.unit.store.support import Bench
+from tests.unit.store.support import StoreFixture
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from tests.unit.store.support import Bench
         lambda cluster: BlobRow(cluster, f"{NODES}000", blob=b"rubbish", version="v", parts=1),
     ],
 )
-def test_memory_that_cannot_be_read_says_so(bench: Bench, row: object) -> None:
+def test_memory_that_cannot_be_read_says_so(bench: StoreFixture, row: object) -> None:
     assert callable(row)
     bench.store.table.write(bench.store.table.put(row(bench.cluster)))
     with pytest.raises(StoreError, match=f"{bench.cluster}: what is remembered cannot be read"):

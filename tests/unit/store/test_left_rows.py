@@ -6,20 +6,20 @@ import pytest
 
 from chalicelib.store.carry_over_rows import LARGEST_INSIDE, joined
 from chalicelib.store.scan_state import Passed
-from chalicelib.store.table_client import Refused
+from chalicelib.store.table_client import ConditionFailed
 from chalicelib.store.tables import LEASE, LEFT, LeaseRow, LeftRow
 from infra.emulators.aws_faults import lost_answer
-from tests.unit.store.support import START, Bench, Counter
+from tests.unit.store.support import START, RequestCounter, StoreFixture
 
 SMALL, LARGE, LARGER = b"s" * LARGEST_INSIDE, b"l" * (LARGEST_INSIDE + 1), b"m" * 5000
 
 
-def leave(bench: Bench, left: bytes, owner: str) -> None:
+def leave(bench: StoreFixture, left: bytes, owner: str) -> None:
     """A pass that leaves this."""
     bench.store.leases.release(bench.lease(owner), passed_at=START, left=left)
 
 
-def inside(bench: Bench) -> bytes | None:
+def inside(bench: StoreFixture) -> bytes | None:
     """What the lease's own row has."""
     row = bench.store.table.get(LeaseRow, bench.cluster, LEASE)
     assert row is not None
@@ -37,7 +37,7 @@ def inside(bench: Bench) -> bytes | None:
     ids=["grows", "shrinks", "stays large", "to and fro"],
 )
 def test_whatever_its_size_the_next_pass_and_those_who_look_find_what_was_left(
-    bench: Bench, order: tuple[bytes, ...]
+    bench: StoreFixture, order: tuple[bytes, ...]
 ) -> None:
     for number, left in enumerate(order):
         leave(bench, left, f"pass-{number}")
@@ -48,7 +48,7 @@ def test_whatever_its_size_the_next_pass_and_those_who_look_find_what_was_left(
         assert (inside(bench) is None) == (len(left) > LARGEST_INSIDE)
 
 
-def test_the_value_of_a_release_that_knows_the_leases_row_only_is_the_newer_one(bench: Bench) -> None:
+def test_the_value_of_a_release_that_knows_the_leases_row_only_is_the_newer_one(bench: StoreFixture) -> None:
     leave(bench, LARGE, "new release")
     lease = bench.lease("old release")
     of_the_old = LeaseRow.left.set(LARGER), LeaseRow.owner.remove(), LeaseRow.until.remove()
@@ -57,7 +57,7 @@ def test_the_value_of_a_release_that_knows_the_leases_row_only_is_the_newer_one(
     assert bench.lease("new release again").left == LARGER
 
 
-def test_a_pass_that_was_overtaken_does_not_replace_what_a_later_one_left(bench: Bench) -> None:
+def test_a_pass_that_was_overtaken_does_not_replace_what_a_later_one_left(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     newer = bench.lease("newer")
@@ -66,7 +66,7 @@ def test_a_pass_that_was_overtaken_does_not_replace_what_a_later_one_left(bench:
     assert bench.lease("next").left == LARGER
 
 
-def test_a_process_that_dies_between_the_two_rows_leaves_the_older_value(bench: Bench) -> None:
+def test_a_process_that_dies_between_the_two_rows_leaves_the_older_value(bench: StoreFixture) -> None:
     leave(bench, SMALL, "first")
     lease = bench.lease("dies")
     bench.store.table.write(bench.store.table.put(LeftRow(bench.cluster, LEFT, left=LARGE, token=lease.token)))
@@ -74,20 +74,20 @@ def test_a_process_that_dies_between_the_two_rows_leaves_the_older_value(bench: 
     assert bench.lease("next").left == SMALL
 
 
-def test_the_leases_row_stays_within_a_unit_where_what_is_left_grows(bench: Bench) -> None:
+def test_the_leases_row_stays_within_a_unit_where_what_is_left_grows(bench: StoreFixture) -> None:
     leave(bench, LARGER, "x")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ConditionFailed) as refused:
         bench.store.table.write(
             bench.store.table.update(bench.cluster, LEASE, [LeaseRow.until.remove()], LeaseRow.token == -1)
         )
     assert len(str(refused.value.old)) < 1000
 
 
-def test_of_a_joined_value_only_the_part_that_changed_is_written(bench: Bench) -> None:
+def test_of_a_joined_value_only_the_part_that_changed_is_written(bench: StoreFixture) -> None:
     leave(bench, joined(b"o1", LARGE), "first")
     lease = bench.lease("second")
     assert lease.left == joined(b"o1", LARGE)
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         bench.store.leases.release(lease, passed_at=START, left=joined(b"o2", LARGE))
     assert counter.items_written == 1
     assert bench.store.schedule.passed_by([bench.cluster]) == {bench.cluster: Passed(START, joined(b"o2", LARGE))}
@@ -102,7 +102,7 @@ def test_of_a_joined_value_only_the_part_that_changed_is_written(bench: Bench) -
         (joined(b"o", LARGE), LARGER, joined(b"o", LARGE)),
     ],
 )
-def test_joined_values_and_others_may_follow_each_other(bench: Bench, order: tuple[bytes, ...]) -> None:
+def test_joined_values_and_others_may_follow_each_other(bench: StoreFixture, order: tuple[bytes, ...]) -> None:
     for number, left in enumerate(order):
         leave(bench, left, f"pass-{number}")
         lease = bench.lease(f"looks-{number}")
@@ -110,7 +110,7 @@ def test_joined_values_and_others_may_follow_each_other(bench: Bench, order: tup
         bench.store.leases.release(lease)
 
 
-def test_a_row_that_cannot_be_written_does_not_keep_the_lease(bench: Bench) -> None:
+def test_a_row_that_cannot_be_written_does_not_keep_the_lease(bench: StoreFixture) -> None:
     lease = bench.lease("first")
     bench.faults.instead("put_item", *[lost_answer()] * 9)
     assert bench.store.leases.release(lease, passed_at=START, left=LARGE)

@@ -10,27 +10,27 @@ from itertools import pairwise
 
 import pytest
 
-from chalicelib.providers.services import Pace, Pacer
+from chalicelib.providers.services import RateLimit, RateLimiter
 from chalicelib.store import Store
 from chalicelib.store.rate_limits import DIFFERENCE, LONGEST_HOLD
 from chalicelib.store.tables import PACES, PaceRow
-from infra.emulators.aws_faults import Faults, busy, lost_answer
+from infra.emulators.aws_faults import AwsFaults, busy, lost_answer
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
-from tests.unit.store.support import START, Bench, Counter, all_at_once
+from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at_once
 
 
-def _at(bench: Bench, instant: float) -> Bench:
+def _at(bench: StoreFixture, instant: float) -> StoreFixture:
     """The same table, by another clock."""
     return dataclasses.replace(bench, clock=ManualClock(instant), _store=None)
 
 
-def _pace(bench: Bench, rate: float = 2.0, burst: int = 10) -> Pace:
-    return Pace(f"vendor/{bench.cluster}/region/api", rate, burst)
+def _pace(bench: StoreFixture, rate: float = 2.0, burst: int = 10) -> RateLimit:
+    return RateLimit(f"vendor/{bench.cluster}/region/api", rate, burst)
 
 
-def test_a_burst_is_granted_at_once_and_then_the_rate(bench: Bench) -> None:
-    pacer: Pacer = bench.store.paces
+def test_a_burst_is_granted_at_once_and_then_the_rate(bench: StoreFixture) -> None:
+    pacer: RateLimiter = bench.store.paces
     pace = _pace(bench)
     assert [pacer.take(pace, 5), pacer.take(pace, 5)] == [0.0, 0.0]
     assert pacer.take(pace, 1) == pytest.approx(0.5)
@@ -42,7 +42,7 @@ def test_a_burst_is_granted_at_once_and_then_the_rate(bench: Bench) -> None:
     assert pacer.take(pace, 1) > 0
 
 
-def test_whoever_waited_as_long_as_was_said_gets_his_calls(bench: Bench) -> None:
+def test_whoever_waited_as_long_as_was_said_gets_his_calls(bench: StoreFixture) -> None:
     pacer, pace = bench.store.paces, _pace(bench, rate=3.0, burst=4)
     for lot in (4, 1, 2, 3, 4, 1):
         bench.clock.advance(pacer.take(pace, lot) and pacer.take(pace, lot) + 1e-3)
@@ -50,25 +50,25 @@ def test_whoever_waited_as_long_as_was_said_gets_his_calls(bench: Bench) -> None
         assert pacer.take(pace, 1) == 0.0
 
 
-def test_budgets_are_apart(bench: Bench) -> None:
+def test_budgets_are_apart(bench: StoreFixture) -> None:
     pacer, one = bench.store.paces, _pace(bench)
-    other = Pace(one.key + "/another", 2.0, 10)
+    other = RateLimit(one.key + "/another", 2.0, 10)
     assert pacer.take(one, 10) == 0.0
     assert pacer.take(other, 10) == 0.0
     assert pacer.take(one, 1) > 0
 
 
-def test_it_costs_one_write_two_at_contention_and_none_where_it_is_refused(bench: Bench) -> None:
+def test_it_costs_one_write_two_at_contention_and_none_where_it_is_refused(bench: StoreFixture) -> None:
     pacer, pace = bench.store.paces, _pace(bench)
     costs = []
     for lot in (5, 5, 1):
-        with Counter(bench) as counter:
+        with RequestCounter(bench) as counter:
             pacer.take(pace, lot)
         costs.append((len(counter.requests), counter.items_read))
     assert costs == [(1, 0), (2, 0), (1, 0)]
 
 
-def test_a_lot_larger_than_the_burst_waits_for_a_full_bucket_and_is_paid_afterwards(bench: Bench) -> None:
+def test_a_lot_larger_than_the_burst_waits_for_a_full_bucket_and_is_paid_afterwards(bench: StoreFixture) -> None:
     pacer, pace = bench.store.paces, _pace(bench, rate=1.0, burst=2)
     assert pacer.take(pace, 1) == 0.0
     assert pacer.take(pace, 5) == pytest.approx(1.0)
@@ -77,7 +77,7 @@ def test_a_lot_larger_than_the_burst_waits_for_a_full_bucket_and_is_paid_afterwa
     assert pacer.take(pace, 1) == pytest.approx(4.0)
 
 
-def test_a_pause_that_the_vendor_asked_for_holds_everybody(bench: Bench) -> None:
+def test_a_pause_that_the_vendor_asked_for_holds_everybody(bench: StoreFixture) -> None:
     pace = _pace(bench)
     bench.store.paces.hold(pace, 7.0)
     other = bench.fresh().paces
@@ -88,7 +88,7 @@ def test_a_pause_that_the_vendor_asked_for_holds_everybody(bench: Bench) -> None
     assert other.take(pace, 1) == 0.0
 
 
-def test_a_pause_is_kept_also_for_a_budget_in_use_and_lasts_an_hour_at_most(bench: Bench) -> None:
+def test_a_pause_is_kept_also_for_a_budget_in_use_and_lasts_an_hour_at_most(bench: StoreFixture) -> None:
     pacer, pace = bench.store.paces, _pace(bench)
     assert pacer.take(pace, 3) == 0.0
     pacer.hold(pace, 10 * LONGEST_HOLD)
@@ -98,25 +98,25 @@ def test_a_pause_is_kept_also_for_a_budget_in_use_and_lasts_an_hour_at_most(benc
 
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0, math.nan])
-def test_a_pause_that_is_none_holds_nobody(bench: Bench, seconds: float) -> None:
+def test_a_pause_that_is_none_holds_nobody(bench: StoreFixture, seconds: float) -> None:
     bench.store.paces.hold(_pace(bench), seconds)
     assert bench.store.paces.take(_pace(bench), 1) == 0.0
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.inf, math.nan, 5e-324])
-def test_a_rate_that_is_none_sets_no_limit(bench: Bench, rate: float) -> None:
+def test_a_rate_that_is_none_sets_no_limit(bench: StoreFixture, rate: float) -> None:
     pace = _pace(bench, rate=rate)
     assert bench.store.paces.take(pace, 1) == 0.0
     bench.store.paces.hold(pace, 0.0)
 
 
-def test_no_calls_cost_nothing(bench: Bench) -> None:
-    with Counter(bench) as counter:
+def test_no_calls_cost_nothing(bench: StoreFixture) -> None:
+    with RequestCounter(bench) as counter:
         assert bench.store.paces.take(_pace(bench), 0) == 0.0
     assert not counter.requests
 
 
-def test_a_clock_that_goes_back_waits_for_the_difference_and_not_longer(bench: Bench) -> None:
+def test_a_clock_that_goes_back_waits_for_the_difference_and_not_longer(bench: StoreFixture) -> None:
     pace = _pace(bench)
     assert bench.store.paces.take(pace, 10) == 0.0
     behind = _at(bench, START - 30.0)
@@ -125,7 +125,7 @@ def test_a_clock_that_goes_back_waits_for_the_difference_and_not_longer(bench: B
     assert behind.store.paces.take(pace, 1) == 0.0
 
 
-def test_a_row_that_no_honest_clock_wrote_stops_nobody(bench: Bench) -> None:
+def test_a_row_that_no_honest_clock_wrote_stops_nobody(bench: StoreFixture) -> None:
     pace, ahead = _pace(bench), _at(bench, START + 86_400 * 365)
     ahead.store.paces.take(pace, 1)
     ahead.store.paces.hold(pace, 600.0)
@@ -138,7 +138,7 @@ def test_a_row_that_no_honest_clock_wrote_stops_nobody(bench: Bench) -> None:
     assert pacer.take(pace, 1) == pytest.approx(3.0)
 
 
-def test_a_table_that_does_not_answer_is_no_limit(bench: Bench) -> None:
+def test_a_table_that_does_not_answer_is_no_limit(bench: StoreFixture) -> None:
     pace = _pace(bench)
     bench.faults.instead("update_item", lost_answer(), lost_answer(), busy("ResourceNotFoundException"))
     bench.store.paces.hold(pace, 60.0)
@@ -146,22 +146,22 @@ def test_a_table_that_does_not_answer_is_no_limit(bench: Bench) -> None:
     assert bench.store.paces.take(pace, 10) == 0.0  # and nothing had been booked
 
 
-def test_a_booking_whose_answer_got_lost_counts(bench: Bench) -> None:
+def test_a_booking_whose_answer_got_lost_counts(bench: StoreFixture) -> None:
     pacer, pace = bench.store.paces, _pace(bench)
     bench.faults.after("update_item", lost_answer())
     assert pacer.take(pace, 10) == 0.0
     assert pacer.take(pace, 1) > 0
 
 
-def test_somebody_quicker_between_two_writes_is_counted(bench: Bench) -> None:
+def test_somebody_quicker_between_two_writes_is_counted(bench: StoreFixture) -> None:
     pacer, pace = bench.store.paces, _pace(bench, burst=10)
-    other = bench.fresh(faults=Faults()).paces
+    other = bench.fresh(faults=AwsFaults()).paces
     assert pacer.take(pace, 1) == 0.0
     bench.faults.before("update_item", lambda: None, lambda: other.take(pace, 9))
     assert pacer.take(pace, 1) == pytest.approx(0.5)
 
 
-def test_a_row_is_left_to_dynamodb_once_nobody_draws_from_it(bench: Bench) -> None:
+def test_a_row_is_left_to_dynamodb_once_nobody_draws_from_it(bench: StoreFixture) -> None:
     pace = _pace(bench)
     bench.store.paces.take(pace, 10)
     row = bench.store.table.get(PaceRow, PACES, pace.key)
@@ -169,13 +169,13 @@ def test_a_row_is_left_to_dynamodb_once_nobody_draws_from_it(bench: Bench) -> No
     assert START + 5 < row.expires_at < START + 5 + 2 * 3600
 
 
-def test_a_key_that_is_too_long_for_the_table_is_kept_all_the_same(bench: Bench) -> None:
-    pace = Pace("x" * 5000 + bench.cluster, 1.0, 1)
+def test_a_key_that_is_too_long_for_the_table_is_kept_all_the_same(bench: StoreFixture) -> None:
+    pace = RateLimit("x" * 5000 + bench.cluster, 1.0, 1)
     assert bench.store.paces.take(pace, 1) == 0.0
     assert bench.store.paces.take(pace, 1) == pytest.approx(1.0)
 
 
-def test_threads_at_once_get_the_burst_and_no_more(bench: Bench) -> None:
+def test_threads_at_once_get_the_burst_and_no_more(bench: StoreFixture) -> None:
     pace = _pace(bench, rate=0.001, burst=8)
     stores = [bench.fresh() for _ in range(4)]
 
@@ -194,13 +194,13 @@ class _Callers:
     def __init__(self, seed: int, skew: float) -> None:
         self.random, self.now = random.Random(seed), START
         self.account = MemoryAccount()
-        self.pace = Pace("vendor", self.random.choice([0.3, 1.0, 3.0, 7.0]), self.random.choice([1, 3, 10]))
+        self.pace = RateLimit("vendor", self.random.choice([0.3, 1.0, 3.0, 7.0]), self.random.choice([1, 3, 10]))
         self.granted: list[tuple[float, int]] = []
         self.depth = 0
         self.paces = [self._made(self.random.uniform(-skew, skew)) for _ in range(5)]
 
-    def _made(self, off: float) -> Pacer:
-        faults = Faults()
+    def _made(self, off: float) -> RateLimiter:
+        faults = AwsFaults()
         store = self.account.store("t", clock=lambda: self.now + off, wrap=faults.wrap)
         play = faults.play
 
@@ -255,5 +255,5 @@ def test_the_clock_of_the_tests_is_virtual() -> None:
     """The budget asks the clock it was given, and no other."""
     clock = ManualClock(1_000.0)
     store = MemoryAccount().store("t", clock=clock)
-    assert store.paces.take(Pace("k", 1.0, 1), 1) == 0.0
-    assert store.paces.take(Pace("k", 1.0, 1), 1) == 1.0
+    assert store.paces.take(RateLimit("k", 1.0, 1), 1) == 0.0
+    assert store.paces.take(RateLimit("k", 1.0, 1), 1) == 1.0

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from chalicelib.model.memory import GroupMemory, Memory, NodeMemory
-from chalicelib.store.errors import Fenced, Stale
+from chalicelib.store.errors import LeaseLost, StaleWrite
 from chalicelib.store.leases import Lease
-from tests.unit.store.support import START, Bench, Counter
+from tests.unit.store.support import START, RequestCounter, StoreFixture
 
 replace = msgspec.structs.replace
 
@@ -20,14 +20,14 @@ def timers(confirmed: float, count: int = 3) -> Memory:
     return Memory(nodes={f"n{number}": NodeMemory(START, confirmed) for number in range(count)})
 
 
-def saved(bench: Bench, before: Memory, after: Memory, lease: Lease) -> list[str]:
+def saved(bench: StoreFixture, before: Memory, after: Memory, lease: Lease) -> list[str]:
     """Save; the names of the requests that wrote."""
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         bench.store.memory.save(bench.cluster, before, after, (), lease)
     return [name for name, _ in counter.requests if name in ("PutItem", "UpdateItem", "TransactWriteItems")]
 
 
-def test_confirmed_timers_are_one_write_and_no_transaction(bench: Bench) -> None:
+def test_confirmed_timers_are_one_write_and_no_transaction(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     assert saved(bench, bench.load(), timers(START + 60), lease) == ["PutItem"]
@@ -43,14 +43,14 @@ def test_confirmed_timers_are_one_write_and_no_transaction(bench: Bench) -> None
     ],
     ids=["no timer is left", "a group too", "an instant too"],
 )
-def test_whatever_else_changes_is_saved_in_a_transaction(bench: Bench, after: Memory) -> None:
+def test_whatever_else_changes_is_saved_in_a_transaction(bench: StoreFixture, after: Memory) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     assert saved(bench, bench.load(), after, lease) == ["TransactWriteItems"]
     assert bench.load() == after
 
 
-def test_a_lease_that_ends_soon_is_checked_in_the_transaction(bench: Bench) -> None:
+def test_a_lease_that_ends_soon_is_checked_in_the_transaction(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     bench.clock.advance(100.0)
     assert saved(bench, Memory(), timers(START), lease) == ["TransactWriteItems"]
@@ -64,27 +64,29 @@ def test_a_lease_that_ends_soon_is_checked_in_the_transaction(bench: Bench) -> N
     ],
     ids=["overtaken", "given back"],
 )
-def test_a_pass_without_its_lease_writes_no_timers(bench: Bench, overtake: Callable[[Bench, Lease], object]) -> None:
+def test_a_pass_without_its_lease_writes_no_timers(
+    bench: StoreFixture, overtake: Callable[[StoreFixture, Lease], object]
+) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     bench.clock.advance(151.0)
     overtake(bench, lease)
     longer = replace(lease, until=bench.clock() + 150.0)  # even where its clock is wrong
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         bench.store.memory.save(bench.cluster, Memory(), timers(START), (), longer)
     assert bench.load() == Memory()
 
 
-def test_timers_that_somebody_else_changed_make_the_save_stale(bench: Bench) -> None:
+def test_timers_that_somebody_else_changed_make_the_save_stale(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     before = bench.load()
     saved(bench, before, timers(START + 60), lease)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleWrite):
         bench.store.memory.save(bench.cluster, before, timers(START + 90), (), lease)
     assert bench.load() == timers(START + 60)
 
 
-def test_a_save_whose_answer_was_lost_is_no_stale_one(bench: Bench) -> None:
+def test_a_save_whose_answer_was_lost_is_no_stale_one(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     before = bench.load()

@@ -12,18 +12,18 @@ from chalicelib.policy.load import load
 from chalicelib.store.errors import NewerSchema, StoreError, StoreUnavailable
 from chalicelib.store.schema_version import CHECKED_FOR, SCHEMA, Schemas
 from chalicelib.store.tables import SCHEMA_ITEM, SCHEMA_PARTITION, TTL_ATTRIBUTE, SchemaRow
-from infra.emulators.aws_faults import Faults
+from infra.emulators.aws_faults import AwsFaults
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.controllers.clock import ManualClock
 
 KEY = {"cluster": {"S": SCHEMA_PARTITION}, "item": {"S": SCHEMA_ITEM}}
 
 
-class Place:
+class SchemaLocation:
     """A table, a clock, and releases that come to it."""
 
     def __init__(self) -> None:
-        self.services, self.clock, self.faults = QuickServices(), ManualClock(1_795_245_660.0), Faults()
+        self.services, self.clock, self.faults = QuickServices(), ManualClock(1_795_245_660.0), AwsFaults()
         self.store = self.services.dynamodb.store(
             self.services.table, clock=self.clock, sleep=self.clock.advance, chance=lambda: 0.5, wrap=self.faults.wrap
         )
@@ -41,17 +41,17 @@ class Place:
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place()
+def place() -> SchemaLocation:
+    return SchemaLocation()
 
 
-def test_a_table_without_the_row_is_of_the_first_schema(place: Place) -> None:
+def test_a_table_without_the_row_is_of_the_first_schema(place: SchemaLocation) -> None:
     place.release(1).check()
     place.release(7).check()
     assert place.row() == {}, "a check writes nothing"
 
 
-def test_the_first_pass_writes_down_the_schema_and_its_release(place: Place) -> None:
+def test_the_first_pass_writes_down_the_schema_and_its_release(place: SchemaLocation) -> None:
     place.release(1, "0.1.0").raise_to_own()
     assert place.row()["schema"] == {"N": "1"}
     assert place.row()["release"] == {"S": "0.1.0"}
@@ -60,7 +60,7 @@ def test_the_first_pass_writes_down_the_schema_and_its_release(place: Place) -> 
     assert place.row()["release"] == {"S": "0.1.0"}, "who wrote it first"
 
 
-def test_an_older_release_refuses_with_one_line_that_names_the_newer_one(place: Place) -> None:
+def test_an_older_release_refuses_with_one_line_that_names_the_newer_one(place: SchemaLocation) -> None:
     place.release(2, "0.4.0").raise_to_own()
     for work in (place.release(1).check, place.release(1).raise_to_own):
         with pytest.raises(NewerSchema) as refused:
@@ -72,7 +72,7 @@ def test_an_older_release_refuses_with_one_line_that_names_the_newer_one(place: 
     assert place.row()["schema"] == {"N": "2"}
 
 
-def test_a_newer_release_raises_the_schema_and_never_lowers_it(place: Place) -> None:
+def test_a_newer_release_raises_the_schema_and_never_lowers_it(place: SchemaLocation) -> None:
     place.release(1).raise_to_own()
     place.release(3).raise_to_own()
     assert place.row()["schema"] == {"N": "3"}
@@ -81,7 +81,7 @@ def test_a_newer_release_raises_the_schema_and_never_lowers_it(place: Place) -> 
     assert (place.row()["schema"], place.row()["release"]) == ({"N": "3"}, {"S": "0.3.0"})
 
 
-def test_a_warm_process_of_the_older_release_stops_within_a_minute(place: Place) -> None:
+def test_a_warm_process_of_the_older_release_stops_within_a_minute(place: SchemaLocation) -> None:
     warm = place.release(1)
     warm.raise_to_own()
     place.release(2).raise_to_own()
@@ -90,7 +90,7 @@ def test_a_warm_process_of_the_older_release_stops_within_a_minute(place: Place)
         warm.check()
 
 
-def test_a_process_asks_once_a_minute(place: Place) -> None:
+def test_a_process_asks_once_a_minute(place: SchemaLocation) -> None:
     warm = place.release(1)
     warm.raise_to_own()
     place.write(schema={"N": "2"}, release={"S": "0.2.0"})
@@ -101,7 +101,7 @@ def test_a_process_asks_once_a_minute(place: Place) -> None:
         warm.check()
 
 
-def test_a_process_that_refused_works_again_when_the_row_is_right(place: Place) -> None:
+def test_a_process_that_refused_works_again_when_the_row_is_right(place: SchemaLocation) -> None:
     place.write(schema={"N": "2"})
     warm = place.release(1)
     with pytest.raises(NewerSchema, match="release unknown"):
@@ -111,7 +111,7 @@ def test_a_process_that_refused_works_again_when_the_row_is_right(place: Place) 
     warm.check()
 
 
-def test_two_releases_at_once_leave_the_newer_schema(place: Place) -> None:
+def test_two_releases_at_once_leave_the_newer_schema(place: SchemaLocation) -> None:
     old, new = place.release(1), place.release(2)
     old.check()
     new.check()  # both have read that there is no row
@@ -123,7 +123,7 @@ def test_two_releases_at_once_leave_the_newer_schema(place: Place) -> None:
     new.raise_to_own()
 
 
-def test_two_processes_of_one_release_at_once_are_both_right(place: Place) -> None:
+def test_two_processes_of_one_release_at_once_are_both_right(place: SchemaLocation) -> None:
     one, other = place.release(2, "0.2.0"), place.release(2, "0.2.1")
     one.check()
     other.check()
@@ -132,7 +132,7 @@ def test_two_processes_of_one_release_at_once_are_both_right(place: Place) -> No
     assert place.row()["release"] == {"S": "0.2.0"}
 
 
-def test_while_the_table_gives_no_answer_the_last_one_holds(place: Place) -> None:
+def test_while_the_table_gives_no_answer_the_last_one_holds(place: SchemaLocation) -> None:
     warm, cold = place.release(1), place.release(1)
     warm.check()
     place.clock.advance(CHECKED_FOR)
@@ -152,13 +152,13 @@ def test_while_the_table_gives_no_answer_the_last_one_holds(place: Place) -> Non
         {"schema": {"N": "1"}, "release": {"N": "1"}},
     ],
 )
-def test_a_row_that_cannot_be_read_is_refused_as_well(place: Place, attributes: dict[str, Any]) -> None:
+def test_a_row_that_cannot_be_read_is_refused_as_well(place: SchemaLocation, attributes: dict[str, Any]) -> None:
     place.write(**attributes)
     with pytest.raises(StoreError):
         place.release(1).check()
 
 
-def test_what_the_row_says_is_shown_short_and_on_one_line(place: Place) -> None:
+def test_what_the_row_says_is_shown_short_and_on_one_line(place: SchemaLocation) -> None:
     place.write(schema={"N": "9"}, release={"S": "evil\n\x1b[31m" + "x" * 5000})
     with pytest.raises(NewerSchema) as refused:
         place.release(1).check()

@@ -8,25 +8,25 @@ import random
 
 import pytest
 
-from chalicelib.providers.services import Shelf
+from chalicelib.providers.services import Cache
 from chalicelib.store.tables import SHELF, ShelfRow
 from infra.emulators.aws_faults import busy, lost_answer
 from infra.emulators.controllers.clock import ManualClock
-from tests.unit.store.support import START, Bench, Counter
+from tests.unit.store.support import START, RequestCounter, StoreFixture
 
 DAY = 86_400.0
 TYPES = b'[{"InstanceTypeId":"ecs.g7.large","CpuCoreCount":2,"MemorySize":8.0}]' * 400
 
 
-def test_what_was_put_there_is_found_again_by_another_function(bench: Bench) -> None:
-    shelf: Shelf = bench.store.shelf
+def test_what_was_put_there_is_found_again_by_another_function(bench: StoreFixture) -> None:
+    shelf: Cache = bench.store.shelf
     shelf.put(f"types/{bench.cluster}", TYPES, DAY)
     assert bench.fresh().shelf.get(f"types/{bench.cluster}") == TYPES
     assert bench.fresh().shelf.get(f"types/{bench.cluster}/other") is None
 
 
-def test_it_is_kept_compressed_in_one_row(bench: Bench) -> None:
-    with Counter(bench) as counter:
+def test_it_is_kept_compressed_in_one_row(bench: StoreFixture) -> None:
+    with RequestCounter(bench) as counter:
         bench.store.shelf.put(bench.cluster, TYPES, DAY)
         bench.store.shelf.get(bench.cluster)
     assert (counter.items_written, counter.items_read) == (1, 1)
@@ -35,7 +35,7 @@ def test_it_is_kept_compressed_in_one_row(bench: Bench) -> None:
     assert len(row.blob) < len(TYPES) / 10
 
 
-def test_time_is_compared_and_not_left_to_dynamodb(bench: Bench) -> None:
+def test_time_is_compared_and_not_left_to_dynamodb(bench: StoreFixture) -> None:
     bench.store.shelf.put(bench.cluster, TYPES, 100.0)
     bench.clock.advance(99.9)
     assert bench.store.shelf.get(bench.cluster) == TYPES
@@ -46,7 +46,7 @@ def test_time_is_compared_and_not_left_to_dynamodb(bench: Bench) -> None:
     assert START + 100 < row.expires_at < START + 100 + 2 * 3600
 
 
-def test_what_a_clock_far_ahead_has_put_there_is_not_believed(bench: Bench) -> None:
+def test_what_a_clock_far_ahead_has_put_there_is_not_believed(bench: StoreFixture) -> None:
     ahead, behind = (dataclasses.replace(bench, clock=ManualClock(START + by), _store=None) for by in (10 * DAY, -5.0))
     ahead.store.shelf.put(bench.cluster, TYPES, DAY)
     assert bench.store.shelf.get(bench.cluster) is None
@@ -55,12 +55,12 @@ def test_what_a_clock_far_ahead_has_put_there_is_not_believed(bench: Bench) -> N
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
-def test_a_time_that_is_none_keeps_nothing(bench: Bench, seconds: float) -> None:
+def test_a_time_that_is_none_keeps_nothing(bench: StoreFixture, seconds: float) -> None:
     bench.store.shelf.put(bench.cluster, TYPES, seconds)
     assert bench.store.shelf.get(bench.cluster) is None
 
 
-def test_what_is_too_large_for_a_row_is_not_kept(bench: Bench) -> None:
+def test_what_is_too_large_for_a_row_is_not_kept(bench: StoreFixture) -> None:
     noise = random.Random(1).randbytes(400_000)
     bench.store.shelf.put(bench.cluster, noise, DAY)
     assert bench.store.shelf.get(bench.cluster) is None
@@ -71,7 +71,7 @@ def test_what_is_too_large_for_a_row_is_not_kept(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "rubbish", "missing"])
-def test_a_row_that_cannot_be_read_counts_as_none(bench: Bench, damage: str) -> None:
+def test_a_row_that_cannot_be_read_counts_as_none(bench: StoreFixture, damage: str) -> None:
     bench.store.shelf.put(bench.cluster, TYPES, DAY)
     row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
     assert row is not None
@@ -80,7 +80,7 @@ def test_a_row_that_cannot_be_read_counts_as_none(bench: Bench, damage: str) -> 
     assert bench.store.shelf.get(bench.cluster) is None
 
 
-def test_a_table_that_does_not_answer_keeps_nothing_and_says_nothing(bench: Bench) -> None:
+def test_a_table_that_does_not_answer_keeps_nothing_and_says_nothing(bench: StoreFixture) -> None:
     bench.faults.instead("put_item", lost_answer())
     bench.store.shelf.put(bench.cluster, TYPES, DAY)
     bench.faults.instead("get_item", busy("AccessDeniedException"))
@@ -90,7 +90,7 @@ def test_a_table_that_does_not_answer_keeps_nothing_and_says_nothing(bench: Benc
     assert bench.store.shelf.get(bench.cluster) == TYPES
 
 
-def test_a_key_that_is_too_long_for_the_table_is_kept_all_the_same(bench: Bench) -> None:
+def test_a_key_that_is_too_long_for_the_table_is_kept_all_the_same(bench: StoreFixture) -> None:
     key = "k" * 3000 + bench.cluster
     bench.store.shelf.put(key, b"", DAY)
     assert bench.store.shelf.get(key) == b""

@@ -7,14 +7,14 @@ from functools import partial
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.operation import Kind
-from chalicelib.store.errors import Fenced
+from chalicelib.model.operation import OperationKind
+from chalicelib.store.errors import LeaseLost
 from chalicelib.store.tables import CLAIMS, ClaimRow
 from tests.operations import new_operation
-from tests.unit.store.support import Bench, Counter, all_at_once
+from tests.unit.store.support import RequestCounter, StoreFixture, all_at_once
 
 
-def test_each_of_two_clusters_is_told_who_has_what_it_wanted(bench: Bench) -> None:
+def test_each_of_two_clusters_is_told_who_has_what_it_wanted(bench: StoreFixture) -> None:
     claims, geneva, zurich = bench.store.claims, f"{bench.cluster}-geneva", f"{bench.cluster}-zurich"
     shared, mine, theirs = ("exoscale", f"{geneva}/1"), ("exoscale", f"{geneva}/2"), ("exoscale", f"{zurich}/1")
     assert claims.claim_groups(geneva, [shared, mine]) == {}
@@ -24,7 +24,7 @@ def test_each_of_two_clusters_is_told_who_has_what_it_wanted(bench: Bench) -> No
     assert (owners[shared], owners[mine], owners[theirs]) == (geneva, geneva, zurich)
 
 
-def test_of_two_clusters_that_claim_at_once_one_gets_it_and_the_other_learns_whose_it_is(bench: Bench) -> None:
+def test_of_two_clusters_that_claim_at_once_one_gets_it_and_the_other_learns_whose_it_is(bench: StoreFixture) -> None:
     group, clusters = ("clusterapi", f"{bench.cluster}/g"), [f"{bench.cluster}-{n}" for n in range(6)]
     results = all_at_once([partial(bench.store.claims.claim_groups, name, [group]) for name in clusters])
     assert results.count({}) == 1
@@ -32,13 +32,13 @@ def test_of_two_clusters_that_claim_at_once_one_gets_it_and_the_other_learns_who
     assert results.count({group: owner}) == 5
 
 
-def test_the_same_key_at_two_providers_is_two_groups(bench: Bench) -> None:
+def test_the_same_key_at_two_providers_is_two_groups(bench: StoreFixture) -> None:
     key = f"{bench.cluster}/pool"
     assert bench.store.claims.claim_groups("a", [("exoscale", key)]) == {}
     assert bench.store.claims.claim_groups("b", [("alicloud", key)]) == {}
 
 
-def test_only_the_owner_gives_a_group_back(bench: Bench) -> None:
+def test_only_the_owner_gives_a_group_back(bench: StoreFixture) -> None:
     claims, group = bench.store.claims, ("clusterapi", f"{bench.cluster}/g")
     claims.claim_groups("a", [group])
     claims.release("b", [group])
@@ -47,10 +47,10 @@ def test_only_the_owner_gives_a_group_back(bench: Bench) -> None:
     assert claims.claim_groups("b", [group]) == {}
 
 
-def test_what_is_claimed_already_costs_no_write(bench: Bench) -> None:
+def test_what_is_claimed_already_costs_no_write(bench: StoreFixture) -> None:
     groups = [("clusterapi", f"{bench.cluster}/{n}") for n in range(3)]
     bench.store.claims.claim_groups(bench.cluster, groups)
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         bench.store.claims.claim_groups(bench.cluster, groups)
     assert (counter.items_written, len(counter.requests)) == (0, 1)
 
@@ -61,13 +61,13 @@ DAY = 86400.0
 GROUP = ("exoscale", "ch-gva-2#pool")
 
 
-def _passed(bench: Bench, cluster: str) -> None:
+def _passed(bench: StoreFixture, cluster: str) -> None:
     """A pass of a cluster, now."""
     lease = bench.store.leases.acquire(cluster, f"pass-{bench.clock()}", 150.0)
     bench.store.leases.release(lease, passed_at=bench.clock())
 
 
-def _pair(bench: Bench, *, policy: bool = True) -> tuple[str, str, tuple[str, str]]:
+def _pair(bench: StoreFixture, *, policy: bool = True) -> tuple[str, str, tuple[str, str]]:
     """Two clusters that scale, and a group of this test's own."""
     old, new = f"{bench.cluster}-old", f"{bench.cluster}-new"
     for name in (old, new):
@@ -87,7 +87,7 @@ def _pair(bench: Bench, *, policy: bool = True) -> tuple[str, str, tuple[str, st
         (False, 3700.0, True),
     ],
 )
-def test_a_claim_ends_when_its_cluster_is_gone(bench: Bench, policy: bool, silent: float, taken: bool) -> None:
+def test_a_claim_ends_when_its_cluster_is_gone(bench: StoreFixture, policy: bool, silent: float, taken: bool) -> None:
     claims, (old, new, group) = bench.store.claims, _pair(bench, policy=policy)
     claims.claim_groups(old, [group])
     bench.clock.advance(silent)
@@ -97,7 +97,7 @@ def test_a_claim_ends_when_its_cluster_is_gone(bench: Bench, policy: bool, silen
     assert claims.owners()[group] == (new if taken else old)
 
 
-def test_a_cluster_that_makes_passes_keeps_its_claim_for_ever(bench: Bench) -> None:
+def test_a_cluster_that_makes_passes_keeps_its_claim_for_ever(bench: StoreFixture) -> None:
     claims, (old, new, group) = bench.store.claims, _pair(bench)
     claims.claim_groups(old, [group])
     for _ in range(4):
@@ -106,19 +106,19 @@ def test_a_cluster_that_makes_passes_keeps_its_claim_for_ever(bench: Bench) -> N
         assert claims.claim_groups(new, [group]) == {group: old}
 
 
-def test_a_pass_that_slept_while_its_claim_was_taken_over_saves_nothing(bench: Bench) -> None:
+def test_a_pass_that_slept_while_its_claim_was_taken_over_saves_nothing(bench: StoreFixture) -> None:
     claims, (old, new, group) = bench.store.claims, _pair(bench)
     claims.claim_groups(old, [group])
     lease = bench.store.leases.acquire(old, "sleeper", 150.0)
     assert claims.claim_groups(old, [group]) == {}
     bench.clock.advance(8 * DAY)
     assert claims.claim_groups(new, [group]) == {}
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         bench.store.memory.save(old, Memory(), Memory(last_scale_up=1.0), (), lease)
     assert claims.claim_groups(old, [group]) == {group: new}
 
 
-def test_who_names_a_group_beats_who_only_discovered_it(bench: Bench) -> None:
+def test_who_names_a_group_beats_who_only_discovered_it(bench: StoreFixture) -> None:
     claims, (thief, owner, group) = bench.store.claims, _pair(bench)
     claims.claim_groups(thief, [group], discovered=[group])
     assert claims.claim_groups(owner, [group], discovered=[group]) == {group: thief}
@@ -126,14 +126,14 @@ def test_who_names_a_group_beats_who_only_discovered_it(bench: Bench) -> None:
     assert claims.claim_groups(thief, [group]) == {group: owner}, "of two that name it the first one keeps it"
 
 
-def test_a_discovered_claim_that_is_named_later_is_as_strong(bench: Bench) -> None:
+def test_a_discovered_claim_that_is_named_later_is_as_strong(bench: StoreFixture) -> None:
     claims, (first, second, group) = bench.store.claims, _pair(bench)
     claims.claim_groups(first, [group], discovered=[group])
     claims.claim_groups(first, [group])
     assert claims.claim_groups(second, [group]) == {group: first}
 
 
-def test_a_claim_of_an_earlier_release_counts_as_named(bench: Bench) -> None:
+def test_a_claim_of_an_earlier_release_counts_as_named(bench: StoreFixture) -> None:
     claims, (old, new, group) = bench.store.claims, _pair(bench)
     bench.store.table.write(bench.store.table.put(ClaimRow(CLAIMS, "#".join(group), owner=old, since=bench.clock())))
     assert claims.claim_groups(new, [group]) == {group: old}
@@ -141,14 +141,14 @@ def test_a_claim_of_an_earlier_release_counts_as_named(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("busy", ["a pass", "an operation", "an operation of another group"])
-def test_no_claim_changes_hands_while_its_cluster_is_at_work(bench: Bench, busy: str) -> None:
+def test_no_claim_changes_hands_while_its_cluster_is_at_work(bench: StoreFixture, busy: str) -> None:
     claims, (thief, owner, group) = bench.store.claims, _pair(bench)
     claims.claim_groups(thief, [group], discovered=[group])
     lease = bench.store.leases.acquire(thief, "pass", 150.0)
     if busy != "a pass":
         name = "pool" if busy == "an operation" else "pool-2"
         operation = new_operation(
-            "grow-1", thief, "exoscale", name, Kind.GROW, "plan", bench.clock(), deadline=bench.clock() + 900.0
+            "grow-1", thief, "exoscale", name, OperationKind.GROW, "plan", bench.clock(), deadline=bench.clock() + 900.0
         )
         bench.store.memory.save(thief, Memory(), Memory(), (operation,), lease)
         bench.store.leases.release(lease)
@@ -159,7 +159,7 @@ def test_no_claim_changes_hands_while_its_cluster_is_at_work(bench: Bench, busy:
     assert claims.claim_groups(owner, [group]) == {}
 
 
-def test_one_of_many_that_take_over_at_once_has_it(bench: Bench) -> None:
+def test_one_of_many_that_take_over_at_once_has_it(bench: StoreFixture) -> None:
     thief, _, group = _pair(bench)
     bench.store.claims.claim_groups(thief, [group], discovered=[group])
     clusters = [f"{bench.cluster}-{n}" for n in range(6)]
@@ -168,7 +168,7 @@ def test_one_of_many_that_take_over_at_once_has_it(bench: Bench) -> None:
     assert bench.store.claims.owners()[group] == clusters[results.index({})]
 
 
-def test_a_person_gives_a_claim_back(bench: Bench) -> None:
+def test_a_person_gives_a_claim_back(bench: StoreFixture) -> None:
     claims, (old, new, group) = bench.store.claims, _pair(bench)
     claims.claim_groups(old, [group])
     assert "no claim" in claims.give_back(new, group)

@@ -6,13 +6,13 @@ import pytest
 
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store import Lease
-from chalicelib.store.errors import Fenced, LeaseHeld, StoreUnavailable
+from chalicelib.store.errors import LeaseHeld, LeaseLost, StoreUnavailable
 from chalicelib.store.scan_state import Passed
 from infra.emulators.aws_faults import lost_answer
-from tests.unit.store.support import READS, START, Bench, Counter, all_at_once
+from tests.unit.store.support import READS, START, RequestCounter, StoreFixture, all_at_once
 
 
-def test_of_eight_that_ask_at_once_exactly_one_gets_the_lease(bench: Bench) -> None:
+def test_of_eight_that_ask_at_once_exactly_one_gets_the_lease(bench: StoreFixture) -> None:
     calls = [lambda n=n: bench.store.leases.acquire(bench.cluster, f"owner-{n}", 60) for n in range(8)]
     results = all_at_once(calls)
     leases = [result for result in results if isinstance(result, Lease)]
@@ -23,7 +23,7 @@ def test_of_eight_that_ask_at_once_exactly_one_gets_the_lease(bench: Bench) -> N
     assert {other.until for other in others} == {leases[0].until}
 
 
-def test_a_lease_can_be_taken_once_its_time_is_up_and_not_an_instant_before(bench: Bench) -> None:
+def test_a_lease_can_be_taken_once_its_time_is_up_and_not_an_instant_before(bench: StoreFixture) -> None:
     first = bench.lease("a")
     bench.clock.advance(60.0)
     with pytest.raises(LeaseHeld):
@@ -32,7 +32,7 @@ def test_a_lease_can_be_taken_once_its_time_is_up_and_not_an_instant_before(benc
     assert bench.lease("b").token == first.token + 1
 
 
-def test_tokens_grow_through_releases_and_take_overs(bench: Bench) -> None:
+def test_tokens_grow_through_releases_and_take_overs(bench: StoreFixture) -> None:
     tokens = []
     for number in range(4):
         lease = bench.lease(f"owner-{number}")
@@ -44,60 +44,60 @@ def test_tokens_grow_through_releases_and_take_overs(bench: Bench) -> None:
     assert tokens == [1, 2, 3, 4]
 
 
-def test_a_zombie_neither_releases_nor_saves(bench: Bench) -> None:
+def test_a_zombie_neither_releases_nor_saves(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     bench.lease("newer")
     assert not bench.store.leases.release(zombie)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         bench.store.memory.save(bench.cluster, Memory(), Memory(last_scale_up=1), (), zombie)
     assert bench.load() == Memory()
 
 
-def test_a_zombie_with_nothing_to_save_is_told_so_too(bench: Bench) -> None:
+def test_a_zombie_with_nothing_to_save_is_told_so_too(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     bench.lease("newer")
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         bench.store.memory.save(bench.cluster, Memory(), Memory(), (), zombie)
 
 
-def test_who_was_late_but_was_not_overtaken_may_go_on(bench: Bench) -> None:
+def test_who_was_late_but_was_not_overtaken_may_go_on(bench: StoreFixture) -> None:
     lease = bench.lease()
     bench.clock.advance(300)
     bench.store.memory.save(bench.cluster, Memory(), Memory(groups={"g": GroupMemory(target=1)}), (), lease)
     assert bench.load().groups == {"g": GroupMemory(target=1)}
 
 
-def test_after_giving_it_back_nothing_can_be_saved_under_it(bench: Bench) -> None:
+def test_after_giving_it_back_nothing_can_be_saved_under_it(bench: StoreFixture) -> None:
     lease = bench.lease()
     bench.store.leases.release(lease)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         bench.store.memory.save(bench.cluster, Memory(), Memory(last_scale_up=1), (), lease)
 
 
-def test_clusters_do_not_share_a_lease(bench: Bench) -> None:
+def test_clusters_do_not_share_a_lease(bench: StoreFixture) -> None:
     bench.lease()
     assert bench.store.leases.acquire(bench.cluster + "-other", "x", 60).token == 1
 
 
-def test_when_the_answer_is_lost_the_owner_finds_that_he_has_it(bench: Bench) -> None:
+def test_when_the_answer_is_lost_the_owner_finds_that_he_has_it(bench: StoreFixture) -> None:
     first = bench.lease("a")
     again = bench.lease("a")
     assert again == first
 
 
-def test_a_lost_answer_is_reported_as_such(bench: Bench) -> None:
+def test_a_lost_answer_is_reported_as_such(bench: StoreFixture) -> None:
     bench.faults.after("update_item", lost_answer())
     with pytest.raises(StoreUnavailable):
         bench.lease("a")
     assert bench.lease("a").token == 1
 
 
-def test_what_a_pass_leaves_comes_to_the_next_with_the_lease_and_costs_nothing(bench: Bench) -> None:
+def test_what_a_pass_leaves_comes_to_the_next_with_the_lease_and_costs_nothing(bench: StoreFixture) -> None:
     lease = bench.lease("a")
     assert (lease.decision, lease.left) == ("", b"")
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         bench.store.leases.release(lease, passed_at=START, decision="d1", left=b"\x00left")
         lease = bench.fresh().leases.acquire(bench.cluster, "b", 60.0)
     assert (lease.decision, lease.left, counter.items_written) == ("d1", b"\x00left", 2)
@@ -106,7 +106,7 @@ def test_what_a_pass_leaves_comes_to_the_next_with_the_lease_and_costs_nothing(b
     assert bench.lease("c").decision == "d1", "who leaves nothing leaves what there is"
 
 
-def test_an_overtaken_pass_leaves_nothing(bench: Bench) -> None:
+def test_an_overtaken_pass_leaves_nothing(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     newer = bench.lease("newer")
@@ -115,7 +115,7 @@ def test_an_overtaken_pass_leaves_nothing(bench: Bench) -> None:
     assert bench.lease("next").left == b"new"
 
 
-def test_those_who_look_see_what_was_left(bench: Bench) -> None:
+def test_those_who_look_see_what_was_left(bench: StoreFixture) -> None:
     other = bench.cluster + "-other"
     bench.store.leases.release(bench.lease(), passed_at=START, left=b"left")
     bench.store.leases.acquire(other, "x", 60)

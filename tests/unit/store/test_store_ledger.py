@@ -6,19 +6,19 @@ import pytest
 
 from chalicelib.store import JournalEntry
 from chalicelib.store.errors import StoreUnavailable
-from chalicelib.store.journal import Ledger
+from chalicelib.store.journal import CounterTotals
 from infra.emulators.aws_faults import lost_answer
-from tests.unit.store.support import START, Bench, Counter, all_at_once
+from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at_once
 
 SERIES = "failed_scale_ups_total;reason=Out.Of/Stock"
 
 
-def test_a_cluster_that_nothing_was_counted_of_has_an_empty_one(bench: Bench) -> None:
-    assert bench.store.journal.ledger(bench.cluster) == Ledger()
+def test_a_cluster_that_nothing_was_counted_of_has_an_empty_one(bench: StoreFixture) -> None:
+    assert bench.store.journal.ledger(bench.cluster) == CounterTotals()
     assert bench.store.journal.ledgers([bench.cluster, "other"]) == {}
 
 
-def test_counts_of_many_at_once_all_arrive(bench: Bench) -> None:
+def test_counts_of_many_at_once_all_arrive(bench: StoreFixture) -> None:
     def count() -> None:
         for _ in range(10):
             bench.fresh().journal.count(bench.cluster, {SERIES: 1.0, "scaled_up_nodes_total": 2.5})
@@ -27,7 +27,7 @@ def test_counts_of_many_at_once_all_arrive(bench: Bench) -> None:
     assert bench.store.journal.ledger(bench.cluster).counts == {SERIES: 40.0, "scaled_up_nodes_total": 100.0}
 
 
-def test_what_was_told_is_replaced_together_with_the_counts_or_not_at_all(bench: Bench) -> None:
+def test_what_was_told_is_replaced_together_with_the_counts_or_not_at_all(bench: StoreFixture) -> None:
     journal = bench.store.journal
     assert journal.tell(bench.cluster, {"n": 1.0}, b"first", expected="")
     assert not journal.tell(bench.cluster, {"n": 1.0}, b"late", expected="")
@@ -38,7 +38,7 @@ def test_what_was_told_is_replaced_together_with_the_counts_or_not_at_all(bench:
     assert journal.ledger(bench.cluster).told == b"second"
 
 
-def test_counting_does_not_stand_in_the_way_of_telling(bench: Bench) -> None:
+def test_counting_does_not_stand_in_the_way_of_telling(bench: StoreFixture) -> None:
     journal = bench.store.journal
     journal.count(bench.cluster, {"n": 1.0})
     assert journal.tell(bench.cluster, {"n": 1.0}, b"told", expected="")
@@ -48,7 +48,7 @@ def test_counting_does_not_stand_in_the_way_of_telling(bench: Bench) -> None:
     assert journal.ledger(bench.cluster).counts == {"n": 4.0}
 
 
-def test_of_several_who_have_read_the_same_one_writes(bench: Bench) -> None:
+def test_of_several_who_have_read_the_same_one_writes(bench: StoreFixture) -> None:
     def tell(word: bytes) -> bool:
         return bench.fresh().journal.tell(bench.cluster, {"n": 1.0}, word, expected="")
 
@@ -57,7 +57,7 @@ def test_of_several_who_have_read_the_same_one_writes(bench: Bench) -> None:
     assert bench.store.journal.ledger(bench.cluster).counts == {"n": 1.0}
 
 
-def test_a_first_try_of_which_only_the_answer_was_lost_is_found_out(bench: Bench) -> None:
+def test_a_first_try_of_which_only_the_answer_was_lost_is_found_out(bench: StoreFixture) -> None:
     bench.faults.after("update_item", lost_answer())
     with pytest.raises(StoreUnavailable):
         bench.store.journal.tell(bench.cluster, {"n": 1.0}, b"told", expected="")
@@ -65,8 +65,8 @@ def test_a_first_try_of_which_only_the_answer_was_lost_is_found_out(bench: Bench
     assert bench.store.journal.ledger(bench.cluster).counts == {"n": 1.0}
 
 
-def test_it_is_one_write_and_no_entry_of_the_journal(bench: Bench) -> None:
-    with Counter(bench) as counter:
+def test_it_is_one_write_and_no_entry_of_the_journal(bench: StoreFixture) -> None:
+    with RequestCounter(bench) as counter:
         bench.store.journal.tell(bench.cluster, {"a": 1.0, "b": 2.0}, b"told", expected="")
     assert counter.items_written == 1
     bench.store.journal.append(bench.cluster, JournalEntry(START, "wake"))

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from chalicelib.model.memory import GroupMemory, Memory, NodeMemory
-from chalicelib.model.operation import State
+from chalicelib.model.operation import OperationState
 from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.tables import MEMORY, OPEN
-from infra.emulators.aws_faults import Faults, lost_answer
-from tests.unit.store.support import READS, START, Bench, Counter, full_memory, new_table
+from infra.emulators.aws_faults import AwsFaults, lost_answer
+from tests.unit.store.support import READS, START, RequestCounter, StoreFixture, full_memory, new_table
 
 GROUPS = 60
 replace = msgspec.structs.replace
@@ -24,13 +24,13 @@ def table(connected: Any) -> str:
     return new_table(connected)
 
 
-def _large(bench: Bench, *cut: Exception | None) -> None:
+def _large(bench: StoreFixture, *cut: Exception | None) -> None:
     """A large save that changes, adds and takes away rows; cut: what becomes of its transactions."""
     before = bench.load()
     groups = {f"g{n:02d}": GroupMemory(target=n + 2) for n in range(GROUPS)}
     after = replace(before, groups=groups, nodes={"n9": NodeMemory(START)}, unregistered={}, last_scale_up=START + 1)
     operations = [bench.operation(f"{n:02d}", group=f"g{n:02d}") for n in range(GROUPS)]
-    faults = Faults()
+    faults = AwsFaults()
     faults.instead("transact_write_items", *cut)
     lease = bench.lease("cut")
     store = bench.fresh(faults=faults)
@@ -42,17 +42,17 @@ def _large(bench: Bench, *cut: Exception | None) -> None:
     bench.store.leases.release(lease)
 
 
-def _begun(bench: Bench) -> None:
+def _begun(bench: StoreFixture) -> None:
     old = replace(full_memory(), groups={f"g{n:02d}": GroupMemory(target=n) for n in range(0, GROUPS + 5, 3)})
     bench.save(Memory(), old, bench.operation("old", group="g00"))
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3, 4, 5])
-def test_who_looks_at_a_save_cut_off_anywhere_sees_what_its_finisher_leaves(bench: Bench, after: int) -> None:
+def test_who_looks_at_a_save_cut_off_anywhere_sees_what_its_finisher_leaves(bench: StoreFixture, after: int) -> None:
     _begun(bench)
     untouched = bench.load()
     _large(bench, *[None] * after, *([lost_answer()] if after < 4 else []))
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         seen, opened = bench.fresh().memory.look(bench.cluster), bench.fresh().operations.look(bench.cluster)
     assert {name for name, _ in counter.requests} <= READS
     finished = bench.load()
@@ -60,24 +60,24 @@ def test_who_looks_at_a_save_cut_off_anywhere_sees_what_its_finisher_leaves(benc
     assert (finished == untouched) is (after == 0)
 
 
-def test_an_operation_that_ended_while_the_save_was_open_is_not_seen_again(bench: Bench) -> None:
+def test_an_operation_that_ended_while_the_save_was_open_is_not_seen_again(bench: StoreFixture) -> None:
     _begun(bench)
     _large(bench, None, None, lost_answer())
     mine = bench.store.operations.claim(bench.cluster, "grow-00", "act", 30)
-    bench.store.operations.advance(mine, mine.with_status(state=State.SUCCEEDED), "act")
+    bench.store.operations.advance(mine, mine.with_status(state=OperationState.SUCCEEDED), "act")
     assert "grow-00" not in {operation.spec.id for operation in bench.fresh().operations.look(bench.cluster)}
 
 
-def test_a_save_that_is_finished_while_somebody_looks_is_seen_whole(bench: Bench) -> None:
+def test_a_save_that_is_finished_while_somebody_looks_is_seen_whole(bench: StoreFixture) -> None:
     _begun(bench)
     _large(bench, None, lost_answer())
-    faults = Faults()
-    faults.before("query", lambda: bench.fresh(faults=Faults()).memory.load(bench.cluster))
+    faults = AwsFaults()
+    faults.before("query", lambda: bench.fresh(faults=AwsFaults()).memory.load(bench.cluster))
     assert bench.fresh(faults=faults).memory.look(bench.cluster) == bench.load()
 
 
 @pytest.mark.parametrize("prefix", [MEMORY, OPEN])
-def test_looking_gives_the_rows_in_the_order_of_their_keys(bench: Bench, prefix: str) -> None:
+def test_looking_gives_the_rows_in_the_order_of_their_keys(bench: StoreFixture, prefix: str) -> None:
     _begun(bench)
     _large(bench, None, lost_answer())
     store = bench.fresh()
@@ -87,11 +87,11 @@ def test_looking_gives_the_rows_in_the_order_of_their_keys(bench: Bench, prefix:
     assert items == [raw["item"]["S"] for raw in store.memory._staging.view(bench.cluster, prefix)]
 
 
-def test_rows_of_another_release_are_shown_and_not_adopted(bench: Bench) -> None:
+def test_rows_of_another_release_are_shown_and_not_adopted(bench: StoreFixture) -> None:
     bench.save(Memory(), Memory(groups={"g": GroupMemory(target=3)}))
     [row] = list(bench.store.table.query(bench.cluster, "memory#group#"))
     text = row["text"]["S"].replace("{", '{"fieldOfTomorrow":1,', 1)
     bench.client.put_item(TableName=bench.table, Item={**row, "text": {"S": text}, "version": {"S": "of-tomorrow"}})
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         assert bench.store.memory.look(bench.cluster).groups["g"].target == 3
     assert {name for name, _ in counter.requests} <= READS

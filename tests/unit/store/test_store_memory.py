@@ -7,30 +7,30 @@ import hashlib
 import msgspec
 import pytest
 
-from chalicelib.model.memory import Brake, GroupMemory, Memory, NodeMemory
+from chalicelib.model.memory import BreakerState, GroupMemory, Memory, NodeMemory
 from chalicelib.model.node import Condition, Node
 from chalicelib.model.policy import Options
 from chalicelib.plan.state.node_templates import learn
-from chalicelib.store.errors import Fenced, Stale
-from chalicelib.store.memory_diff import Times
+from chalicelib.store.errors import LeaseLost, StaleWrite
+from chalicelib.store.memory_diff import ChangedTimes
 from chalicelib.store.tables import BRAKE, GROUPS, HEAD, HeadRow, MemoryRow
-from tests.unit.store.support import START, Bench, Counter, full_memory
+from tests.unit.store.support import START, RequestCounter, StoreFixture, full_memory
 
 replace = msgspec.structs.replace
 
 
-def test_a_cluster_never_seen_has_an_empty_memory(bench: Bench) -> None:
+def test_a_cluster_never_seen_has_an_empty_memory(bench: StoreFixture) -> None:
     assert bench.load() == Memory()
 
 
-def test_a_full_memory_comes_back_as_it_was(bench: Bench) -> None:
+def test_a_full_memory_comes_back_as_it_was(bench: StoreFixture) -> None:
     operations = (bench.operation("a"), bench.operation("b", data={"uid": "x"}, created_at=START + 1))
     bench.save(Memory(), full_memory(), *operations)
     assert bench.load() == full_memory(operations)
     assert bench.fresh().memory.load(bench.cluster) == full_memory(operations)
 
 
-def test_everything_can_be_forgotten_again(bench: Bench) -> None:
+def test_everything_can_be_forgotten_again(bench: StoreFixture) -> None:
     bench.save(Memory(), full_memory())
     bench.save(bench.load(), Memory())
     assert bench.load() == Memory()
@@ -38,7 +38,7 @@ def test_everything_can_be_forgotten_again(bench: Bench) -> None:
     assert bench.load() == full_memory()
 
 
-def test_restarts_between_all_steps_make_no_difference(bench: Bench) -> None:
+def test_restarts_between_all_steps_make_no_difference(bench: StoreFixture) -> None:
     kept = Memory()
     for step in range(6):
         store = bench.fresh()
@@ -54,7 +54,7 @@ def test_restarts_between_all_steps_make_no_difference(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("count", [10, 5000])
-def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: Bench, count: int) -> None:
+def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: StoreFixture, count: int) -> None:
     nodes = {f"ip-10-0-{n // 256}-{n % 256}": NodeMemory(START - n, START) for n in range(count)}
     groups = {f"g{n}": GroupMemory(target=n) for n in range(8)}
     model = Node(
@@ -71,7 +71,7 @@ def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: Benc
     templates = dict.fromkeys(groups, learnt)
     bench.save(Memory(), Memory(nodes=nodes, groups=groups, templates=templates, first_seen=START))
     bench.clock.advance(60)
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         bench.store.schedule.due(bench.cluster)
         bench.store.schedule.mark_queued(bench.cluster, bench.clock() + 120)
         lease = bench.lease("quiet")
@@ -87,27 +87,27 @@ def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: Benc
     assert bench.load().nodes == confirmed
 
 
-def test_only_what_changed_is_written(bench: Bench) -> None:
+def test_only_what_changed_is_written(bench: StoreFixture) -> None:
     bench.save(Memory(), full_memory())
     before = bench.load()
     after = replace(before, groups=before.groups | {"workers": GroupMemory(target=9)})
     lease = bench.lease()
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         bench.store.memory.save(bench.cluster, before, after, (), lease)
     assert counter.items_written == 1
     assert bench.load() == after
 
 
-def test_nothing_is_written_where_nothing_changed(bench: Bench) -> None:
+def test_nothing_is_written_where_nothing_changed(bench: StoreFixture) -> None:
     bench.save(Memory(), full_memory())
     before = bench.load()
     lease = bench.lease()
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         bench.store.memory.save(bench.cluster, before, before, (), lease)
     assert counter.items_written == 0
 
 
-def test_a_template_is_written_when_it_tells_something_new_or_is_younger(bench: Bench) -> None:
+def test_a_template_is_written_when_it_tells_something_new_or_is_younger(bench: StoreFixture) -> None:
     """How seldom one that says the same becomes younger, the planner decides (plan/template.learn)."""
     bench.save(Memory(), full_memory())
     before = bench.load()
@@ -119,40 +119,40 @@ def test_a_template_is_written_when_it_tells_something_new_or_is_younger(bench: 
         assert bench.load().templates == {"workers": changed}
 
 
-def test_an_overtaken_plan_is_stale_and_writes_nothing(bench: Bench) -> None:
+def test_an_overtaken_plan_is_stale_and_writes_nothing(bench: StoreFixture) -> None:
     bench.save(Memory(), full_memory())
     old = bench.load()
     bench.save(old, replace(old, groups=old.groups | {"workers": GroupMemory(target=5)}))
     current = bench.load()
     lease = bench.lease()
     changed = replace(old, groups=old.groups | {"workers": GroupMemory(target=6)}, last_scale_up=START + 9)
-    with pytest.raises(Stale) as stale:
+    with pytest.raises(StaleWrite) as stale:
         bench.store.memory.save(bench.cluster, old, changed, (), lease)
     assert stale.value.items == (f"{GROUPS}workers",)
     assert bench.load() == current
 
 
-def test_operations_rest_on_the_group_that_the_plan_saw(bench: Bench) -> None:
+def test_operations_rest_on_the_group_that_the_plan_saw(bench: StoreFixture) -> None:
     """The group is not written by this plan, but what was decided for it may be wrong by now."""
     bench.save(Memory(), full_memory())
     old = bench.load()
     bench.save(old, replace(old, groups=old.groups | {"workers": GroupMemory(target=5)}))
     lease = bench.lease()
-    with pytest.raises(Stale):
+    with pytest.raises(StaleWrite):
         bench.store.memory.save(bench.cluster, old, old, (bench.operation("a"),), lease)
     assert bench.load().operations == ()
 
 
-def test_an_overtaken_pass_leaves_no_operations_behind(bench: Bench) -> None:
+def test_an_overtaken_pass_leaves_no_operations_behind(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     bench.lease("newer")
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         bench.store.memory.save(bench.cluster, Memory(), Memory(), (bench.operation("a"),), zombie)
     assert bench.store.operations.list_open(bench.cluster) == ()
 
 
-def test_very_many_nodes_are_kept_in_several_pieces_and_fewer_again_in_one(bench: Bench) -> None:
+def test_very_many_nodes_are_kept_in_several_pieces_and_fewer_again_in_one(bench: StoreFixture) -> None:
     def nodes(count: int) -> dict[str, NodeMemory]:
         names = (hashlib.sha256(str(n).encode()).hexdigest() for n in range(count))  # as good as incompressible
         return {name: NodeMemory(START + at * 1.37, START) for at, name in enumerate(names)}
@@ -166,24 +166,24 @@ def test_very_many_nodes_are_kept_in_several_pieces_and_fewer_again_in_one(bench
     assert sum(1 for _ in bench.store.table.query(bench.cluster, "memory#nodes#")) == 1
 
 
-def test_rows_of_another_release_can_be_read_and_written_over(bench: Bench) -> None:
+def test_rows_of_another_release_can_be_read_and_written_over(bench: StoreFixture) -> None:
     """A field that this release does not know is passed over; the next save must not be stale for ever."""
     table = bench.store.table
     table.write(table.put(MemoryRow(bench.cluster, f"{GROUPS}g", text='{"target":3,"hue":"red"}', version="other")))
     table.write(table.put(HeadRow(bench.cluster, HEAD, text='{"last_scale_up":5,"mood":1}', version="other")))
     before = bench.load()
-    assert (before.groups, Times.of(before)) == ({"g": GroupMemory(target=3)}, Times(last_scale_up=5))
+    assert (before.groups, ChangedTimes.of(before)) == ({"g": GroupMemory(target=3)}, ChangedTimes(last_scale_up=5))
     after = replace(before, groups={"g": GroupMemory(target=4)}, last_scale_up=6.0)
     bench.save(before, after)
     assert bench.load() == after
 
 
-def test_a_brake_is_written_when_it_changes_and_forgotten_when_it_is_over(bench: Bench) -> None:
-    taken = Memory(brake=Brake(((START, 2, 7),)))
+def test_a_brake_is_written_when_it_changes_and_forgotten_when_it_is_over(bench: StoreFixture) -> None:
+    taken = Memory(brake=BreakerState(((START, 2, 7),)))
     bench.save(Memory(), taken)
     assert bench.load() == taken
     lease = bench.lease("quiet")
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         bench.store.memory.save(bench.cluster, bench.load(), taken, (), lease)
     assert counter.items_written == 0
     bench.store.leases.release(lease)
@@ -192,23 +192,23 @@ def test_a_brake_is_written_when_it_changes_and_forgotten_when_it_is_over(bench:
     assert list(bench.store.table.query(bench.cluster, BRAKE)) == []
 
 
-def test_a_brake_that_somebody_else_changed_makes_the_plan_stale(bench: Bench) -> None:
+def test_a_brake_that_somebody_else_changed_makes_the_plan_stale(bench: StoreFixture) -> None:
     """Two passes that both count from the old brake would let twice the limit go."""
-    bench.save(Memory(), Memory(brake=Brake(((START, 2, 7),))))
+    bench.save(Memory(), Memory(brake=BreakerState(((START, 2, 7),))))
     old = bench.load()
-    bench.save(old, replace(old, brake=Brake(((START, 2, 7), (START + 1, 1, 1)))))
+    bench.save(old, replace(old, brake=BreakerState(((START, 2, 7), (START + 1, 1, 1)))))
     lease = bench.lease()
-    with pytest.raises(Stale) as stale:
-        bench.store.memory.save(bench.cluster, old, replace(old, brake=Brake(pulled=START, wanted=9)), (), lease)
+    with pytest.raises(StaleWrite) as stale:
+        bench.store.memory.save(bench.cluster, old, replace(old, brake=BreakerState(pulled=START, wanted=9)), (), lease)
     assert stale.value.items == (BRAKE,)
 
 
-def test_a_brake_that_another_release_wrote_can_be_read_and_written_over(bench: Bench) -> None:
+def test_a_brake_that_another_release_wrote_can_be_read_and_written_over(bench: StoreFixture) -> None:
     table = bench.store.table
     text = '{"taken":[[5.0,1,2]],"why":"x"}'
     table.write(table.put(MemoryRow(bench.cluster, BRAKE, text=text, version="other")))
     before = bench.load()
-    assert before.brake == Brake(((5.0, 1, 2),))
-    after = replace(before, brake=Brake(((6.0, 1, 2),)))
+    assert before.brake == BreakerState(((5.0, 1, 2),))
+    after = replace(before, brake=BreakerState(((6.0, 1, 2),)))
     bench.save(before, after)
     assert bench.load() == after

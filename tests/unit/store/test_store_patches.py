@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.operation import Operation, State
-from chalicelib.store.errors import Stale, Taken
+from chalicelib.model.operation import Operation, OperationState
+from chalicelib.store.errors import OperationClaimed, StaleWrite
 from chalicelib.store.tables import GROUPS, HEAD, HeadRow, MemoryRow
-from infra.emulators.aws_faults import Faults
-from tests.unit.store.support import START, Bench, all_at_once
+from infra.emulators.aws_faults import AwsFaults
+from tests.unit.store.support import START, StoreFixture, all_at_once
 
 replace = msgspec.structs.replace
 BACKOFF = Backoff(300, START + 300, START, cls="OutOfStock")
@@ -26,7 +26,7 @@ def scaled_up(memory: Memory) -> Memory:
     return replace(memory, last_scale_up=START)
 
 
-def growing(bench: Bench, name: str = "a", **values: object) -> Operation:
+def growing(bench: StoreFixture, name: str = "a", **values: object) -> Operation:
     """A claimed growth of a group that has a live request."""
     before = bench.load()
     group = GroupMemory(target=2, request=ScaleUpRequest(1, START, START + 900))
@@ -36,9 +36,9 @@ def growing(bench: Bench, name: str = "a", **values: object) -> Operation:
     return bench.store.operations.claim(bench.cluster, operation.spec.id, f"act-{name}", 30)
 
 
-def test_the_end_of_an_operation_and_what_it_means_are_one_write(bench: Bench) -> None:
+def test_the_end_of_an_operation_and_what_it_means_are_one_write(bench: StoreFixture) -> None:
     operation = growing(bench)
-    failed = operation.with_status(state=State.FAILED, error_class="OutOfStock")
+    failed = operation.with_status(state=OperationState.FAILED, error_class="OutOfStock")
     bench.store.operations.advance(operation, failed, "act-a", back_off, scaled_up)
     memory = bench.load()
     assert memory.groups["workers"] == GroupMemory(target=2, backoff=BACKOFF, last_failure=START)
@@ -46,43 +46,49 @@ def test_the_end_of_an_operation_and_what_it_means_are_one_write(bench: Bench) -
     assert memory.operations == ()
 
 
-def test_a_step_that_is_refused_leaves_memory_alone(bench: Bench) -> None:
+def test_a_step_that_is_refused_leaves_memory_alone(bench: StoreFixture) -> None:
     operation = growing(bench)
     bench.clock.advance(31)
     bench.store.operations.claim(bench.cluster, "grow-a", "act-2", 30)
     before = bench.load()
-    with pytest.raises(Taken):
+    with pytest.raises(OperationClaimed):
         bench.store.operations.advance(
-            operation, operation.with_status(state=State.FAILED), "act-a", back_off, scaled_up
+            operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off, scaled_up
         )
     assert bench.load() == before
 
 
-def test_a_group_that_memory_does_not_know_yet_can_be_patched(bench: Bench) -> None:
+def test_a_group_that_memory_does_not_know_yet_can_be_patched(bench: StoreFixture) -> None:
     bench.planned(bench.operation("a", group="new"))
     operation = bench.store.operations.claim(bench.cluster, "grow-a", "act-a", 30)
-    bench.store.operations.advance(operation, operation.with_status(state=State.FAILED), "act-a", back_off)
+    bench.store.operations.advance(operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off)
     assert bench.load().groups == {"new": GroupMemory(backoff=BACKOFF, last_failure=START)}
 
 
-def test_a_patch_that_changes_nothing_writes_nothing(bench: Bench) -> None:
+def test_a_patch_that_changes_nothing_writes_nothing(bench: StoreFixture) -> None:
     operation = growing(bench)
     before = bench.load()
     bench.store.operations.advance(
-        operation, operation.with_status(state=State.WAITING), "act-a", lambda group: group, lambda memory: memory
+        operation,
+        operation.with_status(state=OperationState.WAITING),
+        "act-a",
+        lambda group: group,
+        lambda memory: memory,
     )
     after = bench.load()
     assert replace(after, operations=()) == replace(before, operations=())
 
 
-def test_a_patch_under_way_makes_the_plan_stale_and_survives_it(bench: Bench) -> None:
+def test_a_patch_under_way_makes_the_plan_stale_and_survives_it(bench: StoreFixture) -> None:
     operation = growing(bench)
     lease = bench.lease("reconcile-2")
     seen = bench.load()
-    bench.store.operations.advance(operation, operation.with_status(state=State.FAILED), "act-a", back_off, scaled_up)
+    bench.store.operations.advance(
+        operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off, scaled_up
+    )
 
     planned = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleWrite):
         bench.store.memory.save(bench.cluster, seen, planned, (), lease)
     seen = bench.load()
     planned = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
@@ -93,7 +99,7 @@ def test_a_patch_under_way_makes_the_plan_stale_and_survives_it(bench: Bench) ->
     assert (memory.last_scale_up, memory.last_scale_down) == (START, START)
 
 
-def test_a_plan_saved_under_way_is_patched_and_not_overwritten(bench: Bench) -> None:
+def test_a_plan_saved_under_way_is_patched_and_not_overwritten(bench: StoreFixture) -> None:
     operation = growing(bench)
 
     def plan() -> None:
@@ -103,36 +109,40 @@ def test_a_plan_saved_under_way_is_patched_and_not_overwritten(bench: Bench) -> 
         after = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
         other.memory.save(bench.cluster, seen, after, (), lease)
 
-    faults = Faults()
+    faults = AwsFaults()
     faults.before("transact_write_items", plan)
     executor = bench.fresh(faults=faults)
-    executor.operations.advance(operation, operation.with_status(state=State.FAILED), "act-a", back_off, scaled_up)
+    executor.operations.advance(
+        operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off, scaled_up
+    )
     memory = bench.load()
     assert memory.groups["workers"] == GroupMemory(target=7, backoff=BACKOFF, last_failure=START)
     assert (memory.last_scale_up, memory.last_scale_down) == (START, START)
 
 
-def test_a_save_does_not_touch_operations_that_went_on_meanwhile(bench: Bench) -> None:
+def test_a_save_does_not_touch_operations_that_went_on_meanwhile(bench: StoreFixture) -> None:
     operation = growing(bench)
     seen = bench.load()
-    waiting = operation.with_status(state=State.WAITING, step="confirm", due_at=START + 5)
+    waiting = operation.with_status(state=OperationState.WAITING, step="confirm", due_at=START + 5)
     stored = bench.store.operations.advance(operation, waiting, "act-a")
     bench.save(seen, replace(seen, last_scale_down=START), bench.operation("b"), owner="reconcile-2")
     assert bench.load().operations == (stored, bench.operation("b"))
 
 
-def test_rows_that_another_release_wrote_can_be_patched(bench: Bench) -> None:
+def test_rows_that_another_release_wrote_can_be_patched(bench: StoreFixture) -> None:
     operation = growing(bench)
     table = bench.store.table
     table.write(table.put(MemoryRow(bench.cluster, f"{GROUPS}workers", text='{"target":3,"hue":1}', version="other")))
     table.write(table.put(HeadRow(bench.cluster, HEAD, text='{"first_seen":5,"mood":1}', version="other")))
-    bench.store.operations.advance(operation, operation.with_status(state=State.FAILED), "act-a", back_off, scaled_up)
+    bench.store.operations.advance(
+        operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off, scaled_up
+    )
     memory = bench.load()
     assert memory.groups["workers"] == GroupMemory(target=3, backoff=BACKOFF, last_failure=START)
     assert (memory.last_scale_up, memory.first_seen) == (START, 5.0)
 
 
-def test_six_executors_patch_the_same_group_and_none_is_lost(bench: Bench) -> None:
+def test_six_executors_patch_the_same_group_and_none_is_lost(bench: StoreFixture) -> None:
     operations = [growing(bench, name) for name in "abcdef"]
 
     def end(operation: Operation) -> Operation:
@@ -142,7 +152,11 @@ def test_six_executors_patch_the_same_group_and_none_is_lost(bench: Bench) -> No
             return replace(group, erred=tuple(sorted({*group.erred, instance})))
 
         return bench.store.operations.advance(
-            operation, operation.with_status(state=State.SUCCEEDED), operation.status.claimed_by, patch, scaled_up
+            operation,
+            operation.with_status(state=OperationState.SUCCEEDED),
+            operation.status.claimed_by,
+            patch,
+            scaled_up,
         )
 
     results = all_at_once([partial(end, operation) for operation in operations])

@@ -6,10 +6,10 @@ import pytest
 
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store import Store
-from chalicelib.store.errors import Fenced, StoreThrottled, StoreUnavailable
+from chalicelib.store.errors import LeaseLost, StoreThrottled, StoreUnavailable
 from chalicelib.store.table_client import ATTEMPTS, LONGEST_WAIT
 from infra.emulators.aws_faults import busy, cancelled
-from tests.unit.store.support import Bench
+from tests.unit.store.support import StoreFixture
 
 AFTER = Memory(groups={"g": GroupMemory(target=3)})
 
@@ -25,7 +25,7 @@ BUSY = [
 
 
 @pytest.mark.parametrize("error", BUSY, ids=lambda error: str(error.response)[:70])
-def test_a_save_is_tried_again(bench: Bench, error: Exception) -> None:
+def test_a_save_is_tried_again(bench: StoreFixture, error: Exception) -> None:
     bench.faults.instead("transact_write_items", error, error)
     bench.save(Memory(), AFTER)
     assert bench.load() == AFTER
@@ -33,7 +33,7 @@ def test_a_save_is_tried_again(bench: Bench, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("code", ["TransactionConflictException", "ThrottlingException"])
-def test_single_writes_and_reads_are_tried_again(bench: Bench, code: str) -> None:
+def test_single_writes_and_reads_are_tried_again(bench: StoreFixture, code: str) -> None:
     for method in ("update_item", "query", "get_item"):
         bench.faults.instead(method, busy(code))
     bench.lease()
@@ -41,7 +41,7 @@ def test_single_writes_and_reads_are_tried_again(bench: Bench, code: str) -> Non
     assert len(bench.waits) == 3
 
 
-def test_it_is_not_tried_for_ever(bench: Bench) -> None:
+def test_it_is_not_tried_for_ever(bench: StoreFixture) -> None:
     bench.faults.instead("transact_write_items", *[cancelled("TransactionConflict")] * ATTEMPTS)
     lease = bench.lease()
     with pytest.raises(StoreThrottled):
@@ -52,33 +52,33 @@ def test_it_is_not_tried_for_ever(bench: Bench) -> None:
     assert bench.waits[-1] <= LONGEST_WAIT
 
 
-def test_a_condition_that_failed_is_an_answer_even_among_conflicts(bench: Bench) -> None:
+def test_a_condition_that_failed_is_an_answer_even_among_conflicts(bench: StoreFixture) -> None:
     bench.faults.instead("transact_write_items", cancelled("ConditionalCheckFailed", "TransactionConflict"))
     lease = bench.lease()
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         bench.store.memory.save(bench.cluster, Memory(), AFTER, (), lease)
     assert bench.waits == []
 
 
-def test_other_refusals_are_not_repeated_and_say_what_the_service_said(bench: Bench) -> None:
+def test_other_refusals_are_not_repeated_and_say_what_the_service_said(bench: StoreFixture) -> None:
     bench.faults.instead("query", busy("AccessDeniedException"))
     with pytest.raises(StoreUnavailable, match="AccessDenied"):
         bench.load()
     assert bench.waits == []
 
 
-def test_an_endpoint_that_does_not_answer_is_unavailable(bench: Bench) -> None:
+def test_an_endpoint_that_does_not_answer_is_unavailable(bench: StoreFixture) -> None:
     store = Store(bench.table, clock=bench.clock, endpoint="http://127.0.0.1:9")
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:9"):
         store.policies.current("x")
 
 
-def test_a_table_that_is_not_there_is_unavailable(bench: Bench) -> None:
+def test_a_table_that_is_not_there_is_unavailable(bench: StoreFixture) -> None:
     with pytest.raises(StoreUnavailable, match="ResourceNotFound"):
         Store("no-such-table", clock=bench.clock, client=bench.client).policies.current("x")
 
 
-def test_what_was_left_out_of_a_batch_is_asked_for_again(bench: Bench) -> None:
+def test_what_was_left_out_of_a_batch_is_asked_for_again(bench: StoreFixture) -> None:
     """DynamoDB may leave out keys of a batch for load; here also a batch of more than 100."""
     groups = [("clusterapi", f"g{n}") for n in range(130)]
     bench.store.claims.claim_groups(bench.cluster, groups)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from chalicelib.store.scan_state import Pace
+from chalicelib.store.scan_state import ScanState
 from chalicelib.store.tables import SEEN, WEB
-from tests.unit.store.support import START, Bench, Counter, all_at_once
+from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at_once
 
 
-def test_a_cluster_is_queued_once_until_its_message_arrives(bench: Bench) -> None:
+def test_a_cluster_is_queued_once_until_its_message_arrives(bench: StoreFixture) -> None:
     schedule = bench.store.schedule
     assert schedule.mark_queued(bench.cluster, START + 120)
     assert not schedule.mark_queued(bench.cluster, START + 120)
@@ -15,12 +15,12 @@ def test_a_cluster_is_queued_once_until_its_message_arrives(bench: Bench) -> Non
     assert schedule.mark_queued(bench.cluster, START + 120), "what happens during a pass deserves another"
 
 
-def test_of_eight_ticks_exactly_one_queues_it(bench: Bench) -> None:
+def test_of_eight_ticks_exactly_one_queues_it(bench: StoreFixture) -> None:
     results = all_at_once([lambda: bench.store.schedule.mark_queued(bench.cluster, START + 120)] * 8)
     assert sorted(results, key=str) == [False] * 7 + [True]
 
 
-def test_a_lost_message_frees_itself(bench: Bench) -> None:
+def test_a_lost_message_frees_itself(bench: StoreFixture) -> None:
     bench.store.schedule.mark_queued(bench.cluster, START + 120)
     bench.clock.advance(120)
     assert not bench.store.schedule.mark_queued(bench.cluster, START + 240)
@@ -28,7 +28,7 @@ def test_a_lost_message_frees_itself(bench: Bench) -> None:
     assert bench.store.schedule.mark_queued(bench.cluster, START + 240)
 
 
-def test_a_marker_can_be_taken_back_by_the_one_who_made_it(bench: Bench) -> None:
+def test_a_marker_can_be_taken_back_by_the_one_who_made_it(bench: StoreFixture) -> None:
     schedule = bench.store.schedule
     schedule.mark_queued(bench.cluster, START + 120)
     schedule.clear_queued(bench.cluster, START + 60)
@@ -39,12 +39,12 @@ def test_a_marker_can_be_taken_back_by_the_one_who_made_it(bench: Bench) -> None
     assert schedule.mark_queued(bench.cluster, START + 180)
 
 
-def test_a_cluster_is_due_when_its_interval_has_passed_and_nothing_is_on_its_way(bench: Bench) -> None:
-    assert bench.store.schedule.due(bench.cluster) == Pace()
+def test_a_cluster_is_due_when_its_interval_has_passed_and_nothing_is_on_its_way(bench: StoreFixture) -> None:
+    assert bench.store.schedule.due(bench.cluster) == ScanState()
     lease = bench.lease()
     bench.store.leases.release(lease, passed_at=START)
     pace = bench.store.schedule.due(bench.cluster)
-    assert pace == Pace(last_pass=START)
+    assert pace == ScanState(last_pass=START)
     assert not pace.is_due(START + 59, 60)
     assert pace.is_due(START + 60, 60)
     bench.store.schedule.mark_queued(bench.cluster, START + 180)
@@ -53,7 +53,7 @@ def test_a_cluster_is_due_when_its_interval_has_passed_and_nothing_is_on_its_way
     assert bench.store.schedule.due(bench.cluster).last_pass == START + 61
 
 
-def test_an_overtaken_pass_does_not_count_as_one(bench: Bench) -> None:
+def test_an_overtaken_pass_does_not_count_as_one(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     bench.lease("newer")
@@ -61,17 +61,17 @@ def test_an_overtaken_pass_does_not_count_as_one(bench: Bench) -> None:
     assert bench.store.schedule.due(bench.cluster).last_pass == 0.0
 
 
-def test_a_thousand_wakes_in_a_window_are_one(bench: Bench) -> None:
+def test_a_thousand_wakes_in_a_window_are_one(bench: StoreFixture) -> None:
     def storm() -> int:
         return sum(bench.store.debounce.wake(bench.cluster, 2.0) for _ in range(125))
 
-    with Counter(bench) as counter:
+    with RequestCounter(bench) as counter:
         woken = all_at_once([storm] * 8)
     assert sorted(woken, key=str) == [0] * 7 + [1]
     assert counter.items_written <= 8, "nearly all are answered by a read"
 
 
-def test_the_next_window_wakes_again(bench: Bench) -> None:
+def test_the_next_window_wakes_again(bench: StoreFixture) -> None:
     assert bench.store.debounce.wake(bench.cluster, 2.0)
     bench.clock.advance(1.75)
     assert not bench.store.debounce.wake(bench.cluster, 2.0)
@@ -80,7 +80,7 @@ def test_the_next_window_wakes_again(bench: Bench) -> None:
     assert bench.store.debounce.wake(bench.cluster + "-other", 2.0)
 
 
-def test_a_signature_can_be_used_once(bench: Bench) -> None:
+def test_a_signature_can_be_used_once(bench: StoreFixture) -> None:
     first_use = bench.store.debounce.first_use
     assert all_at_once([lambda: first_use(bench.cluster, "sig-1", 600)] * 4).count(True) == 1
     assert not first_use(bench.cluster, "sig-1", 600)
@@ -90,7 +90,7 @@ def test_a_signature_can_be_used_once(bench: Bench) -> None:
     assert first_use(bench.cluster, "sig-1", 600)
 
 
-def test_what_was_seen_is_tidied_away_and_does_not_tell_the_signature(bench: Bench) -> None:
+def test_what_was_seen_is_tidied_away_and_does_not_tell_the_signature(bench: StoreFixture) -> None:
     bench.store.debounce.first_use(bench.cluster, "sig-secret", 600)
     (row,) = bench.store.table.query(WEB, f"{SEEN}signature#{bench.cluster}#")
     assert list(bench.store.table.query(bench.cluster, SEEN)) == []

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from chalicelib.model.memory import GroupMemory, Memory
-from chalicelib.model.operation import Operation, State
+from chalicelib.model.operation import Operation, OperationState
 from chalicelib.store import Store
-from chalicelib.store.errors import Fenced, Stale, StoreError, StoreUnavailable
+from chalicelib.store.errors import LeaseLost, StaleWrite, StoreError, StoreUnavailable
 from chalicelib.store.tables import STAGED
-from infra.emulators.aws_faults import Faults, lost_answer
-from tests.unit.store.support import START, Bench, all_at_once, new_table
+from infra.emulators.aws_faults import AwsFaults, lost_answer
+from tests.unit.store.support import START, StoreFixture, all_at_once, new_table
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ replace = msgspec.structs.replace
 GROUPS = 52
 
 
-def large(bench: Bench, before: Memory) -> tuple[Memory, tuple[Operation, ...]]:
+def large(bench: StoreFixture, before: Memory) -> tuple[Memory, tuple[Operation, ...]]:
     """52 groups and 52 operations, 105 rows with the head, where a transaction takes 100."""
     groups = {f"g{n}": GroupMemory(target=n + 1, last_add=START) for n in range(GROUPS)}
     operations = tuple(bench.operation(f"{n:02d}", group=f"g{n}") for n in range(GROUPS))
     return replace(before, groups=before.groups | groups, last_scale_up=START), operations
 
 
-def save(bench: Bench, store: Store, owner: str = "reconcile-1") -> tuple[Memory, Memory]:
+def save(bench: StoreFixture, store: Store, owner: str = "reconcile-1") -> tuple[Memory, Memory]:
     """A large save through that store; what was before and what is to be seen after."""
     lease = store.leases.acquire(bench.cluster, owner, 60)
     before = store.memory.load(bench.cluster)
@@ -45,13 +45,13 @@ def save(bench: Bench, store: Store, owner: str = "reconcile-1") -> tuple[Memory
     return before, replace(after, operations=operations)
 
 
-def small(bench: Bench) -> Memory:
+def small(bench: StoreFixture) -> Memory:
     """Something to begin with."""
     bench.save(Memory(), Memory(groups={"g0": GroupMemory(target=99), "kept": GroupMemory(target=1)}, first_seen=START))
     return bench.load()
 
 
-def test_a_large_save_comes_back_as_it_was(bench: Bench) -> None:
+def test_a_large_save_comes_back_as_it_was(bench: StoreFixture) -> None:
     small(bench)
     _, expected = save(bench, bench.store)
     assert bench.load() == expected
@@ -60,9 +60,9 @@ def test_a_large_save_comes_back_as_it_was(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("call", ["put_item", "transact_write_items"])
-def test_a_crash_before_it_is_decided_leaves_the_old_view(bench: Bench, call: str) -> None:
+def test_a_crash_before_it_is_decided_leaves_the_old_view(bench: StoreFixture, call: str) -> None:
     before = small(bench)
-    faults = Faults()
+    faults = AwsFaults()
     faults.instead(call, lost_answer())
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
@@ -75,7 +75,7 @@ def test_a_crash_before_it_is_decided_leaves_the_old_view(bench: Bench, call: st
     assert bench.load() == expected
 
 
-READERS: dict[str, Callable[[Bench], object]] = {
+READERS: dict[str, Callable[[StoreFixture], object]] = {
     "load": lambda bench: len(bench.load().operations) == GROUPS,
     "list_open": lambda bench: len(bench.fresh().operations.list_open(bench.cluster)) == GROUPS,
     "get": lambda bench: bench.fresh().operations.get(bench.cluster, "grow-51"),
@@ -86,10 +86,10 @@ READERS: dict[str, Callable[[Bench], object]] = {
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("carried_out", [0, 1])
 def test_a_crash_after_it_is_decided_is_finished_by_whoever_comes_first(
-    bench: Bench, reader: str, carried_out: int
+    bench: StoreFixture, reader: str, carried_out: int
 ) -> None:
     small(bench)
-    faults = Faults()
+    faults = AwsFaults()
     faults.instead("transact_write_items", *[None] * (1 + carried_out), lost_answer())
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
@@ -102,59 +102,59 @@ def test_a_crash_after_it_is_decided_is_finished_by_whoever_comes_first(
     assert memory.groups["g0"] == GroupMemory(target=1, last_add=START)
 
 
-def test_an_overtaken_large_save_is_fenced_and_leaves_nothing_to_see(bench: Bench) -> None:
+def test_an_overtaken_large_save_is_fenced_and_leaves_nothing_to_see(bench: StoreFixture) -> None:
     before = small(bench)
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     bench.lease("newer")
     after, operations = large(bench, before)
-    with pytest.raises(Fenced):
+    with pytest.raises(LeaseLost):
         bench.store.memory.save(bench.cluster, before, after, operations, zombie)
     assert bench.load() == before
 
 
 @pytest.mark.parametrize("moment", ["before", "between comparing and deciding"])
-def test_a_patch_under_way_makes_a_large_save_stale(bench: Bench, moment: str) -> None:
+def test_a_patch_under_way_makes_a_large_save_stale(bench: StoreFixture, moment: str) -> None:
     before = small(bench)
     bench.save(before, before, bench.operation("old", group="g0"))
     mine = bench.store.operations.claim(bench.cluster, "grow-old", "act", 30)
 
     def patch() -> None:
-        bench.fresh(faults=Faults()).operations.advance(
-            mine, mine.with_status(state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
+        bench.fresh(faults=AwsFaults()).operations.advance(
+            mine, mine.with_status(state=OperationState.FAILED), "act", lambda group: replace(group, last_failure=START)
         )
 
     lease = bench.lease()
     seen = bench.load()
     after, operations = large(bench, seen)
-    faults = Faults()
+    faults = AwsFaults()
     faults.before("batch_get_item" if moment == "before" else "put_item", patch)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleWrite):
         bench.fresh(faults=faults).memory.save(bench.cluster, seen, after, operations, lease)
     memory = bench.load()
     assert memory.groups["g0"] == GroupMemory(target=99, last_failure=START)
     assert memory.operations == ()
 
 
-def test_a_patch_waits_for_a_large_save_that_is_decided(bench: Bench) -> None:
+def test_a_patch_waits_for_a_large_save_that_is_decided(bench: StoreFixture) -> None:
     before = small(bench)
     bench.save(before, before, bench.operation("old", group="g0"))
     mine = bench.store.operations.claim(bench.cluster, "grow-old", "act", 30)
-    faults = Faults()
+    faults = AwsFaults()
     faults.instead("transact_write_items", None, lost_answer())
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
     bench.store.operations.advance(
-        mine, mine.with_status(state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
+        mine, mine.with_status(state=OperationState.FAILED), "act", lambda group: replace(group, last_failure=START)
     )
     memory = bench.load()
     assert memory.groups["g0"] == GroupMemory(target=1, last_add=START, last_failure=START)
     assert len(memory.operations) == GROUPS
 
 
-def test_four_that_finish_the_same_save_at_once_do_no_harm(bench: Bench) -> None:
+def test_four_that_finish_the_same_save_at_once_do_no_harm(bench: StoreFixture) -> None:
     small(bench)
-    faults = Faults()
+    faults = AwsFaults()
     faults.instead("transact_write_items", None, lost_answer())
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
@@ -163,10 +163,10 @@ def test_four_that_finish_the_same_save_at_once_do_no_harm(bench: Bench) -> None
     assert all(isinstance(result, Memory) and len(result.operations) == GROUPS for result in results)
 
 
-def test_a_sleeper_does_not_bring_back_what_is_over(bench: Bench) -> None:
+def test_a_sleeper_does_not_bring_back_what_is_over(bench: StoreFixture) -> None:
     """He read what is left to do, slept, and meanwhile the save was finished and one of its operations ended."""
     small(bench)
-    faults = Faults()
+    faults = AwsFaults()
     faults.instead("transact_write_items", None, lost_answer())
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
@@ -175,10 +175,13 @@ def test_a_sleeper_does_not_bring_back_what_is_over(bench: Bench) -> None:
         bench.load()
         mine = bench.store.operations.claim(bench.cluster, "grow-07", "act", 30)
         bench.store.operations.advance(
-            mine, mine.with_status(state=State.SUCCEEDED), "act", lambda group: replace(group, last_failure=START)
+            mine,
+            mine.with_status(state=OperationState.SUCCEEDED),
+            "act",
+            lambda group: replace(group, last_failure=START),
         )
 
-    sleeper = Faults()
+    sleeper = AwsFaults()
     sleeper.before("transact_write_items", meanwhile)
     memory = bench.fresh(faults=sleeper).memory.load(bench.cluster)
     assert memory.groups["g7"].last_failure == START
@@ -186,10 +189,10 @@ def test_a_sleeper_does_not_bring_back_what_is_over(bench: Bench) -> None:
     assert len(memory.operations) == GROUPS - 1
 
 
-def test_a_sleeper_does_not_bring_back_what_was_forgotten(bench: Bench) -> None:
+def test_a_sleeper_does_not_bring_back_what_was_forgotten(bench: StoreFixture) -> None:
     """As before, but meanwhile everything went back to what it was: only the gate can tell him."""
     groups = Memory(groups={f"g{n:03d}": GroupMemory(target=n + 1) for n in range(105)})
-    faults = Faults()
+    faults = AwsFaults()
     faults.instead("transact_write_items", None, lost_answer())
     lease = bench.lease()
     with pytest.raises(StoreUnavailable):
@@ -200,41 +203,41 @@ def test_a_sleeper_does_not_bring_back_what_was_forgotten(bench: Bench) -> None:
         assert seen == groups
         bench.store.memory.save(bench.cluster, seen, Memory(), (), lease)
 
-    sleeper = Faults()
+    sleeper = AwsFaults()
     sleeper.before("transact_write_items", meanwhile)
     assert bench.fresh(faults=sleeper).memory.load(bench.cluster) == Memory()
 
 
-def test_a_save_decided_while_an_executor_is_about_to_write_is_not_lost(bench: Bench) -> None:
+def test_a_save_decided_while_an_executor_is_about_to_write_is_not_lost(bench: StoreFixture) -> None:
     before = small(bench)
     bench.save(before, before, bench.operation("old", group="g0"))
     mine = bench.store.operations.claim(bench.cluster, "grow-old", "act", 30)
 
     def decide() -> None:
-        faults = Faults()
+        faults = AwsFaults()
         faults.instead("transact_write_items", None, lost_answer())
         with pytest.raises(StoreUnavailable):
             save(bench, bench.fresh(faults=faults))
 
-    executor = Faults()
+    executor = AwsFaults()
     executor.before("transact_write_items", decide)
     bench.fresh(faults=executor).operations.advance(
-        mine, mine.with_status(state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
+        mine, mine.with_status(state=OperationState.FAILED), "act", lambda group: replace(group, last_failure=START)
     )
     assert bench.load().groups["g0"] == GroupMemory(target=1, last_add=START, last_failure=START)
 
 
-def test_a_list_of_several_pages_is_read_again_if_a_save_was_decided_in_between(bench: Bench) -> None:
+def test_a_list_of_several_pages_is_read_again_if_a_save_was_decided_in_between(bench: StoreFixture) -> None:
     many = tuple(bench.operation(f"{n:02d}-old", step="x" * 25_000) for n in range(60))  # 1.5 MB, a page is 1 MB
     bench.save(Memory(), Memory(), *many)
-    faults = Faults()
+    faults = AwsFaults()
     faults.before("query", lambda: None, lambda: save(bench, bench.store))
     listed = bench.fresh(faults=faults).operations.list_open(bench.cluster)
     assert faults.calls.count("query") > 2
     assert len(listed) == len(many) + GROUPS
 
 
-def test_readers_never_see_a_part_of_it(bench: Bench) -> None:
+def test_readers_never_see_a_part_of_it(bench: StoreFixture) -> None:
     small(bench)
     done = Event()
 

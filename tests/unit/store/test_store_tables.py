@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from chalicelib.store.tables import TTL_ATTRIBUTE, Row, definition, time_to_live
-from tests.unit.store.support import Bench, over_the_wire
+from chalicelib.store.tables import TTL_ATTRIBUTE, RowKey, definition, time_to_live
+from tests.unit.store.support import StoreFixture, over_the_wire
 
 
 @over_the_wire
-def test_the_table_in_use_has_the_stated_shape(bench: Bench) -> None:
+def test_the_table_in_use_has_the_stated_shape(bench: StoreFixture) -> None:
     real = bench.client.describe_table(TableName=bench.table)["Table"]
     stated = definition(bench.table)
     assert real["KeySchema"] == stated["KeySchema"]
@@ -16,7 +16,7 @@ def test_the_table_in_use_has_the_stated_shape(bench: Bench) -> None:
 
 
 @over_the_wire
-def test_the_expiry_attribute_is_switched_on(bench: Bench) -> None:
+def test_the_expiry_attribute_is_switched_on(bench: StoreFixture) -> None:
     real = bench.client.describe_time_to_live(TableName=bench.table)["TimeToLiveDescription"]
     assert (real["AttributeName"], real["TimeToLiveStatus"]) == (TTL_ATTRIBUTE, "ENABLED")
     assert time_to_live() == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
@@ -24,4 +24,4 @@ def test_the_expiry_attribute_is_switched_on(bench: Bench) -> None:
 
 def test_every_row_has_the_tables_keys_and_the_expiry_attribute() -> None:
     names = {schema["AttributeName"] for schema in definition("t")["KeySchema"]} | {TTL_ATTRIBUTE}
-    assert {attribute.attr_name for attribute in Row.get_attributes().values()} == names
+    assert {attribute.attr_name for attribute in RowKey.get_attributes().values()} == names

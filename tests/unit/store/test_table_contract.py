@@ -16,7 +16,7 @@ from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
 
 from chalicelib.store.errors import StoreError, StoreUnavailable
-from chalicelib.store.table_client import Cancelled, Raw, Refused, Table
+from chalicelib.store.table_client import ConditionFailed, Raw, Table, TransactionCancelled
 from chalicelib.store.tables import LeaseRow, OperationRow, PaceRow
 from tests.unit.store.support import all_at_once, moto_is_lax, table_class
 
@@ -52,7 +52,7 @@ class Seam:
     def holds(self, condition: Condition) -> bool:
         try:
             self.table.transact([self.table.check(self.cluster, "i", condition)])
-        except Cancelled:
+        except TransactionCancelled:
             return False
         return True
 
@@ -203,7 +203,7 @@ def test_a_refused_write_shows_the_row_and_changes_nothing(
     if there:
         seam.put(owner="me", token=1)
     before = seam.row()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ConditionFailed) as caught:
         seam.table.write(write(seam))
     assert {name: value for name, value in caught.value.old.items() if name not in KEYS} == before
     assert seam.row() == before
@@ -315,7 +315,7 @@ def test_a_transaction_writes_all(seam: Seam) -> None:
 def test_a_cancelled_transaction_writes_nothing_and_shows_the_rows(seam: Seam) -> None:
     table, cluster = seam.table, seam.cluster
     seam.put("b", owner="me")
-    with pytest.raises(Cancelled) as caught:
+    with pytest.raises(TransactionCancelled) as caught:
         table.transact(
             [
                 table.put(LeaseRow(cluster, "a")),

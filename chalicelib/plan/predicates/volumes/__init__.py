@@ -13,12 +13,12 @@ from collections.abc import Collection
 import numpy as np
 
 from chalicelib.model.node import Node
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import PersistentVolume
 from chalicelib.plan.predicates.volumes import binding, restrictions, topology
 from chalicelib.plan.predicates.volumes import in_use as volumes_in_use
-from chalicelib.plan.predicates.volumes.claimed_volumes import Held
+from chalicelib.plan.predicates.volumes.claimed_volumes import ClaimedVolumes
 from chalicelib.plan.predicates.volumes.requirements import HARMLESS, Attachment, Needs, Stock, Waiting, needs
 from chalicelib.plan.tables.array_types import Bools
 from chalicelib.plan.tables.node_table import NodeTable
@@ -54,7 +54,7 @@ class Volumes:
         if wants.nowhere is not None:
             return wants.nowhere
         taken = self._taken(cls, moving=moving)
-        return Reason.of(Code.EXCLUSIVE_CLAIM, claim=taken) if taken else None
+        return Reason.of(ReasonCode.EXCLUSIVE_CLAIM, claim=taken) if taken else None
 
     def mask(self, cls: int, table: NodeTable) -> Bools:
         """The rows on which the class's volumes can be had: disks free of conflict, claims bound or to be bound there,
@@ -83,25 +83,25 @@ class Volumes:
             found = self._counting[cls] = binding.counting(self._of(cls).waiting)
         return found
 
-    def one_by_one(self, cls: int, held: Held) -> bool:
+    def one_by_one(self, cls: int, held: ClaimedVolumes) -> bool:
         """Whether a pod of a class takes a volume that decides about the next one: then they are placed singly."""
         wants = [
             want for want in self.counting(cls) if want.claim.namespace or not binding.made_anywhere(want, self._stock)
         ]
         return bool(wants) and held.unsettled(wants)
 
-    def left(self, cls: int, table: NodeTable, held: Held) -> Bools:
+    def left(self, cls: int, table: NodeTable, held: ClaimedVolumes) -> Bools:
         """The rows on which the claims of a class can be bound, now that these volumes are taken."""
         everywhere: Bools = np.ones(len(table), dtype=np.bool_)
         allowed = binding.mask(self._of(cls).waiting, self._stock, table, everywhere, held)
         zones = topology.zones_of(self._given(cls, held))
         return allowed & topology.zones(zones, table) if zones else allowed
 
-    def _given(self, cls: int, held: Held) -> list[PersistentVolume]:
+    def _given(self, cls: int, held: ClaimedVolumes) -> list[PersistentVolume]:
         """The volumes that claims of a class have taken already."""
         return [volume for want in self._of(cls).waiting if (volume := held.given(want)) is not None]
 
-    def bindable(self, cls: int, node: Node, held: Held) -> bool:
+    def bindable(self, cls: int, node: Node, held: ClaimedVolumes) -> bool:
         """The same for one node, which need not exist yet."""
         given = self._given(cls, held)
         reached = all(topology.one_matches(volume.node_terms, node) for volume in given)
@@ -111,23 +111,23 @@ class Volumes:
             and (not binding.reasons(self._of(cls).waiting, self._stock, node, held))
         )
 
-    def reasons(self, cls: int, table: NodeTable, row: int, held: Held | None = None) -> tuple[Reason, ...]:
+    def reasons(self, cls: int, table: NodeTable, row: int, held: ClaimedVolumes | None = None) -> tuple[Reason, ...]:
         """Why a row does not pass: all that the first failing filter has to say, () where `mask` and `left` hold."""
         wants, node = self._of(cls), table.nodes[row]
         if wants.nowhere is not None:
             return (wants.nowhere,)
         if restrictions.conflict(wants.disks, self._running.disks.get(node.name, ())):
-            return (Reason.of(Code.DISK_CONFLICT),)
+            return (Reason.of(ReasonCode.DISK_CONFLICT),)
         given = self._given(cls, held) if held else []
         found = [
-            Reason.of(Code.VOLUME_NODE_AFFINITY, volume=volume.name)
+            Reason.of(ReasonCode.VOLUME_NODE_AFFINITY, volume=volume.name)
             for volume in (*(volume for volume, _ in wants.bound), *given)
             if not topology.one_matches(volume.node_terms, node)
         ][:1]
         found += binding.reasons(wants.waiting, self._stock, node, held)
         if not found:
             zone = topology.wrong_zone((*wants.zones, *topology.zones_of(given)), node.labels)
-            found = [Reason.of(Code.VOLUME_ZONE, volume=zone)] if zone else []
+            found = [Reason.of(ReasonCode.VOLUME_ZONE, volume=zone)] if zone else []
         return tuple(found)
 
     def most(self, cls: int) -> int | None:

@@ -12,16 +12,18 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from chalicelib.model.node import Node
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.storage import PersistentVolume, StorageCapacity
 from chalicelib.plan.predicates.volumes import topology
-from chalicelib.plan.predicates.volumes.claimed_volumes import Held
+from chalicelib.plan.predicates.volumes.claimed_volumes import ClaimedVolumes
 from chalicelib.plan.predicates.volumes.requirements import Stock, Waiting
 from chalicelib.plan.tables.array_types import Bools
 from chalicelib.plan.tables.node_table import NodeTable
 
 
-def mask(waiting: Sequence[Waiting], stock: Stock, table: NodeTable, among: Bools, held: Held | None = None) -> Bools:
+def mask(
+    waiting: Sequence[Waiting], stock: Stock, table: NodeTable, among: Bools, held: ClaimedVolumes | None = None
+) -> Bools:
     """Rows where every claim can be bound; among: the rows that are still worth a look; held: volumes that pods placed
     in this pass have taken."""
     allowed: Bools = among.copy()
@@ -60,7 +62,7 @@ def _promised(want: Waiting, table: NodeTable) -> Bools:
     return only
 
 
-def _found(want: Waiting, table: NodeTable, held: Held | None) -> Bools:
+def _found(want: Waiting, table: NodeTable, held: ClaimedVolumes | None) -> Bools:
     """Rows with a free volume for a claim, the other claims of its pod aside."""
     if want.reserved:
         return topology.rows(topology.places([want.reserved[0].node_terms]), table)
@@ -104,13 +106,13 @@ def _compete(waiting: Sequence[Waiting]) -> bool:
     return len(names) > len(set(names))
 
 
-def reasons(waiting: Sequence[Waiting], stock: Stock, node: Node, held: Held | None = None) -> list[Reason]:
+def reasons(waiting: Sequence[Waiting], stock: Stock, node: Node, held: ClaimedVolumes | None = None) -> list[Reason]:
     """What keeps the claims from being bound on one node, [] if nothing does. Those that have taken a volume are
     bound."""
     waiting = [want for want in waiting if not held or held.given(want) is None]
     for want in waiting:
         if want.claim.selected_node not in {"", node.name}:
-            return [Reason.of(Code.NOTHING_TO_BIND, claim=want.claim.name)]
+            return [Reason.of(ReasonCode.NOTHING_TO_BIND, claim=want.claim.name)]
     to_make = [want for want in waiting if want.claim.selected_node]
     taken: set[str] = set(held.taken() if held else ())
     for want in waiting:
@@ -127,12 +129,12 @@ def reasons(waiting: Sequence[Waiting], stock: Stock, node: Node, held: Held | N
 
 def _why_not_made(want: Waiting, stock: Stock, node: Node) -> Reason | None:
     if not want.provisions or not topology.one_matches(want.cls.topologies, node):
-        return Reason.of(Code.NOTHING_TO_BIND, claim=want.claim.name)
+        return Reason.of(ReasonCode.NOTHING_TO_BIND, claim=want.claim.name)
     if _is_counted(want, stock) and not any(
         capacity.node_topology is not None and capacity.node_topology.matches(node.labels)
         for capacity in _big_enough(want, stock)
     ):
-        return Reason.of(Code.STORAGE_CAPACITY, claim=want.claim.name)
+        return Reason.of(ReasonCode.STORAGE_CAPACITY, claim=want.claim.name)
     return None
 
 

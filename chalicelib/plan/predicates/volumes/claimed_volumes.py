@@ -60,7 +60,7 @@ class _Left:
         return self._places
 
 
-class Held:
+class ClaimedVolumes:
     """Which volumes are taken. generation grows with every change."""
 
     def __init__(self) -> None:

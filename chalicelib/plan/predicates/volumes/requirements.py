@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from chalicelib.model.pod import PodClass, Volume
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.storage import Claim, PersistentVolume, Storage, StorageCapacity, StorageClass
 from chalicelib.plan.predicates.volumes.topology import Places, Zone, places, zones_of
 
@@ -161,7 +161,7 @@ def needs(cls: PodClass, stock: Stock) -> Needs:
     """What the volumes of a class need."""
     unknown = next((v.kind for v in cls.volumes if v.kind not in _KNOWN), None)
     if unknown is not None:
-        return Needs(nowhere=Reason.of(Code.NOT_SIMULATED, what="volumes"))
+        return Needs(nowhere=Reason.of(ReasonCode.NOT_SIMULATED, what="volumes"))
     named = [(v, _claim(v, cls.namespace, stock)) for v in cls.volumes if v.claim or v.template is not None]
     claims = [claim for _, claim in named if claim is not None]
     bound = [stock.volumes[claim.volume] for claim in claims if claim.volume in stock.volumes]
@@ -202,16 +202,16 @@ def _nowhere(named: Iterable[tuple[Volume, Claim | None]], stock: Stock) -> Reas
     named = list(named)
     for volume, claim in named:
         if claim is None:
-            return Reason.of(Code.CLAIM_NOT_FOUND, claim=volume.claim)
+            return Reason.of(ReasonCode.CLAIM_NOT_FOUND, claim=volume.claim)
         if claim.deleted:
-            return Reason.of(Code.CLAIM_BEING_DELETED, claim=claim.name)
+            return Reason.of(ReasonCode.CLAIM_BEING_DELETED, claim=claim.name)
     claims = [claim for _, claim in named if claim is not None]
     for claim in claims:
         cls = stock.classes.get(claim.storage_class)
         if claim.unsettled or (not claim.volume and (cls is None or not cls.waits)):
-            return Reason.of(Code.UNBOUND_IMMEDIATE, claim=claim.name)
+            return Reason.of(ReasonCode.UNBOUND_IMMEDIATE, claim=claim.name)
     gone = next((claim.volume for claim in claims if claim.volume and claim.volume not in stock.volumes), None)
-    return Reason.of(Code.VOLUME_NOT_FOUND, volume=gone) if gone else None
+    return Reason.of(ReasonCode.VOLUME_NOT_FOUND, volume=gone) if gone else None
 
 
 def _waiting(claims: Iterable[Claim], stock: Stock) -> tuple[Waiting, ...]:

@@ -23,9 +23,9 @@ from chalicelib.plan.scale_down.drain_rules import (
     system,
     terminal,
 )
-from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, Context, Verdict
+from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, DrainContext, Verdict
 
-Rule = Callable[[Pod, PodClass, Context], Verdict | None]
+Rule = Callable[[Pod, PodClass, DrainContext], Verdict | None]
 
 RULES: tuple[tuple[str, Rule], ...] = (
     # pods that do not matter
@@ -49,7 +49,7 @@ BEFORE_BUDGETS = RULES[:-1]
 """The rules whose answer does not change while a plan is made."""
 
 
-def assess(pod: Pod, cls: PodClass, context: Context) -> Verdict:
+def assess(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict:
     """The verdict of the first rule that has one, else "movable"."""
     for _, rule in RULES:
         verdict = rule(pod, cls, context)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.plan.scale_down.drain_rules.verdict import EVICT, Context, Verdict
+from chalicelib.plan.scale_down.drain_rules.verdict import EVICT, DrainContext, Verdict
 
 
-def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
     """scale-down.md §6; None leaves the pod to the next rule."""
     del pod, context
     return EVICT if cls.is_daemonset else None

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_down.drain_rules.verdict import Context, Verdict, block
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_down.drain_rules.verdict import DrainContext, Verdict, block
 
 
-def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
     """scale-down.md §6; None leaves the pod to the next rule."""
     del pod
     if not context.options.skip_nodes_with_local_storage:
         return None
     exempt = cls.safe_local_volumes.split(",")
     held = next((v.name for v in cls.volumes if v.kind in {"hostPath", "emptyDir"} and v.name not in exempt), None)
-    return block(Reason.of(Code.LOCAL_STORAGE, volume=held)) if held is not None else None
+    return block(Reason.of(ReasonCode.LOCAL_STORAGE, volume=held)) if held is not None else None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.plan.scale_down.drain_rules.verdict import SKIP, Context, Verdict
+from chalicelib.plan.scale_down.drain_rules.verdict import SKIP, DrainContext, Verdict
 from chalicelib.plan.scale_down.utilization import is_long_terminating
 
 
-def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
     """scale-down.md §6; None leaves the pod to the next rule."""
     del cls
     return SKIP if is_long_terminating(pod, context.now) else None

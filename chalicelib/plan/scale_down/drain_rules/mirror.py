@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.plan.scale_down.drain_rules.verdict import SKIP, Context, Verdict
+from chalicelib.plan.scale_down.drain_rules.verdict import SKIP, DrainContext, Verdict
 
 
-def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
     """scale-down.md §6; None leaves the pod to the next rule."""
     del pod, context
     return SKIP if cls.mirror else None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_down.drain_rules.verdict import Context, Verdict, block
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_down.drain_rules.verdict import DrainContext, Verdict, block
 
 
-def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
     """scale-down.md §6; None leaves the pod to the next rule."""
     del pod, context
-    return block(Reason.of(Code.NOT_SAFE_TO_EVICT)) if cls.safe_to_evict == "false" else None
+    return block(Reason.of(ReasonCode.NOT_SAFE_TO_EVICT)) if cls.safe_to_evict == "false" else None

@@ -5,11 +5,11 @@ of another API group is never read, so nothing is asked about it."""
 from __future__ import annotations
 
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_down.drain_rules.verdict import Context, Verdict, block
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_down.drain_rules.verdict import DrainContext, Verdict, block
 
 
-def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
     """scale-down.md §6; None leaves the pod to the next rule."""
     if cls.owner is None or not context.options.skip_nodes_with_custom_controller_pods:
         return None
@@ -18,8 +18,8 @@ def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
         return None
     controller = context.controllers.get((kind, pod.namespace, name))
     if controller is None:
-        return block(Reason.of(Code.CONTROLLER_NOT_FOUND, controller=f"{kind}/{name}"))
+        return block(Reason.of(ReasonCode.CONTROLLER_NOT_FOUND, controller=f"{kind}/{name}"))
     least = context.options.min_replica_count
     if kind in {"ReplicaSet", "ReplicationController"} and (controller.replicas or 0) < least:
-        return block(Reason.of(Code.MIN_REPLICAS, replicas=controller.replicas or 0, min=least))
+        return block(Reason.of(ReasonCode.MIN_REPLICAS, replicas=controller.replicas or 0, min=least))
     return None

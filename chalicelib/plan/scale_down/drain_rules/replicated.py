@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_down.drain_rules.verdict import KNOWN_CONTROLLERS, Context, Verdict, block
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_down.drain_rules.verdict import KNOWN_CONTROLLERS, DrainContext, Verdict, block
 
 
-def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
     """scale-down.md §6; None leaves the pod to the next rule."""
     del pod
     if cls.owner is None:
-        return block(Reason.of(Code.NOT_REPLICATED))
+        return block(Reason.of(ReasonCode.NOT_REPLICATED))
     if context.options.skip_nodes_with_custom_controller_pods and cls.owner.kind not in KNOWN_CONTROLLERS:
-        return block(Reason.of(Code.NOT_REPLICATED, controller=f"{cls.owner.kind}/{cls.owner.name}"))
+        return block(Reason.of(ReasonCode.NOT_REPLICATED, controller=f"{cls.owner.kind}/{cls.owner.name}"))
     return None

@@ -4,15 +4,15 @@ and no later rule is asked (a surprise worth knowing: give such pods a budget)."
 from __future__ import annotations
 
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, Context, Verdict, block
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, DrainContext, Verdict, block
 
 
-def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
     """scale-down.md §6; None leaves the pod to the next rule."""
     del cls
     if not context.options.skip_nodes_with_system_pods or pod.namespace != "kube-system" or context.budgets.of(pod.cls):
         return None
     if context.now - pod.created > context.options.blocking_system_pod_disruption_timeout:
         return MOVABLE
-    return block(Reason.of(Code.KUBE_SYSTEM))
+    return block(Reason.of(ReasonCode.KUBE_SYSTEM))

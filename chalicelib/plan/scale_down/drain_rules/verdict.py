@@ -58,7 +58,7 @@ class Allowances(Protocol):
         """Disruptions left."""
 
 
-class Context(msgspec.Struct, frozen=True):
+class DrainContext(msgspec.Struct, frozen=True):
     """What a rule may ask. controllers: by (kind, namespace, name); controller_kinds: those that could be read."""
 
     now: float

@@ -12,17 +12,17 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_down.drain_rules import BEFORE_BUDGETS
-from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, Action, Context, Verdict
-from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, Action, DrainContext, Verdict
+from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
+from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pending_pods import is_expendable
 
 _ALIVE = frozenset({"", "Pending", "Running", "Unknown"})
 
 
-class Moves(msgspec.Struct, frozen=True):
+class PodsToMove(msgspec.Struct, frozen=True):
     """What removing a node takes. asked: pods whose budgets must allow one more, with the budgets' names; used: budget
     -> the disruptions that moving all of them uses."""
 
@@ -34,13 +34,13 @@ class Moves(msgspec.Struct, frozen=True):
     waits_for: str = ""
 
 
-class Holding:
+class DrainabilityChecker:
     """The drain rules of one pass."""
 
-    def __init__(self, world: World, budgets: BudgetLedger) -> None:
+    def __init__(self, world: ClusterState, budgets: PdbTracker) -> None:
         snapshot = world.snapshot
         self._world, self._classes, self._budgets = world, snapshot.classes, budgets
-        self._context = Context(
+        self._context = DrainContext(
             now=world.now,
             options=world.options,
             budgets=budgets,
@@ -51,12 +51,12 @@ class Holding:
         self._known: dict[int, tuple[Verdict | None, tuple[str, ...]]] = {}
         self._unknown = {gap.node: gap for gap in snapshot.gaps if gap.node}
 
-    def of(self, node: Node) -> Moves | NodeVerdict:
+    def of(self, node: Node) -> PodsToMove | NodeVerdict:
         """The pods that must move, or the one that holds the node whatever the budgets allow."""
         gap = self._unknown.get(node.name)
         if gap is not None:
             what = f"pod {gap.name} could not be read" if gap.kind == "Pod" else "the Node could not be read"
-            return NodeVerdict(node.name, Reason.of(Code.UNEXPECTED, detail=what), gap.name)
+            return NodeVerdict(node.name, Reason.of(ReasonCode.UNEXPECTED, detail=what), gap.name)
         moving: list[Pod] = []
         asked: list[tuple[Pod, tuple[str, ...]]] = []
         used: dict[str, int] = {}
@@ -78,14 +78,14 @@ class Holding:
                 asked.append((pod, names))
             for name in names:
                 used[name] = used.get(name, 0) + 1
-        return Moves(node, self._world.group_of[node.name], tuple(moving), tuple(asked), used, waits_for)
+        return PodsToMove(node, self._world.group_of[node.name], tuple(moving), tuple(asked), used, waits_for)
 
     def _spent(self, node: Node, asked: list[tuple[Pod, tuple[str, ...]]]) -> NodeVerdict | None:
         """The first pod that holds a node speaks for it, as upstream has it; here that may be one whose budget has
         nothing left from the beginning."""
         return next(
             (
-                blocked(node, pod, Reason.of(Code.NOT_ENOUGH_PDB, budget=name))
+                blocked(node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=name))
                 for pod, names in asked
                 for name in names
                 if self._budgets.left(name) < 1
@@ -111,5 +111,7 @@ class Holding:
 def blocked(node: Node, pod: Pod, reason: Reason) -> NodeVerdict:
     """The verdict of a node that a pod holds, with the rule's own numbers."""
     return NodeVerdict(
-        node.name, Reason(Code.BLOCKED_BY_POD, {"pod": pod.key, "rule": reason.code.value, **reason.params}), pod.key
+        node.name,
+        Reason(ReasonCode.BLOCKED_BY_POD, {"pod": pod.key, "rule": reason.code.value, **reason.params}),
+        pod.key,
     )

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chalicelib.plan.simulation.simulated_cluster import Floor, first_fit
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster, first_fit
 from chalicelib.plan.tables.array_types import Bools, Ints
 from chalicelib.plan.tables.node_table import least_fit
 
 
-class Rivals:
+class HeadroomContention:
     """usable: rows by kind; shared: rows that more than one kind may use."""
 
-    def __init__(self, floor: Floor, classes: Sequence[int], usable: Bools, shared: Ints) -> None:
+    def __init__(self, floor: SimulatedCluster, classes: Sequence[int], usable: Bools, shared: Ints) -> None:
         self._floor, self._usable = floor, usable
         self._shared: list[Ints] = [shared[each[shared]] for each in usable]
         self._asked = [floor.table.columns.asked(cls) for cls in classes]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.tables.array_types import Bools, Ints
 
 _FINE = 1000  # virtual pods are counted in thousandths where amounts are divided
@@ -22,7 +22,7 @@ _MOST = 2**44  # amounts beyond it are as good as this much
 _SUM = 2**52  # the same of sums
 
 
-class Prices:
+class HeadroomCost:
     """Prices of classes of pods in virtual pods of every kind. Rows that a pod could go to are those of the beginning:
     removals only lower what is free.
 
@@ -30,7 +30,7 @@ class Prices:
     of virtual pods by what they ask for most; whole virtual pods, pod by pod.
     """
 
-    def __init__(self, floor: Floor, kinds: Sequence[int], room: Ints) -> None:
+    def __init__(self, floor: SimulatedCluster, kinds: Sequence[int], room: Ints) -> None:
         """kinds: the class of each; room: virtual pods of each kind that each row takes, (kinds, rows)."""
         self._floor, self._free = floor, floor.table.free[: floor.real].copy()
         self._need: Ints = np.array([floor.table.columns.need(cls) for cls in kinds], dtype=np.int64)
@@ -105,7 +105,7 @@ def _broken(thousandths: Ints, rows: Ints) -> Ints:
     return np.maximum(0, whole)
 
 
-def _objectors(floor: Floor, kind: int) -> frozenset[int]:
+def _objectors(floor: SimulatedCluster, kind: int) -> frozenset[int]:
     """Classes that tolerate no virtual pod of a kind beside them."""
     needs = floor.needs(kind)
     return frozenset(cls for each in (needs.repulsions if needs else ()) for cls in each.counter.members)

@@ -19,9 +19,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from chalicelib.model.pod import Pod
-from chalicelib.plan.scale_down.removal_simulation.headroom_contention import Rivals
-from chalicelib.plan.scale_down.removal_simulation.headroom_cost import Prices
-from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.scale_down.removal_simulation.headroom_contention import HeadroomContention
+from chalicelib.plan.scale_down.removal_simulation.headroom_cost import HeadroomCost
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.tables.array_types import Bools, Ints
 from chalicelib.plan.tables.node_table import least_fit
 
@@ -45,10 +45,10 @@ class _Ledger:
         self.rows[kind] += (room > 0) - (before > 0)
 
 
-class Reserve:
+class HeadroomReserve:
     """All headroom, as things stand on the floor. drains: how many nodes may be drained at once."""
 
-    def __init__(self, floor: Floor, drains: int) -> None:
+    def __init__(self, floor: SimulatedCluster, drains: int) -> None:
         self._floor, self._names = floor, [spare.name for spare in floor.spare]
         if not self._names:
             return
@@ -65,10 +65,10 @@ class Reserve:
         self._kinds_on: list[list[int]] = [[] for _ in range(floor.real)]
         for kind, row in zip(*(each.tolist() for each in np.nonzero(room)), strict=True):
             self._kinds_on[row].append(kind)  # a row that takes none at the beginning never will
-        self._rivals = Rivals(floor, classes, usable, np.flatnonzero(shared))
+        self._rivals = HeadroomContention(floor, classes, usable, np.flatnonzero(shared))
         # What is laid out here may be less than what was, by other rules: what never was is never missed.
         self._pods: Ints = self._rivals.laid_out(self._free, np.array([spare.pods for spare in floor.spare]))
-        self._prices, self._drains = Prices(floor, classes, room), max(1, drains)
+        self._prices, self._drains = HeadroomCost(floor, classes, room), max(1, drains)
         self.again()
 
     def again(self) -> None:
@@ -175,12 +175,12 @@ class Reserve:
         return max(0, least)
 
 
-def _usable(floor: Floor, cls: int) -> Bools:
+def _usable(floor: SimulatedCluster, cls: int) -> Bools:
     barred = (floor.capacity(cls) > 0) & (floor.quota(cls)[0] == 0)
     usable: Bools = (floor.static(cls) & ~barred)[: floor.real]
     return usable
 
 
-def _takes(floor: Floor, cls: int) -> Ints:
+def _takes(floor: SimulatedCluster, cls: int) -> Ints:
     counts: Ints = np.maximum(least_fit(floor.table.free[: floor.real], *floor.table.columns.asked(cls)), 0)
     return counts

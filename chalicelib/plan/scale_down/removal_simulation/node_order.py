@@ -15,19 +15,23 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 
-from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
-from chalicelib.plan.scale_down.removal_simulation.drainability import Moves
+from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
+from chalicelib.plan.scale_down.removal_simulation.drainability import PodsToMove
 
-Order = Callable[[], Iterable[Moves]]
+Order = Callable[[], Iterable[PodsToMove]]
 
 
 def thrifty(
-    nodes: Sequence[Moves], known: frozenset[str], budgets: BudgetLedger, filled: dict[str, float], weight: float = 1.0
-) -> Iterator[Moves]:
+    nodes: Sequence[PodsToMove],
+    known: frozenset[str],
+    budgets: PdbTracker,
+    filled: dict[str, float],
+    weight: float = 1.0,
+) -> Iterator[PodsToMove]:
     """Cheapest first, by what the budgets have left when a node's turn comes. filled: node -> share in use; weight: how
     much that share matters beside the budgets."""
 
-    def price(moves: Moves) -> float:
+    def price(moves: PodsToMove) -> float:
         scarce = sum(count / left if (left := budgets.left(name)) > 0 else count for name, count in moves.used.items())
         return scarce + weight * filled[moves.node.name]
 
@@ -42,22 +46,22 @@ def thrifty(
         yield nodes[at]
 
 
-def by(nodes: Sequence[Moves], known: frozenset[str], key: Callable[[Moves], float]) -> list[Moves]:
+def by(nodes: Sequence[PodsToMove], known: frozenset[str], key: Callable[[PodsToMove], float]) -> list[PodsToMove]:
     """By any figure, within what comes first anyway; then by name."""
     return sorted(nodes, key=lambda moves: (_tier(moves, known), key(moves), moves.node.name))
 
 
-def drawn(nodes: Sequence[Moves], known: frozenset[str], seed: int) -> list[Moves]:
+def drawn(nodes: Sequence[PodsToMove], known: frozenset[str], seed: int) -> list[PodsToMove]:
     """By lot, the same every time for the same seed and names."""
 
-    def lot(moves: Moves) -> float:
+    def lot(moves: PodsToMove) -> float:
         text = f"{seed}\n{moves.node.name}".encode("utf-8", "surrogatepass")
         return float(int.from_bytes(blake2b(text, digest_size=6).digest(), "big"))
 
     return by(nodes, known, lot)
 
 
-def _tier(moves: Moves, known: frozenset[str]) -> int:
+def _tier(moves: PodsToMove, known: frozenset[str]) -> int:
     if not moves.pods:
         return 0
     return 1 if moves.node.name in known else 2

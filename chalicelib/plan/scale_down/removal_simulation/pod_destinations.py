@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chalicelib.plan.scale_down.removal_simulation.pod_topology import Neighbours
-from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.scale_down.removal_simulation.pod_topology import IncrementalPodTopology
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.tables.array_types import Bools, Ints
 
 _IN_TURN = 400  # rows from which on a cluster is filled in turn
 _PEEKS = 6  # rows looked at one by one before all of them are
 
 
-class Mark(NamedTuple):
+class Checkpoint(NamedTuple):
     """How long each log was."""
 
     taken: int
@@ -50,10 +50,10 @@ class _Ask(NamedTuple):
     ruled: bool
 
 
-class Places:
+class PodDestinations:
     """Room on the floor, with a log of what was taken. staying, going: rows of nodes that exist, best place first."""
 
-    def __init__(self, floor: Floor, staying: Ints, going: Ints) -> None:
+    def __init__(self, floor: SimulatedCluster, staying: Ints, going: Ints) -> None:
         self._floor = floor
         in_turn = len(staying) + len(going) > _IN_TURN
         self._kinds = tuple(_Kind(rows, in_turn=in_turn) for rows in (staying, going) if len(rows))
@@ -65,7 +65,7 @@ class Places:
         self._odd: list[tuple[int, int, int]] = []
         self._full: list[tuple[_Kind, int]] = []
         self._counts = floor.society.matters
-        self.neighbours = Neighbours(floor)
+        self.neighbours = IncrementalPodTopology(floor)
 
     def put(self, cls: int) -> int | None:
         """A pod of a class onto the best row that takes it; None: no row does."""
@@ -95,11 +95,11 @@ class Places:
             self.neighbours.count(cls, row, -1)
             self._lifted.append((row, cls))
 
-    def mark(self) -> Mark:
+    def mark(self) -> Checkpoint:
         """A point to go back to."""
-        return Mark(len(self._taken), len(self._lifted), len(self._odd), len(self._full), self._floor.mark())
+        return Checkpoint(len(self._taken), len(self._lifted), len(self._odd), len(self._full), self._floor.mark())
 
-    def rewind(self, mark: Mark) -> None:
+    def rewind(self, mark: Checkpoint) -> None:
         """Take back everything since."""
         for row, cls in self._taken[mark.taken :]:
             ask = self._asks[cls]

@@ -11,16 +11,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from chalicelib.plan.simulation.pod_topology.constraints import Attraction, Evenness, Needs, Repulsion
-from chalicelib.plan.simulation.pod_topology.pod_counts import Counter
-from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.simulation.pod_topology.constraints import (
+    AffinityTerm,
+    AntiAffinityTerm,
+    PodConstraints,
+    SpreadConstraint,
+)
+from chalicelib.plan.simulation.pod_topology.pod_counts import PodCounter
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.tables.array_types import Bools, Ints
 
 
-class Sums:
+class DomainCounts:
     """Counted pods per domain of a key. eligible: rows that count, None: all of them; many: such rows per domain."""
 
-    def __init__(self, counter: Counter, codes: Ints, domains: int, eligible: Bools | None) -> None:
+    def __init__(self, counter: PodCounter, codes: Ints, domains: int, eligible: Bools | None) -> None:
         rows = counter.rows if eligible is None else np.where(eligible, counter.rows, 0)
         self.counter, self.codes, self.eligible = counter, codes, None if eligible is None else eligible.copy()
         self.pods: Ints = np.bincount(codes + 1, weights=rows, minlength=domains + 1)[1:].astype(np.int64)
@@ -48,14 +53,16 @@ Rule = tuple[Callable[[int], bool], Callable[[], Bools]]
 """Whether a row takes one more pod, and the same for all rows."""
 
 
-class Neighbours:
+class IncrementalPodTopology:
     """All rules that classes of moving pods have asked for."""
 
-    def __init__(self, floor: Floor) -> None:
+    def __init__(self, floor: SimulatedCluster) -> None:
         self._floor = floor
-        self._sums: dict[tuple[int, str, object], Sums] = {}
-        self._of: dict[int, list[Sums]] = {}  # id of a counter -> its sums
-        self._even: list[tuple[Sums, Bools, bool]] = []  # with the rows that count, and whether the taint matters
+        self._sums: dict[tuple[int, str, object], DomainCounts] = {}
+        self._of: dict[int, list[DomainCounts]] = {}  # id of a counter -> its sums
+        self._even: list[
+            tuple[DomainCounts, Bools, bool]
+        ] = []  # with the rows that count, and whether the taint matters
         self._rules: dict[int, tuple[Rule, ...]] = {}
 
     def count(self, cls: int, row: int, pods: int) -> None:
@@ -114,16 +121,16 @@ class Neighbours:
             )
         return found
 
-    def _sum(self, counter: Counter, key: str, mark: object = None, eligible: Bools | None = None) -> Sums:
+    def _sum(self, counter: PodCounter, key: str, mark: object = None, eligible: Bools | None = None) -> DomainCounts:
         name = (id(counter), key, mark)
         found = self._sums.get(name)
         if found is None:
             codes, values = self._floor.table.label(key)
-            found = self._sums[name] = Sums(counter, codes, len(values), eligible)
+            found = self._sums[name] = DomainCounts(counter, codes, len(values), eligible)
             self._of.setdefault(id(counter), []).append(found)
         return found
 
-    def _unopposed(self, repulsion: Repulsion) -> Rule:
+    def _unopposed(self, repulsion: AntiAffinityTerm) -> Rule:
         sums = self._sum(repulsion.counter, repulsion.key)
         codes, pods = sums.codes, sums.pods
 
@@ -132,7 +139,7 @@ class Neighbours:
 
         return one, lambda: np.append(pods == 0, True)[codes]
 
-    def _attracted(self, attraction: Attraction) -> Rule:
+    def _attracted(self, attraction: AffinityTerm) -> Rule:
         parts = [self._sum(attraction.counter, key) for key in attraction.keys]
 
         def first() -> bool:
@@ -152,7 +159,7 @@ class Neighbours:
 
         return one, every
 
-    def _level(self, cls: int, even: Evenness, needs: Needs) -> Rule:
+    def _level(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> Rule:
         keys = needs.spread_keys
         sums = self._sum(
             even.counter,

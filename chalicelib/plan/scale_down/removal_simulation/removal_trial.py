@@ -15,21 +15,21 @@ import numpy as np
 from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
-from chalicelib.plan.scale_down.removal_simulation.drainability import Moves, blocked
-from chalicelib.plan.scale_down.removal_simulation.headroom_reserve import Reserve
-from chalicelib.plan.scale_down.removal_simulation.pod_destinations import Places
-from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
+from chalicelib.plan.scale_down.removal_simulation.drainability import PodsToMove, blocked
+from chalicelib.plan.scale_down.removal_simulation.headroom_reserve import HeadroomReserve
+from chalicelib.plan.scale_down.removal_simulation.pod_destinations import PodDestinations
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.tables.array_types import Ints
 from chalicelib.reasons.text import sentence, text
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class UnneededNode(msgspec.Struct, frozen=True):
     """A node whose pods all found another place. destinations: pod -> node, as the whole trial leaves them. risky: a
     budget has fewer disruptions left than this drain needs at once."""
 
-    moves: Moves
+    moves: PodsToMove
     destinations: dict[str, str]
     risky: bool
 
@@ -54,11 +54,11 @@ class Candidate(msgspec.Struct, frozen=True):
         return self.moves.waits_for
 
 
-class Failure(msgspec.Struct, frozen=True):
+class SimulationFailure(msgspec.Struct, frozen=True):
     """A node that must stay. cls: of the pod that found no place; -1: a budget is spent, or headroom needs it: then it
     is named, and there is no pod."""
 
-    moves: Moves
+    moves: PodsToMove
     pod: Pod | None
     cls: int = -1
     budget: str = ""
@@ -73,15 +73,17 @@ _Moved = tuple[int, Pod, dict[str, str]]
 """The row on which a pod found a place, the pod, and the record."""
 
 
-class Trial:
+class RemovalSimulation:
     """One order of nodes, tried. staying, going: rows of nodes that exist, in the order in which pods are put there;
     drains: how many nodes may be drained at once."""
 
-    def __init__(self, floor: Floor, budgets: BudgetLedger, staying: Ints, going: Ints, drains: int = 1) -> None:
+    def __init__(
+        self, floor: SimulatedCluster, budgets: PdbTracker, staying: Ints, going: Ints, drains: int = 1
+    ) -> None:
         self._floor, self._budgets = floor, budgets
-        self._places = Places(floor, staying, going)
+        self._places = PodDestinations(floor, staying, going)
         self._start = self._places.mark()
-        self._reserve = Reserve(floor, drains)
+        self._reserve = HeadroomReserve(floor, drains)
         self._size = _sizes(floor)
         # Pods that earlier removals put on a node, with the record of where they end up: if that node goes too, they
         # must find yet another place.
@@ -89,7 +91,7 @@ class Trial:
         self._closed: list[tuple[int, bool]] = []
         self._said: dict[int, str] = {}  # class -> why its last pod has no place
 
-    def attempt(self, moves: Moves) -> Candidate | Failure:
+    def attempt(self, moves: PodsToMove) -> UnneededNode | SimulationFailure:
         """Try one node; what succeeds stays."""
         spent = self._spent(moves)
         if spent is not None:
@@ -114,7 +116,11 @@ class Trial:
             places.rewind(mark)
             if row is not None:
                 places.neighbours.stay(row, is_open=was_open)
-            return Failure(moves, left, left.cls) if left is not None else Failure(moves, None, headroom=short)
+            return (
+                SimulationFailure(moves, left, left.cls)
+                if left is not None
+                else SimulationFailure(moves, None, headroom=short)
+            )
         for at, pod, record in moved:
             record[pod.key] = floor.table.nodes[at].name
             self._guests.setdefault(at, []).append((pod, record))
@@ -122,7 +128,7 @@ class Trial:
             self._guests.pop(row, None)
             places.neighbours.gone(row)
             self._closed.append((row, was_open))
-        return Candidate(moves, destinations, risky=self._budgets.use(moves.used))
+        return UnneededNode(moves, destinations, risky=self._budgets.use(moves.used))
 
     def _lift(self, pods: Iterable[Pod], row: int | None) -> None:
         """Off their node. One that is being deleted is not counted by everybody, and is left where it is."""
@@ -162,25 +168,25 @@ class Trial:
         self._budgets.reset()
         self._reserve.again()
 
-    def verdict(self, failure: Failure, *, in_haste: bool = False) -> NodeVerdict:
+    def verdict(self, failure: SimulationFailure, *, in_haste: bool = False) -> NodeVerdict:
         """Why a node stays, in words for people; asked as things stand at the end of the trial. in_haste: rather say
         what was said of a pod of the same class than count again."""
         node, pod = failure.moves.node, failure.pod
         if pod is None:
-            return NodeVerdict(node.name, Reason.of(Code.HEADROOM, headroom=failure.headroom))
+            return NodeVerdict(node.name, Reason.of(ReasonCode.HEADROOM, headroom=failure.headroom))
         if failure.cls < 0:
-            return blocked(node, pod, Reason.of(Code.NOT_ENOUGH_PDB, budget=failure.budget))
+            return blocked(node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=failure.budget))
         if not in_haste or failure.cls not in self._said:
             self._said[failure.cls] = "no node takes it" if in_haste else self._what(failure)
         what = self._said[failure.cls]
-        return NodeVerdict(node.name, Reason.of(Code.NO_PLACE_TO_MOVE_PODS, pod=pod.key, what=what), pod.key)
+        return NodeVerdict(node.name, Reason.of(ReasonCode.NO_PLACE_TO_MOVE_PODS, pod=pod.key, what=what), pod.key)
 
-    def _spent(self, moves: Moves) -> Failure | None:
+    def _spent(self, moves: PodsToMove) -> SimulationFailure | None:
         budgets = self._budgets
         for pod, names in moves.asked:
             for name in names:
                 if budgets.left(name) < 1:
-                    return Failure(moves, pod, budget=name)
+                    return SimulationFailure(moves, pod, budget=name)
         return None
 
     def _hardest_first(self, pod: Pod) -> tuple[bool, float, str]:
@@ -188,7 +194,7 @@ class Trial:
         floor, cls = self._floor, pod.cls
         return floor.is_plain(cls) and floor.needs(cls) is None, -self._size[cls], pod.key
 
-    def _what(self, failure: Failure) -> str:
+    def _what(self, failure: SimulationFailure) -> str:
         """Why a pod has no other node, in the scheduler's words and counts."""
         floor, cls = self._floor, failure.cls
         unsure = floor.nowhere(cls, moving=True)
@@ -212,7 +218,7 @@ class Trial:
         return f"0/{others} nodes: {said or 'the last room went to pods of other nodes that are to be removed'}"
 
 
-def _sizes(floor: Floor) -> list[float]:
+def _sizes(floor: SimulatedCluster) -> list[float]:
     """Per class, its largest share of what an average node offers: which pods are hard to place."""
     table = floor.table
     offers: Mapping[str, float] = (

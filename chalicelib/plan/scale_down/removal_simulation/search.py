@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
-from chalicelib.plan.scale_down.removal_simulation.drainability import Moves
+from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
+from chalicelib.plan.scale_down.removal_simulation.drainability import PodsToMove
 from chalicelib.plan.scale_down.removal_simulation.node_order import by, drawn, thrifty
-from chalicelib.plan.scale_down.removal_simulation.removal_trial import Candidate, Failure, Trial
-from chalicelib.plan.simulation.simulated_cluster import Floor
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.scale_down.removal_simulation.removal_trial import (
+    RemovalSimulation,
+    SimulationFailure,
+    UnneededNode,
+)
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
+from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.tables.array_types import Ints
 
 WORK = 6_000
@@ -28,10 +32,10 @@ LOTS = 40
 class Found(msgspec.Struct, frozen=True):
     """What a trial came to: nodes that can go, nodes that cannot, and nodes that it had no time for."""
 
-    candidates: tuple[Candidate, ...]
-    failures: tuple[Failure, ...]
-    left: tuple[Moves, ...]
-    trial: Trial
+    candidates: tuple[UnneededNode, ...]
+    failures: tuple[SimulationFailure, ...]
+    left: tuple[PodsToMove, ...]
+    trial: RemovalSimulation
 
 
 class Search:
@@ -39,10 +43,10 @@ class Search:
 
     def __init__(
         self,
-        world: World,
-        floor: Floor,
-        budgets: BudgetLedger,
-        nodes: Sequence[Moves],
+        world: ClusterState,
+        floor: SimulatedCluster,
+        budgets: PdbTracker,
+        nodes: Sequence[PodsToMove],
         filled: dict[str, float],
         over: Callable[[], bool],
     ) -> None:
@@ -51,7 +55,7 @@ class Search:
         self._known = frozenset(name for name, one in world.memory.nodes.items() if one.unneeded_since)
         self._cost = (1 + sum(len(moves.pods) for moves in nodes)) * max(1, floor.real // 100)
         self._cheap = self._cost <= WORK
-        self._trial = Trial(floor, budgets, *_preferred(floor, nodes, filled), _at_once(world))
+        self._trial = RemovalSimulation(floor, budgets, *_preferred(floor, nodes, filled), _at_once(world))
 
     def best(self) -> Found:
         """The best order's trial, whose moves stand on the floor afterwards."""
@@ -78,7 +82,7 @@ class Search:
             return self._try(thrifty(self._nodes, self._known, self._budgets, self._filled))
         return self._try(next(order for at, order in enumerate(self._others()) if at == winner))
 
-    def _others(self) -> Iterator[Iterable[Moves]]:
+    def _others(self) -> Iterator[Iterable[PodsToMove]]:
         nodes, known, filled = self._nodes, self._known, self._filled
         yield thrifty(nodes, known, self._budgets, filled, weight=8.0)
         yield by(nodes, known, lambda moves: len(moves.pods))
@@ -87,15 +91,15 @@ class Search:
         for seed in range(LOTS):
             yield drawn(nodes, known, seed)
 
-    def _try(self, order: Iterable[Moves]) -> Found:
-        candidates: list[Candidate] = []
-        failures: list[Failure] = []
+    def _try(self, order: Iterable[PodsToMove]) -> Found:
+        candidates: list[UnneededNode] = []
+        failures: list[SimulationFailure] = []
         walk = iter(order)
         for moves in walk:
             if self._over():
                 return Found(tuple(candidates), tuple(failures), (moves, *walk), self._trial)
             result = self._trial.attempt(moves)
-            if isinstance(result, Candidate):
+            if isinstance(result, UnneededNode):
                 candidates.append(result)
             else:
                 failures.append(result)
@@ -103,12 +107,12 @@ class Search:
             failures = self._once_more(failures, candidates)
         return Found(tuple(candidates), tuple(failures), (), self._trial)
 
-    def _once_more(self, failures: list[Failure], candidates: list[Candidate]) -> list[Failure]:
+    def _once_more(self, failures: list[SimulationFailure], candidates: list[UnneededNode]) -> list[SimulationFailure]:
         """A node that has gone is no domain any more, and may have been in the way. Returns who still fails."""
-        still: list[Failure] = []
+        still: list[SimulationFailure] = []
         for failure in failures:
             result = failure if failure.cls < 0 else self._trial.attempt(failure.moves)
-            if isinstance(result, Candidate):
+            if isinstance(result, UnneededNode):
                 candidates.append(result)
             else:
                 still.append(result)
@@ -119,7 +123,7 @@ def _names(found: Found) -> frozenset[str]:
     return frozenset(candidate.node.name for candidate in found.candidates)
 
 
-def _preferred(floor: Floor, nodes: Sequence[Moves], filled: dict[str, float]) -> tuple[Ints, Ints]:
+def _preferred(floor: SimulatedCluster, nodes: Sequence[PodsToMove], filled: dict[str, float]) -> tuple[Ints, Ints]:
     """Rows of nodes that exist: those that stay whatever is decided, by name; and of the others the fullest first,
     which are the last to go."""
     going = [
@@ -132,7 +136,7 @@ def _preferred(floor: Floor, nodes: Sequence[Moves], filled: dict[str, float]) -
     return staying, order
 
 
-def _at_once(world: World) -> int:
+def _at_once(world: ClusterState) -> int:
     """How many nodes may be drained at once; a zero-or-max group goes as a whole (scale-down.md §8)."""
     atomic = (len(facts.nodes) for facts in world.groups.values() if facts.group.options.zero_or_max)
     return max(world.options.max_drain_parallelism, *atomic, 1)

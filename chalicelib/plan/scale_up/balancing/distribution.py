@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
-from chalicelib.plan.scale_up.limits import Ledger
-from chalicelib.plan.state.cluster_state import GroupFacts
+from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.state.cluster_state import NodeGroupState
 
 
 def free_capacity(sizes: Iterable[tuple[int, int]]) -> int:
@@ -32,7 +32,11 @@ def split(total: int, targets: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def balance(
-    total: int, best: GroupFacts, similar: Sequence[GroupFacts], ledger: Ledger, grown: Mapping[str, int] | None = None
+    total: int,
+    best: NodeGroupState,
+    similar: Sequence[NodeGroupState],
+    ledger: ResourceLimiter,
+    grown: Mapping[str, int] | None = None,
 ) -> list[tuple[str, int]]:
     """group -> nodes, when `total` nodes of the best group are spread over it and its similar groups.
 

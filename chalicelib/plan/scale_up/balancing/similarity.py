@@ -13,7 +13,7 @@ from chalicelib.model.pod import PodClass
 from chalicelib.model.policy import Options
 from chalicelib.model.resources import MEMORY
 from chalicelib.plan.scale_up.limits import may_grow
-from chalicelib.plan.state.cluster_state import GroupFacts
+from chalicelib.plan.state.cluster_state import NodeGroupState
 
 # They differ between groups that are alike in all that matters: names, zones, and marks of nobody's interest.
 _GENERIC = (
@@ -62,7 +62,7 @@ _OF_CLOUDS = (
 )
 IGNORED_LABELS = frozenset(_GENERIC + _OF_CLOUDS)
 
-Takes = Callable[[GroupFacts], bool]
+Takes = Callable[[NodeGroupState], bool]
 
 
 class _Profile(msgspec.Struct, frozen=True):
@@ -83,7 +83,9 @@ class Likeness:
         self._ignored = IGNORED_LABELS.union(options.balancing_ignore_label)
         self._profiles: dict[str, _Profile] = {}
 
-    def similar(self, best: GroupFacts, others: Sequence[GroupFacts], takes: Takes | None = None) -> list[GroupFacts]:
+    def similar(
+        self, best: NodeGroupState, others: Sequence[NodeGroupState], takes: Takes | None = None
+    ) -> list[NodeGroupState]:
         """The groups like `best` that may be grown beside it, by id. takes: whether the pods that best was chosen for
         fit an empty node of a group; where it is not given, they do."""
         if best.template is None or best.group.options.zero_or_max:
@@ -95,7 +97,7 @@ class Likeness:
         alike = (facts for facts in able if self._alike(mine, self._profile(facts)))
         return sorted((facts for facts in alike if takes is None or takes(facts)), key=lambda facts: facts.id)
 
-    def _profile(self, facts: GroupFacts) -> _Profile:
+    def _profile(self, facts: NodeGroupState) -> _Profile:
         known = self._profiles.get(facts.id)
         if known is None:
             assert facts.template is not None
@@ -131,12 +133,12 @@ class Likeness:
 
 
 def similar_groups(
-    best: GroupFacts,
-    others: Sequence[GroupFacts],
+    best: NodeGroupState,
+    others: Sequence[NodeGroupState],
     classes: Sequence[PodClass],
     options: Options,
     takes: Takes | None = None,
-) -> list[GroupFacts]:
+) -> list[NodeGroupState]:
     """`Likeness.similar` for a single question."""
     return Likeness(classes, options).similar(best, others, takes)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_up.expanders import least_nodes, least_waste, most_pods, price, priority, random_choice
-from chalicelib.plan.scale_up.expanders.context import Expander, Situation
+from chalicelib.plan.scale_up.expanders.context import Expander, ExpanderContext
 from chalicelib.plan.scale_up.expanders.pool_rank import preferred
 from chalicelib.plan.scale_up.option import Option
 
-__all__ = ["EXPANDERS", "LEAST_COST", "RANDOM", "Expander", "Situation", "choose"]
+__all__ = ["EXPANDERS", "LEAST_COST", "RANDOM", "Expander", "ExpanderContext", "choose_option"]
 
 RANDOM, LEAST_COST = "random", "least-cost"
 
@@ -28,8 +28,8 @@ EXPANDERS: dict[str, Expander] = {
 }
 
 
-def choose(
-    options: Sequence[Option], chain: Sequence[str], situation: Situation
+def choose_option(
+    options: Sequence[Option], chain: Sequence[str], situation: ExpanderContext
 ) -> tuple[Option | None, tuple[Reason, ...]]:
     """The option to take, None if none is left; and notes for Plan.notes (the same again on every call of a pass).
 
@@ -41,7 +41,7 @@ def choose(
     """
     left = preferred(sorted(options, key=lambda option: option.group), situation)
     notes = [
-        Reason.of(Code.EXPANDER_SKIPPED, expander=name, detail="not available in this version")
+        Reason.of(ReasonCode.EXPANDER_SKIPPED, expander=name, detail="not available in this version")
         for name in chain
         if name not in EXPANDERS and name not in (RANDOM, LEAST_COST)
     ]
@@ -56,7 +56,7 @@ def choose(
         return None, tuple(notes)
     most = max(option.preference for option in left)
     equal = [option for option in left if option.preference == most]
-    return (random_choice.draw(equal, situation.seed) if RANDOM in chain else equal[0]), tuple(notes)
+    return (random_choice.random_option(equal, situation.seed) if RANDOM in chain else equal[0]), tuple(notes)
 
 
 def _filters(chain: Sequence[str]) -> list[str]:

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from chalicelib.model.policy import Prices
+from chalicelib.model.policy import NodePrices
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.plan.scale_up.option import Option
 
 
-class Situation(msgspec.Struct, frozen=True):
+class ExpanderContext(msgspec.Struct, frozen=True):
     """cluster_nodes: nodes in the cluster, the price expander's measure of how large new ones should be.
     priorities: None where the cluster has no such ConfigMap; then group_priorities count (group id -> priority, 0 if
     not there). group_prices: what a node of a group costs per hour by its provider (group id -> price; not there: it
@@ -26,7 +26,7 @@ class Situation(msgspec.Struct, frozen=True):
 
     seed: int = 0
     cluster_nodes: int = 0
-    prices: Prices | None = None
+    prices: NodePrices | None = None
     priorities: PriorityConfig | None = None
     group_priorities: dict[str, int] = {}
     group_prices: dict[str, float] = {}
@@ -37,5 +37,5 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 Kept = tuple[list[Option], tuple[Reason, ...]]
-Expander = Callable[[Sequence[Option], Situation], Kept]
+Expander = Callable[[Sequence[Option], ExpanderContext], Kept]
 """(options, situation) -> the options that are as good as any, in the order given, and what is to be told."""

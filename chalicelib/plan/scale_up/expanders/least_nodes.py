@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chalicelib.plan.scale_up.expanders.context import Kept, Situation
+from chalicelib.plan.scale_up.expanders.context import ExpanderContext, Kept
 from chalicelib.plan.scale_up.option import Option
 
 
-def keep(options: Sequence[Option], _: Situation) -> Kept:
+def keep(options: Sequence[Option], _: ExpanderContext) -> Kept:
     """All options with the smallest node count; those without a node are no options (X3)."""
     real = [option for option in options if option.nodes > 0]
     least = min((option.nodes for option in real), default=0)

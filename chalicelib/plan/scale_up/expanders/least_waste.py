@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.scale_up.expanders.context import Kept, Situation
+from chalicelib.plan.scale_up.expanders.context import ExpanderContext, Kept
 from chalicelib.plan.scale_up.option import Option
 
 
@@ -19,7 +19,7 @@ def waste(option: Option) -> float:
     return total
 
 
-def keep(options: Sequence[Option], _: Situation) -> Kept:
+def keep(options: Sequence[Option], _: ExpanderContext) -> Kept:
     """The options with the least waste (X1, X2)."""
     wasted = [waste(option) for option in options]
     least = min(wasted)

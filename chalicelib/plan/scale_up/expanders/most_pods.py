@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chalicelib.plan.scale_up.expanders.context import Kept, Situation
+from chalicelib.plan.scale_up.expanders.context import ExpanderContext, Kept
 from chalicelib.plan.scale_up.option import Option
 
 
-def keep(options: Sequence[Option], _: Situation) -> Kept:
+def keep(options: Sequence[Option], _: ExpanderContext) -> Kept:
     """All options with the largest pod count (X4)."""
     most = max(option.pod_count for option in options)
     return [option for option in options if option.pod_count == most], ()

@@ -20,7 +20,7 @@ from math import fsum, inf
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.model.policy import Prices
+from chalicelib.model.policy import NodePrices
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY, Amounts
 from chalicelib.plan.state.readiness import GPU_LABELS
 
@@ -37,7 +37,7 @@ CLOUD_GPU_LABELS = (
 )
 _GIB = 2**30
 _GIB_PER_CORE, _CORES_PER_GPU = 8.0, 10.0
-_NO_LIST = Prices()
+_NO_LIST = NodePrices()
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def has_gpu(node: Node) -> bool:
     return any(label in node.labels for label in (*GPU_LABELS, *CLOUD_GPU_LABELS)) or _gpus(node.allocatable) > 0
 
 
-def node_price(node: Node, prices: Prices | None, own: float = 0.0) -> float | None:
+def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float | None:
     """What a node costs per hour, None where nobody says. own: its provider's price (NodeGroup.price), 0 for none."""
     prices = prices or _NO_LIST
     price = prices.instance_types.get(instance_type(node))
@@ -77,7 +77,7 @@ def node_price(node: Node, prices: Prices | None, own: float = 0.0) -> float | N
     return None if price is None else price + prices.node
 
 
-def pod_rates(prices: Prices | None, nodes: Iterable[Node], own: Sequence[float] = ()) -> Rates | None:
+def pod_rates(prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[float] = ()) -> Rates | None:
     """The rates that pods are priced by; None where the list has no rates and none of the nodes has a listed type or a
     price of its provider's. own: those prices, one for each node; empty: none."""
     prices = prices or _NO_LIST
@@ -92,7 +92,7 @@ def pod_rates(prices: Prices | None, nodes: Iterable[Node], own: Sequence[float]
     return Rates(cpu, memory, core * _CORES_PER_GPU if prices.gpu is None else prices.gpu)
 
 
-def unpriced(node: Node, prices: Prices | None) -> str:
+def unpriced(node: Node, prices: NodePrices | None) -> str:
     """What the list lacks for a node that has no price, in a few words."""
     if prices is None:
         return "its provider names no price, and no spec.prices are given"
@@ -102,7 +102,7 @@ def unpriced(node: Node, prices: Prices | None) -> str:
     return f"{name} is not in prices.instanceTypes" if name else "it has no instance type label, and no rate is given"
 
 
-def _by_rates(capacity: Amounts, prices: Prices) -> float | None:
+def _by_rates(capacity: Amounts, prices: NodePrices) -> float | None:
     if prices.cpu is None and prices.memory is None:
         return None
     if prices.gpu is None and _gpus(capacity):
@@ -110,7 +110,7 @@ def _by_rates(capacity: Amounts, prices: Prices) -> float | None:
     return Rates(prices.cpu or 0.0, prices.memory or 0.0, prices.gpu or 0.0).of(capacity)
 
 
-def _core_rate(prices: Prices, nodes: Iterable[tuple[Node, float]]) -> float | None:
+def _core_rate(prices: NodePrices, nodes: Iterable[tuple[Node, float]]) -> float | None:
     """Summed over the types, whatever the order of the nodes; a type counts once at each of its prices."""
     sizes: dict[tuple[str, float], float] = {}
     for node, own in nodes:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chalicelib.plan.scale_up.expanders.context import Situation
+from chalicelib.plan.scale_up.expanders.context import ExpanderContext
 from chalicelib.plan.scale_up.option import Option
 
 
-def preferred(options: Sequence[Option], situation: Situation) -> list[Option]:
+def preferred(options: Sequence[Option], situation: ExpanderContext) -> list[Option]:
     """The options without those that a higher-ranked one of the same pool makes needless, in the order given."""
     ranks, pools = situation.group_ranks, situation.group_pools
     if not ranks or not pools:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, tanh
 
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.scale_up.expanders.context import Kept, Situation
+from chalicelib.plan.scale_up.expanders.context import ExpanderContext, Kept
 from chalicelib.plan.scale_up.expanders.node_prices import Rates, has_gpu, node_price, pod_rates, unpriced
 from chalicelib.plan.scale_up.option import Option
 
@@ -22,7 +22,7 @@ _GPU_UNFITNESS = 1000.0
 _ABSENT_FACTOR = 2.0
 
 
-def keep(options: Sequence[Option], situation: Situation) -> Kept:
+def keep(options: Sequence[Option], situation: ExpanderContext) -> Kept:
     """The options with the smallest score; one without a price is out, with a NO_PRICE note. Perhaps none is left."""
     prices, own = situation.prices, [situation.group_prices.get(option.group, 0.0) for option in options]
     rates = pod_rates(prices, [option.template for option in options], own)
@@ -31,7 +31,7 @@ def keep(options: Sequence[Option], situation: Situation) -> Kept:
         for option, price in zip(options, own, strict=True)
     ]
     notes = tuple(
-        Reason.of(Code.NO_PRICE, group=option.group, detail=unpriced(option.template, prices))
+        Reason.of(ReasonCode.NO_PRICE, group=option.group, detail=unpriced(option.template, prices))
         for option, score in zip(options, scores, strict=True)
         if score is None
     )
@@ -44,7 +44,7 @@ def preferred_cores(cluster_nodes: int) -> int:
     return next((cores for most, cores in _PREFERRED if cluster_nodes <= most), _PREFERRED_BEYOND)
 
 
-def score(option: Option, price: float, rates: Rates, situation: Situation) -> float:
+def score(option: Option, price: float, rates: Rates, situation: ExpanderContext) -> float:
     """S * (P_nodes + p_stab) / (P_pods + p_stab), twice that for a group that does not exist. price: of one node."""
     stabiliser = rates.of(_STABILISER)
     nodes, pods = price * option.nodes + stabiliser, rates.of(option.requested) + stabiliser
@@ -55,11 +55,11 @@ def score(option: Option, price: float, rates: Rates, situation: Situation) -> f
     return _unfitness(option, situation) * ratio * (_ABSENT_FACTOR if option.group in situation.absent else 1.0)
 
 
-def _priced(option: Option, price: float | None, rates: Rates | None, situation: Situation) -> float | None:
+def _priced(option: Option, price: float | None, rates: Rates | None, situation: ExpanderContext) -> float | None:
     return None if price is None or rates is None else score(option, price, rates, situation)
 
 
-def _unfitness(option: Option, situation: Situation) -> float:
+def _unfitness(option: Option, situation: ExpanderContext) -> float:
     """1 for a node of the preferred size and more the farther from it, less so the more nodes come at once."""
     if has_gpu(option.template):
         return _GPU_UNFITNESS

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import PriorityConfig
-from chalicelib.plan.scale_up.expanders.context import Kept, Situation
+from chalicelib.plan.scale_up.expanders.context import ExpanderContext, Kept
 from chalicelib.plan.scale_up.option import Option
 from chalicelib.policy.go_patterns import pattern
 
@@ -24,7 +24,7 @@ milliseconds."""
 _LOWEST = -1  # upstream's search begins here: what lies below never wins
 
 
-def keep(options: Sequence[Option], situation: Situation) -> Kept:
+def keep(options: Sequence[Option], situation: ExpanderContext) -> Kept:
     """The options of the highest priority, all of them where nothing says otherwise."""
     if situation.priorities is not None:
         return _by_config(options, situation.priorities, situation)
@@ -32,18 +32,18 @@ def keep(options: Sequence[Option], situation: Situation) -> Kept:
     return [option for option in options if _given(option, situation) == highest], ()
 
 
-def _given(option: Option, situation: Situation) -> tuple[int, int]:
+def _given(option: Option, situation: ExpanderContext) -> tuple[int, int]:
     return situation.group_priorities.get(option.group, 0), situation.group_ranks.get(option.group, 0)
 
 
-def _by_config(options: Sequence[Option], config: PriorityConfig, situation: Situation) -> Kept:
+def _by_config(options: Sequence[Option], config: PriorityConfig, situation: ExpanderContext) -> Kept:
     if config.problem:
-        return list(options), (Reason.of(Code.PRIORITY_CONFIG_INVALID, detail=config.problem),)
+        return list(options), (Reason.of(ReasonCode.PRIORITY_CONFIG_INVALID, detail=config.problem),)
     known = _priorities(config.rules, _names(options, situation))
     if known is None:
         return list(options), (
             Reason.of(
-                Code.PRIORITY_CONFIG_INVALID,
+                ReasonCode.PRIORITY_CONFIG_INVALID,
                 detail=(
                     "its patterns take too long to be looked for in the names of the node groups: write simpler ones"
                 ),
@@ -52,16 +52,16 @@ def _by_config(options: Sequence[Option], config: PriorityConfig, situation: Sit
     found = [known.get(option.group) for option in options]
     highest = max((priority for priority in found if priority is not None), default=_LOWEST - 1)
     if highest < _LOWEST:
-        return list(options), (Reason.of(Code.PRIORITY_NO_MATCH),)
+        return list(options), (Reason.of(ReasonCode.PRIORITY_NO_MATCH),)
     notes = tuple(
-        Reason.of(Code.PRIORITY_NOT_MATCHED, group=option.group)
+        Reason.of(ReasonCode.PRIORITY_NOT_MATCHED, group=option.group)
         for option, priority in zip(options, found, strict=True)
         if priority is None
     )
     return [option for option, priority in zip(options, found, strict=True) if priority == highest], notes
 
 
-def _names(options: Sequence[Option], situation: Situation) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _names(options: Sequence[Option], situation: ExpanderContext) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """All names of every group, so that all calls of a pass ask the same; people write the one that they see
     (exoscale.md §2)."""
     groups = {*situation.group_priorities, *(option.group for option in options)}

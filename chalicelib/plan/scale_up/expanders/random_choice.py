@@ -12,7 +12,7 @@ from hashlib import blake2b
 from chalicelib.plan.scale_up.option import Option
 
 
-def draw(options: Sequence[Option], seed: int) -> Option:
+def random_option(options: Sequence[Option], seed: int) -> Option:
     """One of the options, each as likely as the next over all seeds."""
     return min(options, key=lambda option: (_lot(seed, option.group), option.group))
 

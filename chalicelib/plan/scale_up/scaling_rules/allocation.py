@@ -12,19 +12,21 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.scale_up.balancing import split
-from chalicelib.plan.scale_up.search import Search
-from chalicelib.plan.state.cluster_state import GroupFacts
+from chalicelib.plan.scale_up.search import ScaleUpSearch
+from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.plan.state.pools import PoolFacts
 
 _TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 # What may be over in a moment; limits are not among it.
-PASSING = frozenset({Code.GROUP_BACKOFF, Code.GROUP_UNREADABLE, Code.GROUP_UNHEALTHY, Code.NO_TEMPLATE})
+PASSING = frozenset(
+    {ReasonCode.GROUP_BACKOFF, ReasonCode.GROUP_UNREADABLE, ReasonCode.GROUP_UNHEALTHY, ReasonCode.NO_TEMPLATE}
+)
 
 
-class Want(Protocol):
+class NodeDemand(Protocol):
     """How much is wanted, as nodes are given."""
 
     @property
@@ -38,7 +40,7 @@ class Want(Protocol):
         """So many like this one were given."""
 
 
-class Count:
+class FixedCount:
     """A number of nodes, whatever they are."""
 
     def __init__(self, left: int) -> None:
@@ -60,7 +62,7 @@ class Count:
         self.left -= count
 
 
-class Below:
+class BelowThreshold:
     """As many nodes as bring a rate strictly below a threshold, the fewest of them (A3, automatic calculation).
 
     requests and offers in millicores or bytes, percent from 1. What DaemonSets ask for on the new nodes is left out.
@@ -86,7 +88,7 @@ class Below:
         self.offers += count * node.allocatable.get(self.resource, 0)
 
 
-class Given(msgspec.Struct, frozen=True):
+class Allocation(msgspec.Struct, frozen=True):
     """nodes: how many, by group. stop: why no more, None if that is all that was wanted. later: how many more there
     will be room for in groups that may not grow just now."""
 
@@ -100,19 +102,19 @@ class Given(msgspec.Struct, frozen=True):
         return sum(self.nodes.values())
 
 
-def first_choice(search: Search, pool: PoolFacts) -> Node | None:
+def first_choice(search: ScaleUpSearch, pool: PoolFacts) -> Node | None:
     """What the first nodes of a pool would be like; None: none of its groups may grow."""
     return next((_model(search, facts) for bunch in _bunches(search, pool) for facts in bunch), None)
 
 
-def give(search: Search, pool: PoolFacts, want: Want) -> Given:
+def give(search: ScaleUpSearch, pool: PoolFacts, want: NodeDemand) -> Allocation:
     """Add what is wanted, as far as bounds and limits allow. A zero-or-max group gets all its nodes or none."""
     nodes: dict[str, int] = {}
     stop: Reason | None = None
     for bunch in _bunches(search, pool):
         stop = _fill(search, bunch, want, nodes) or stop
         if want.enough:
-            return Given(nodes)
+            return Allocation(nodes)
     skipped = search.candidates.skipped
     waiting = [name for name in pool.groups if name in skipped and skipped[name].code in PASSING]
     later = sum(_room(search, search.world.groups[name]) for name in waiting)
@@ -121,10 +123,12 @@ def give(search: Search, pool: PoolFacts, want: Want) -> Given:
         *([stop] if stop else []),
         *(skipped[name] for name in [*waiting, *pool.groups] if name in skipped),
     ]
-    return Given(nodes, next(iter(reasons), None), later)
+    return Allocation(nodes, next(iter(reasons), None), later)
 
 
-def _fill(search: Search, bunch: Sequence[GroupFacts], want: Want, nodes: dict[str, int]) -> Reason | None:
+def _fill(
+    search: ScaleUpSearch, bunch: Sequence[NodeGroupState], want: NodeDemand, nodes: dict[str, int]
+) -> Reason | None:
     """Give what the groups of a bunch can take; returns what stops more."""
     while not want.enough and (wanted := want.nodes(_model(search, bunch[0]))) > 0:
         shares, stop = _shares(search, bunch, wanted)
@@ -137,9 +141,9 @@ def _fill(search: Search, bunch: Sequence[GroupFacts], want: Want, nodes: dict[s
     return None
 
 
-def _bunches(search: Search, pool: PoolFacts) -> list[list[GroupFacts]]:
+def _bunches(search: ScaleUpSearch, pool: PoolFacts) -> list[list[NodeGroupState]]:
     """The groups that may grow, those of one rank and type together: by rank, then the fewest nodes, then by name."""
-    found: dict[tuple[object, ...], list[GroupFacts]] = {}
+    found: dict[tuple[object, ...], list[NodeGroupState]] = {}
     for name in pool.groups:
         if name in search.candidates.shapes:
             facts = search.world.groups[name]
@@ -157,14 +161,14 @@ def _type(node: Node) -> tuple[object, ...]:
     return (named,) if named else (size.get(CPU, 0), size.get(MEMORY, 0))
 
 
-def _model(search: Search, facts: GroupFacts) -> Node:
+def _model(search: ScaleUpSearch, facts: NodeGroupState) -> Node:
     """What a new node of a group that may grow is like."""
     return search.candidates.shapes[facts.id].template.node
 
 
 def _shares(
-    search: Search, bunch: Sequence[GroupFacts], wanted: int
-) -> tuple[list[tuple[GroupFacts, int]], Reason | None]:
+    search: ScaleUpSearch, bunch: Sequence[NodeGroupState], wanted: int
+) -> tuple[list[tuple[NodeGroupState, int]], Reason | None]:
     """Who gets how many of so many nodes, and what stops more. Limits that groups share are divided too: else the first
     would take all that is left of them, and sizes would not even out."""
     ledger, grown = search.ledger, search.grown
@@ -178,7 +182,7 @@ def _shares(
     return [(facts, new - size) for facts, size, new in zip(bunch, sizes, even, strict=True) if new > size], stop
 
 
-def _room(search: Search, facts: GroupFacts) -> int:
+def _room(search: ScaleUpSearch, facts: NodeGroupState) -> int:
     """How many nodes a group that may not grow just now could get otherwise."""
     if facts.template is None:
         return min(max(0, facts.group.max - facts.target), search.ledger.pool_room(facts.group))

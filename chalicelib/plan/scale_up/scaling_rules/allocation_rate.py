@@ -12,7 +12,7 @@ import numpy as np
 
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Metric
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import PoolFacts
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.tables.array_types import Bools, Ints
@@ -41,7 +41,7 @@ class Rate(msgspec.Struct, frozen=True):
 class Rates:
     """The rates of one pass: all pods are counted once, by group and class, and pools are sums of groups."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self._groups = {name: at for at, name in enumerate(sorted(world.groups))}
         self._offers = [{CPU: 0, MEMORY: 0, "": 0} for _ in self._groups]
         self._asked = [{CPU: 0, MEMORY: 0} for _ in self._groups]
@@ -57,7 +57,7 @@ class Rates:
                 offers[name] += node.allocatable.get(name, 0)
         self._count(world, home)
 
-    def _count(self, world: World, home: Ints) -> None:
+    def _count(self, world: ClusterState, home: Ints) -> None:
         pods, classes, occupancy = world.snapshot.pods, world.snapshot.classes, world.occupancy
         ended: Bools = np.fromiter(
             map(ENDED.__contains__, map(attrgetter("phase"), pods)), dtype=np.bool_, count=len(pods)

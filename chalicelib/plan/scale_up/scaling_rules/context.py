@@ -6,24 +6,24 @@ from functools import cached_property
 
 from chalicelib.model.memory import RuleMemory
 from chalicelib.model.plan import RuleVerdict
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_up.preconditions import closed
-from chalicelib.plan.scale_up.scaling_rules.allocation import Given, Want, give
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_up.preconditions import blocking_reason
+from chalicelib.plan.scale_up.scaling_rules.allocation import Allocation, NodeDemand, give
 from chalicelib.plan.scale_up.scaling_rules.allocation_rate import Rates
 from chalicelib.plan.scale_up.scaling_rules.pool_state import members, scaling, unreadable
-from chalicelib.plan.scale_up.scaling_rules.sources import Bound
-from chalicelib.plan.scale_up.search import Search
+from chalicelib.plan.scale_up.scaling_rules.sources import SourceBound
+from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.state.pools import PoolFacts
-from chalicelib.schedules.cron import Clock
+from chalicelib.schedules.cron import LocalClock
 
 
-class Turn:
+class RuleContext:
     """memory: of rules, for the next pass. by_group: group -> keys of the rules that want nodes of it. taken: pool ->
     the cron rule that acts on it in this pass, or waits to."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: ScaleUpSearch) -> None:
         self.search, self.world = search, search.world
-        self.clock = Clock(search.world.now)
+        self.clock = LocalClock(search.world.now)
         self.memory: dict[str, RuleMemory] = {}
         self.by_group: dict[str, list[str]] = {}
         self.taken: dict[str, str] = {}
@@ -40,7 +40,7 @@ class Turn:
     @cached_property
     def sick(self) -> Reason | None:
         """Why nothing may grow in the whole cluster."""
-        return closed(self.world)
+        return blocking_reason(self.world)
 
     def unreadable(self, pool: PoolFacts) -> Reason | None:
         """Why the size of a pool is not known."""
@@ -60,9 +60,9 @@ class Turn:
             ),
             "",
         )
-        return Reason.of(Code.RULE_SCALING, pool=pool.name or pool.id, detail=detail) if detail else None
+        return Reason.of(ReasonCode.RULE_SCALING, pool=pool.name or pool.id, detail=detail) if detail else None
 
-    def give(self, bound: Bound, want: Want) -> Given:
+    def give(self, bound: SourceBound, want: NodeDemand) -> Allocation:
         """Nodes for a rule, noted as its own."""
         given = give(self.search, bound.pool, want)
         for name in given.nodes:
@@ -72,7 +72,7 @@ class Turn:
 
 
 def verdict(
-    bound: Bound, reason: Reason | None = None, *, nodes: int = 0, due: float = 0.0, rate: float | None = None
+    bound: SourceBound, reason: Reason | None = None, *, nodes: int = 0, due: float = 0.0, rate: float | None = None
 ) -> RuleVerdict:
     """What is said of a rule on a pool."""
     return RuleVerdict(bound.rule.name, bound.pool.id, bound.rule.source, nodes, due, rate, reason)

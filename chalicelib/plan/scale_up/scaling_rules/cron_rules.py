@@ -14,10 +14,10 @@ import msgspec
 
 from chalicelib.model.memory import RuleMemory
 from chalicelib.model.plan import RuleVerdict
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.scale_up.scaling_rules.allocation import Count
-from chalicelib.plan.scale_up.scaling_rules.context import Turn, verdict
-from chalicelib.plan.scale_up.scaling_rules.sources import Bound
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.scale_up.scaling_rules.allocation import FixedCount
+from chalicelib.plan.scale_up.scaling_rules.context import RuleContext, verdict
+from chalicelib.plan.scale_up.scaling_rules.sources import SourceBound
 
 LATE = 1800.0  # seconds after which an occurrence is dropped, and a goal given up
 _BEFORE = 60.0  # seconds that count of the time before a rule was first looked at
@@ -25,7 +25,7 @@ _WRONG = 3600.0  # an instant so far ahead was written by a clock that was wrong
 _SCALING = "scaling"
 
 
-def run(turn: Turn, bound: Bound) -> RuleVerdict:
+def run(turn: RuleContext, bound: SourceBound) -> RuleVerdict:
     """One cron rule on one pool. Puts what is to be remembered into turn.memory."""
     times = turn.clock.times(bound.rule.cron, bound.rule.time_zone)
     known = turn.world.memory.rules.get(bound.key)
@@ -33,7 +33,7 @@ def run(turn: Turn, bound: Bound) -> RuleVerdict:
     if problem:
         if known is not None:
             turn.memory[bound.key] = known
-        return verdict(bound, Reason.of(Code.RULE_INVALID, rule=bound.rule.key, detail=problem))
+        return verdict(bound, Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=problem))
     mine = _known(bound, known, turn.world.now)
     due = times.last if times.last > mine.handled else 0.0
     after, told = mine, None
@@ -44,11 +44,11 @@ def run(turn: Turn, bound: Bound) -> RuleVerdict:
     turn.memory[bound.key] = after
     if told is None:
         until = {"until": times.following} if times.following else {}
-        return verdict(bound, Reason.of(Code.RULE_NOT_DUE, **until))
+        return verdict(bound, Reason.of(ReasonCode.RULE_NOT_DUE, **until))
     return told
 
 
-def _known(bound: Bound, known: RuleMemory | None, now: float) -> RuleMemory:
+def _known(bound: SourceBound, known: RuleMemory | None, now: float) -> RuleMemory:
     """What is known of it. A rule that is new, or whose time was changed, counts from a minute ago, but not from before
     the object that brings it was made."""
     when = f"{bound.rule.cron} {bound.rule.time_zone}"
@@ -57,19 +57,19 @@ def _known(bound: Bound, known: RuleMemory | None, now: float) -> RuleMemory:
     return RuleMemory(handled=max(now - _BEFORE, min(bound.created, now)), cron=when)
 
 
-def _due(turn: Turn, bound: Bound, mine: RuleMemory, due: float) -> tuple[RuleMemory, RuleVerdict | None]:
+def _due(turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float) -> tuple[RuleMemory, RuleVerdict | None]:
     """An occurrence that was not dealt with. One that waits for its pool does so without end, also where a later one
     has taken its place; all others wait for so long."""
     waits = mine.kept > mine.handled and mine.why == _SCALING
     held = _held(turn, bound)
-    if turn.world.now - due > LATE and not (waits and (held is None or held.code is Code.RULE_SCALING)):
-        reason = Reason.of(Code.RULE_EXPIRED, due=due, rule=bound.rule.key, pool=bound.pool.id)
+    if turn.world.now - due > LATE and not (waits and (held is None or held.code is ReasonCode.RULE_SCALING)):
+        reason = Reason.of(ReasonCode.RULE_EXPIRED, due=due, rule=bound.rule.key, pool=bound.pool.id)
         turn.notes.append(reason)
         return msgspec.structs.replace(mine, handled=due, kept=0.0, why=""), verdict(bound, reason, due=due)
     if held is not None:
         return _keep(turn, bound, mine, due, held)
     size = bound.pool.size
-    given = turn.give(bound, Count(bound.rule.add))
+    given = turn.give(bound, FixedCount(bound.rule.add))
     if not given.total and given.later and given.stop is not None:
         return _keep(turn, bound, mine, due, given.stop)
     wanted = given.total + min(max(0, bound.rule.add - given.total), given.later)
@@ -86,33 +86,35 @@ def _due(turn: Turn, bound: Bound, mine: RuleMemory, due: float) -> tuple[RuleMe
     return after, verdict(bound, given.stop, nodes=given.total, due=due)
 
 
-def _held(turn: Turn, bound: Bound) -> Reason | None:
+def _held(turn: RuleContext, bound: SourceBound) -> Reason | None:
     """What keeps a rule from acting on its pool at all, None if nothing does."""
     return turn.unreadable(bound.pool) or turn.scaling(bound.pool) or turn.sick
 
 
-def _keep(turn: Turn, bound: Bound, mine: RuleMemory, due: float, why: Reason) -> tuple[RuleMemory, RuleVerdict | None]:
+def _keep(
+    turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float, why: Reason
+) -> tuple[RuleMemory, RuleVerdict | None]:
     turn.taken.setdefault(bound.pool.id, bound.rule.key)
-    word = _SCALING if why.code is Code.RULE_SCALING else why.code.value
+    word = _SCALING if why.code is ReasonCode.RULE_SCALING else why.code.value
     return msgspec.structs.replace(mine, kept=due, why=word), verdict(bound, why, due=due)
 
 
-def _unfinished(turn: Turn, bound: Bound, mine: RuleMemory) -> tuple[RuleMemory, RuleVerdict | None]:
+def _unfinished(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> tuple[RuleMemory, RuleVerdict | None]:
     """An occurrence whose nodes have not all come: what is missing is added, if nothing else moves in the pool."""
     lacks = mine.goal - bound.pool.size
     held = _held(turn, bound)
-    settled = held is None or held.code not in {Code.RULE_SCALING, Code.GROUP_UNREADABLE}
+    settled = held is None or held.code not in {ReasonCode.RULE_SCALING, ReasonCode.GROUP_UNREADABLE}
     if abs(turn.world.now - mine.acted) > LATE or (settled and (lacks <= 0 or _taken_away(turn, bound, mine))):
         return msgspec.structs.replace(mine, goal=0), None
     turn.taken.setdefault(bound.pool.id, bound.rule.key)
     if held is not None:
         return mine, verdict(bound, held, due=mine.handled)
     # Never more than the rule adds: groups that are gone from what was read make a pool look smaller than it is.
-    given = turn.give(bound, Count(min(lacks, bound.rule.add)))
+    given = turn.give(bound, FixedCount(min(lacks, bound.rule.add)))
     return mine, verdict(bound, given.stop, nodes=given.total, due=mine.handled)
 
 
-def _taken_away(turn: Turn, bound: Bound, mine: RuleMemory) -> bool:
+def _taken_away(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> bool:
     """Whether the pool is smaller because nodes were removed since, and not because some failed to come."""
     groups = [turn.world.groups[name].memory for name in bound.pool.groups]
     failed = any(each.backoff is not None and each.backoff.last_failed >= mine.acted for each in groups)

@@ -11,17 +11,17 @@ import msgspec
 
 from chalicelib.model.memory import RuleMemory
 from chalicelib.model.plan import RuleVerdict
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Metric
-from chalicelib.plan.scale_up.scaling_rules.allocation import Below, Count, Want, first_choice
+from chalicelib.plan.scale_up.scaling_rules.allocation import BelowThreshold, FixedCount, NodeDemand, first_choice
 from chalicelib.plan.scale_up.scaling_rules.allocation_rate import RESOURCE, Rate
-from chalicelib.plan.scale_up.scaling_rules.context import Turn, verdict
+from chalicelib.plan.scale_up.scaling_rules.context import RuleContext, verdict
 from chalicelib.plan.scale_up.scaling_rules.pool_state import without_device
-from chalicelib.plan.scale_up.scaling_rules.sources import Bound, threshold
+from chalicelib.plan.scale_up.scaling_rules.sources import SourceBound, threshold
 from chalicelib.plan.state.pools import PoolFacts
 
 
-def run(turn: Turn, pool: PoolFacts, rules: Sequence[Bound], *, served: bool) -> list[RuleVerdict]:
+def run(turn: RuleContext, pool: PoolFacts, rules: Sequence[SourceBound], *, served: bool) -> list[RuleVerdict]:
     """The metric rules of one pool, in the order given; at most one of them acts. served: pods got nodes (A5.1)."""
     for each in rules:
         if (known := turn.world.memory.rules.get(each.key)) is not None:
@@ -34,48 +34,48 @@ def run(turn: Turn, pool: PoolFacts, rules: Sequence[Bound], *, served: bool) ->
     if not firing:
         return told
     best = max(firing, key=lambda at: (_size(turn, rules[at], rates[at]), rules[at].rule.metric is Metric.CPU))
-    by = Reason.of(Code.RULE_SUPERSEDED, by=rules[best].rule.key)
+    by = Reason.of(ReasonCode.RULE_SUPERSEDED, by=rules[best].rule.key)
     for at in firing:
         told[at] = _verdict(rules[at], rates[at], by)
     told[best] = _act(turn, rules[best], rates[best])
     return told
 
 
-def _held(turn: Turn, pool: PoolFacts, *, served: bool) -> Reason | None:
+def _held(turn: RuleContext, pool: PoolFacts, *, served: bool) -> Reason | None:
     """What silences all metric rules of a pool, None if nothing does."""
     if turn.sick is not None:
         return turn.sick
     if served:
-        return Reason.of(Code.RULE_PODS_FIRST)
+        return Reason.of(ReasonCode.RULE_PODS_FIRST)
     if (gone := turn.unreadable(pool)) is not None:
         return gone
     if pool.id in turn.taken:
-        return Reason.of(Code.RULE_SUPERSEDED, by=turn.taken[pool.id])
+        return Reason.of(ReasonCode.RULE_SUPERSEDED, by=turn.taken[pool.id])
     if node := without_device(pool, turn.world):
-        return Reason.of(Code.RULE_DEVICES, node=node)
+        return Reason.of(ReasonCode.RULE_DEVICES, node=node)
     return turn.scaling(pool)
 
 
-def _silent(turn: Turn, bound: Bound, rate: Rate, held: Reason | None) -> Reason | None:
+def _silent(turn: RuleContext, bound: SourceBound, rate: Rate, held: Reason | None) -> Reason | None:
     """Why one metric rule does nothing, None if it wants nodes."""
     if bound.invalid:
-        return Reason.of(Code.RULE_INVALID, rule=bound.rule.key, detail=bound.invalid)
+        return Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=bound.invalid)
     if held is not None:
         return held
     if rate.nodes == 0 or rate.allocatable <= 0:
         return Reason.of(
-            Code.RULE_NO_DATA,
+            ReasonCode.RULE_NO_DATA,
             detail="the pool has no ready node"
             if rate.nodes == 0
             else f"its nodes offer no {bound.rule.metric or Metric.CPU}",
         )
     above = threshold(bound.rule, turn.world)
     if not rate.above(above):
-        return Reason.of(Code.RULE_BELOW, metric=str(bound.rule.metric), rate=rate.percent, above=above)
+        return Reason.of(ReasonCode.RULE_BELOW, metric=str(bound.rule.metric), rate=rate.percent, above=above)
     return _interval(turn, bound.pool)
 
 
-def _interval(turn: Turn, pool: PoolFacts) -> Reason | None:
+def _interval(turn: RuleContext, pool: PoolFacts) -> Reason | None:
     """Why a metric rule has to wait for the last one on this pool (A8, metricMinInterval)."""
     least, now = turn.world.policy.scale_up.metric_min_interval, turn.world.now
     metered = (
@@ -89,23 +89,23 @@ def _interval(turn: Turn, pool: PoolFacts) -> Reason | None:
     )
     last = max(metered, default=0.0)
     # An action from the far future was written by a clock that was wrong: it keeps nobody waiting.
-    return Reason.of(Code.RULE_INTERVAL, until=last + least) if abs(now - last) < least else None
+    return Reason.of(ReasonCode.RULE_INTERVAL, until=last + least) if abs(now - last) < least else None
 
 
-def _want(turn: Turn, bound: Bound, rate: Rate) -> Want:
+def _want(turn: RuleContext, bound: SourceBound, rate: Rate) -> NodeDemand:
     if bound.rule.add > 0:
-        return Count(bound.rule.add)
+        return FixedCount(bound.rule.add)
     resource = dict(RESOURCE)[bound.rule.metric or Metric.CPU]
-    return Below(resource, rate.requests, rate.allocatable, threshold(bound.rule, turn.world))
+    return BelowThreshold(resource, rate.requests, rate.allocatable, threshold(bound.rule, turn.world))
 
 
-def _size(turn: Turn, bound: Bound, rate: Rate) -> int:
+def _size(turn: RuleContext, bound: SourceBound, rate: Rate) -> int:
     """How many nodes a rule wants, before any limit; by them rules of one pool are compared (A5.2)."""
     node = first_choice(turn.search, bound.pool)
     return _want(turn, bound, rate).nodes(node) if node is not None else bound.rule.add
 
 
-def _act(turn: Turn, bound: Bound, rate: Rate) -> RuleVerdict:
+def _act(turn: RuleContext, bound: SourceBound, rate: Rate) -> RuleVerdict:
     given = turn.give(bound, _want(turn, bound, rate))
     if given.total:
         known = turn.memory.get(bound.key, RuleMemory())
@@ -113,5 +113,5 @@ def _act(turn: Turn, bound: Bound, rate: Rate) -> RuleVerdict:
     return verdict(bound, given.stop, nodes=given.total, rate=rate.percent)
 
 
-def _verdict(bound: Bound, rate: Rate, reason: Reason | None) -> RuleVerdict:
+def _verdict(bound: SourceBound, rate: Rate, reason: Reason | None) -> RuleVerdict:
     return verdict(bound, reason, rate=rate.percent if rate.allocatable > 0 else None)

@@ -6,16 +6,16 @@ import msgspec
 
 from chalicelib.model.memory import RuleMemory
 from chalicelib.model.plan import RuleVerdict
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import RuleObject
 from chalicelib.plan.scale_up.scaling_rules import cron_rules, metric_rules
-from chalicelib.plan.scale_up.scaling_rules.context import Turn, verdict
-from chalicelib.plan.scale_up.scaling_rules.removal_guard import Needs
-from chalicelib.plan.scale_up.scaling_rules.sources import Bound, Sources, sources
-from chalicelib.plan.scale_up.search import Search
+from chalicelib.plan.scale_up.scaling_rules.context import RuleContext, verdict
+from chalicelib.plan.scale_up.scaling_rules.removal_guard import RuleRemovalGuard
+from chalicelib.plan.scale_up.scaling_rules.sources import SourceBound, Sources, sources
+from chalicelib.plan.scale_up.search import ScaleUpSearch
 
 
-class Acted(msgspec.Struct, frozen=True):
+class RuleResults(msgspec.Struct, frozen=True):
     """What rules came to. memory, objects: for the next pass, whole; by_group: group -> keys of the rules that want
     nodes of it; notes: for Plan.notes; needs: which nodes metric rules hold, None where none is in force."""
 
@@ -24,21 +24,21 @@ class Acted(msgspec.Struct, frozen=True):
     objects: dict[str, RuleObject] = {}
     by_group: dict[str, tuple[str, ...]] = {}
     notes: tuple[Reason, ...] = ()
-    needs: Needs | None = None
+    needs: RuleRemovalGuard | None = None
 
 
-def act(search: Search, *, served: bool) -> Acted:
+def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
     """Add what rules want (search.add). served: pending pods got nodes in this pass (A5.1).
 
     Rules that are switched off are forgotten, so that nothing is made up for when they are switched on again.
     """
     found = sources(search.world)
     if not search.world.policy.scale_up.rules:
-        off = Reason.of(Code.RULES_OFF)
-        return Acted(
+        off = Reason.of(ReasonCode.RULES_OFF)
+        return RuleResults(
             verdicts=tuple(verdict(each, off) for each in found.bound), objects=found.objects, notes=found.notes
         )
-    turn = Turn(search)
+    turn = RuleContext(search)
     told: dict[str, RuleVerdict] = {}
     for each in found.bound:
         if each.rule.metric is None:
@@ -46,7 +46,7 @@ def act(search: Search, *, served: bool) -> Acted:
     for rules in _by_pool(found.bound).values():
         for each, said in zip(rules, metric_rules.run(turn, rules[0].pool, rules, served=served), strict=True):
             told[each.key] = said
-    return Acted(
+    return RuleResults(
         verdicts=(*(told[each.key] for each in found.bound), *found.verdicts),
         memory=dict(sorted({**_unfound(search, found), **turn.memory}.items())),
         objects=found.objects,
@@ -56,22 +56,22 @@ def act(search: Search, *, served: bool) -> Acted:
     )
 
 
-def _needs(turn: Turn, bound: tuple[Bound, ...]) -> Needs | None:
+def _needs(turn: RuleContext, bound: tuple[SourceBound, ...]) -> RuleRemovalGuard | None:
     """Rates cost something, and so they are only asked for where a metric rule is in force."""
     in_force = [each for each in bound if each.rule.metric is not None and not each.invalid]
-    return Needs(turn.world, in_force, turn.rates) if in_force else None
+    return RuleRemovalGuard(turn.world, in_force, turn.rates) if in_force else None
 
 
-def _by_pool(bound: tuple[Bound, ...]) -> dict[str, list[Bound]]:
+def _by_pool(bound: tuple[SourceBound, ...]) -> dict[str, list[SourceBound]]:
     """Metric rules by the id of their pool, both in the order of the rules."""
-    found: dict[str, list[Bound]] = {}
+    found: dict[str, list[SourceBound]] = {}
     for each in bound:
         if each.rule.metric is not None:
             found.setdefault(each.pool.id, []).append(each)
     return found
 
 
-def _unfound(search: Search, found: Sources) -> dict[str, RuleMemory]:
+def _unfound(search: ScaleUpSearch, found: Sources) -> dict[str, RuleMemory]:
     """What is known of rules on pools that could not be found: they may be back in the next pass, with an occurrence
     that is not dealt with, or one that is and must not be dealt with again."""
     if not found.lost:

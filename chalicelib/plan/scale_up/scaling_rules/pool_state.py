@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.node import Node
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import GPU_RESOURCES
 from chalicelib.plan.scale_up.limits import GPU_TYPE_LABELS
-from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import PoolFacts
 from chalicelib.plan.state.readiness import Bucket, only_lacks_device
 
@@ -18,7 +18,7 @@ from chalicelib.plan.state.readiness import Bucket, only_lacks_device
 _ACCELERATORS = ("gpu", "npu", "tpu", "ascend", "neuron", "gaudi")
 
 
-def members(pool: PoolFacts, world: World) -> tuple[GroupFacts, ...]:
+def members(pool: PoolFacts, world: ClusterState) -> tuple[NodeGroupState, ...]:
     """All groups of the vendor's pool, also where a rule names one of them: they are in one state."""
     mine = [world.groups[name] for name in pool.groups]
     shared = mine[0].group.pool
@@ -31,24 +31,24 @@ def members(pool: PoolFacts, world: World) -> tuple[GroupFacts, ...]:
     )
 
 
-def unreadable(pool: PoolFacts, world: World) -> Reason | None:
+def unreadable(pool: PoolFacts, world: ClusterState) -> Reason | None:
     """Why nothing is known of the size of a pool, None if all of it could be read."""
     found = next((facts.group.error for facts in members(pool, world) if facts.group.error), "")
-    return Reason.of(Code.GROUP_UNREADABLE, detail=found) if found else None
+    return Reason.of(ReasonCode.GROUP_UNREADABLE, detail=found) if found else None
 
 
-def scaling(pool: PoolFacts, world: World) -> str:
+def scaling(pool: PoolFacts, world: ClusterState) -> str:
     """Why a pool counts as scaling, empty if it is normal (A5.6, B7): what is wanted differs from what is there, or
     machines are being made or deleted. A node that only waits for its device's driver is there."""
     found = (f"{facts.id}: {detail}" for facts in members(pool, world) if (detail := _moving(facts, world)))
     return next(found, "")
 
 
-def _moving(facts: GroupFacts, world: World) -> str:
+def _moving(facts: NodeGroupState, world: ClusterState) -> str:
     return next((detail for is_so, detail in _signs(facts, world) if is_so), "")
 
 
-def _signs(facts: GroupFacts, world: World) -> Iterator[tuple[bool, str]]:
+def _signs(facts: NodeGroupState, world: ClusterState) -> Iterator[tuple[bool, str]]:
     instances = facts.group.instances
     yield (any(op.is_open and op.spec.group == facts.id for op in world.memory.operations), "an operation is under way")
     without_driver = sum(
@@ -65,7 +65,7 @@ def _signs(facts: GroupFacts, world: World) -> Iterator[tuple[bool, str]]:
     yield facts.group.target != there, f"its size is {there} and shall be {facts.group.target}"
 
 
-def without_device(pool: PoolFacts, world: World) -> str:
+def without_device(pool: PoolFacts, world: ClusterState) -> str:
     """The first node of a pool that should offer an accelerator, by a label or by what its group's nodes offer, and
     offers none (A3.4); empty if there is none. Nodes that are leaving are not asked."""
     for name in pool.groups:

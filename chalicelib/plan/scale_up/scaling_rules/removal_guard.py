@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from chalicelib.model.node import Node
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.scaling_rules import Metric
 from chalicelib.plan.scale_up.scaling_rules.allocation_rate import ENDED, RESOURCE, Rate, Rates
-from chalicelib.plan.scale_up.scaling_rules.sources import Bound, threshold
-from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.scale_up.scaling_rules.sources import SourceBound, threshold
+from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.readiness import Bucket
 
 _Key = tuple[str, Metric]  # a pool's id, and the resource
 
 
-class Needs:
+class RuleRemovalGuard:
     """What is left of the pools that have metric rules. bound: those that are in force."""
 
-    def __init__(self, world: World, bound: Iterable[Bound], rates: Rates) -> None:
+    def __init__(self, world: ClusterState, bound: Iterable[SourceBound], rates: Rates) -> None:
         self._world = world
-        self._rules: dict[str, list[tuple[Bound, _Key]]] = {}  # group -> its pool's metric rules
+        self._rules: dict[str, list[tuple[SourceBound, _Key]]] = {}  # group -> its pool's metric rules
         self._left: dict[_Key, Rate] = {}
         for each in bound:
             key = each.pool.id, each.rule.metric or Metric.CPU
@@ -47,7 +47,7 @@ class Needs:
             above = threshold(bound.rule, self._world)
             if after.nodes > 0 and after.allocatable > 0 and after.above(above):
                 return Reason.of(
-                    Code.RULE_NEEDS_NODE, rule=bound.rule.key, metric=str(key[1]), rate=after.percent, above=above
+                    ReasonCode.RULE_NEEDS_NODE, rule=bound.rule.key, metric=str(key[1]), rate=after.percent, above=above
                 )
         return None
 

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from chalicelib.model.plan import RuleVerdict
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule, RuleObject
-from chalicelib.plan.state.cluster_state import World
-from chalicelib.plan.state.pools import Names, PoolFacts
+from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.pools import PoolFacts, PoolNames
 
 MOST_RULES = 10  # on one pool, wherever they come from; of them one per metric
 MOST_UNKNOWN = 100  # targets that do not exist and are told; more of them say nothing new, and would fill the plan
 
 
-class Bound(msgspec.Struct, frozen=True):
+class SourceBound(msgspec.Struct, frozen=True):
     """A rule on one pool. invalid: why it does nothing there, empty where it is right. created: since when the object
     that it comes from exists, 0.0 for the policy's."""
 
@@ -39,25 +39,25 @@ class Sources(msgspec.Struct, frozen=True):
     """bound: in the order in which they act. lost: keys of rules of which a target could not be found in this pass.
     objects: the last good version of each object. verdicts, notes: about what is not in force."""
 
-    bound: tuple[Bound, ...] = ()
+    bound: tuple[SourceBound, ...] = ()
     lost: frozenset[str] = frozenset()
     objects: dict[str, RuleObject] = {}
     verdicts: tuple[RuleVerdict, ...] = ()
     notes: tuple[Reason, ...] = ()
 
 
-def sources(world: World) -> Sources:
+def sources(world: ClusterState) -> Sources:
     """All rules of a pass with their pools. Order: the policy's, then by age of the object, each as it was written."""
     return _Gathering(world).sources()
 
 
 class _Gathering:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self.world = world
-        self.names = Names(world)
+        self.names = PoolNames(world)
         self.pools: dict[str, PoolFacts | None] = {}
         self.on: dict[str, list[Metric | None]] = {}  # pool -> the rules that it has
-        self.bound: list[Bound] = []
+        self.bound: list[SourceBound] = []
         self.lost: set[str] = set()
         self.verdicts: list[RuleVerdict] = []
         self.notes: dict[object, Reason] = {}
@@ -137,9 +137,9 @@ class _Gathering:
 
     def _bind(self, rule: Rule, pool: PoolFacts, created: float, problem: str) -> None:
         problem = problem or threshold_problem(rule, pool, self.world)
-        self.bound.append(Bound(rule, pool, problem, created))
+        self.bound.append(SourceBound(rule, pool, problem, created))
         if problem:
-            self._note(Reason.of(Code.RULE_INVALID, rule=rule.key, detail=problem))
+            self._note(Reason.of(ReasonCode.RULE_INVALID, rule=rule.key, detail=problem))
 
     def _targets(self, rule: Rule, *, tell: bool = True) -> Iterator[PoolFacts]:
         """The pools of a rule, each once; tell: those that do not exist get their verdicts."""
@@ -162,28 +162,28 @@ class _Gathering:
             return
         gap = next((gap for gap in self.world.snapshot.gaps if gap.kind.startswith("provider/")), None)
         reason = (
-            Reason.of(Code.GROUP_UNREADABLE, detail=gap.detail)
+            Reason.of(ReasonCode.GROUP_UNREADABLE, detail=gap.detail)
             if gap is not None
-            else Reason.of(Code.RULE_NO_GROUP, rule=rule.key, group=name)
+            else Reason.of(ReasonCode.RULE_NO_GROUP, rule=rule.key, group=name)
         )
         self.verdicts.append(RuleVerdict(rule.name, name, rule.source, reason=reason))
         if gap is None:
             self._note(reason)
 
     def _refuse(self, key: str, detail: str) -> None:
-        self._note(Reason.of(Code.RULE_OBJECT_INVALID, object=key, detail=detail))
+        self._note(Reason.of(ReasonCode.RULE_OBJECT_INVALID, object=key, detail=detail))
 
     def _note(self, reason: Reason) -> None:
         self.notes[reason.key] = reason
 
 
-def threshold(rule: Rule, world: World) -> int:
+def threshold(rule: Rule, world: ClusterState) -> int:
     """Percent above which a metric rule acts (A3.6)."""
     own = {Metric.CPU: world.policy.scale_up.cpu_threshold, Metric.MEMORY: world.policy.scale_up.memory_threshold}
     return rule.above or own.get(rule.metric or Metric.CPU, 0)
 
 
-def threshold_problem(rule: Rule, pool: PoolFacts, world: World) -> str:
+def threshold_problem(rule: Rule, pool: PoolFacts, world: ClusterState) -> str:
     """Why a metric rule would add what removals take away again (A3.2), empty if it would not. Where nothing is ever
     removed, as is CCE's default, the rule may name any threshold."""
     if rule.metric is None or not world.options.scale_down_enabled:

@@ -7,33 +7,33 @@ from collections.abc import Sequence
 import msgspec
 
 from chalicelib.model.pod import PodClass
-from chalicelib.model.reason import Code
-from chalicelib.plan.simulation.pod_topology.pod_counts import Counter, Counting
+from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.simulation.pod_topology.pod_counts import Counting, PodCounter
 from chalicelib.plan.simulation.pod_topology.selector_index import Matching
 
 
-class Attraction(msgspec.Struct, frozen=True):
+class AffinityTerm(msgspec.Struct, frozen=True):
     """Pod affinity: every key's domain must hold a counted pod. own: the class itself is counted, so the first of its
     kind may go anywhere that has the keys."""
 
-    counter: Counter
+    counter: PodCounter
     keys: tuple[str, ...]
     own: bool
 
 
-class Repulsion(msgspec.Struct, frozen=True):
+class AntiAffinityTerm(msgspec.Struct, frozen=True):
     """Anti-affinity, the pod's own or that of others against it: no counted pod in the domain of `key`."""
 
-    counter: Counter
+    counter: PodCounter
     key: str
     own: bool
-    code: Code
+    code: ReasonCode
 
 
-class Evenness(msgspec.Struct, frozen=True):
+class SpreadConstraint(msgspec.Struct, frozen=True):
     """A spread constraint. own: the pod adds to the count of its domain."""
 
-    counter: Counter
+    counter: PodCounter
     key: str
     max_skew: int
     min_domains: int
@@ -42,12 +42,12 @@ class Evenness(msgspec.Struct, frozen=True):
     honors_taints: bool
 
 
-class Needs(msgspec.Struct, frozen=True):
+class PodConstraints(msgspec.Struct, frozen=True):
     """All of a class. keys: topology keys of all its spread constraints, which a counting node must carry."""
 
-    attraction: Attraction | None
-    repulsions: tuple[Repulsion, ...]
-    evenness: tuple[Evenness, ...]
+    attraction: AffinityTerm | None
+    repulsions: tuple[AntiAffinityTerm, ...]
+    evenness: tuple[SpreadConstraint, ...]
 
     @property
     def keys(self) -> frozenset[str]:
@@ -61,46 +61,50 @@ class Needs(msgspec.Struct, frozen=True):
         return tuple(even.key for even in self.evenness)
 
 
-class Society:
+class PodConstraintTable:
     """The needs of every class; None for the many that ask nothing and that nobody objects to."""
 
     def __init__(self, classes: Sequence[PodClass], matching: Matching, counting: Counting) -> None:
         self._classes, self._matching, self._counting = classes, matching, counting
-        self._known: dict[int, Needs | None] = {}
+        self._known: dict[int, PodConstraints | None] = {}
         self.matters = any(cls.pod_affinity or cls.pod_anti_affinity or cls.spread for cls in classes)
         """Whether any class at all asks something of other pods."""
 
-    def needs(self, cls: int) -> Needs | None:
+    def needs(self, cls: int) -> PodConstraints | None:
         """What a class needs, remembered."""
         if cls not in self._known:
             self._known[cls] = self._make(cls)
         return self._known[cls]
 
-    def soft_spread(self, cls: int) -> list[tuple[Counter, str]]:
+    def soft_spread(self, cls: int) -> list[tuple[PodCounter, str]]:
         """What ScheduleAnyway constraints count, and over which key."""
         return [
             (self._counting.counter(self._matching.spread(cls, each), settled=True), each.topology_key)
             for each in self._classes[cls].preferred_spread
         ]
 
-    def _make(self, cls: int) -> Needs | None:
+    def _make(self, cls: int) -> PodConstraints | None:
         pod, matching, counting = self._classes[cls], self._matching, self._counting
         attraction = None
         if pod.pod_affinity:
             members = matching.all_terms(cls)
             keys = tuple(dict.fromkeys(term.topology_key for term in pod.pod_affinity))
-            attraction = Attraction(counting.counter(members), keys, cls in members)
+            attraction = AffinityTerm(counting.counter(members), keys, cls in members)
         repulsions = []
         for term in pod.pod_anti_affinity:
             members = matching.term(cls, term)
             if members:
                 repulsions.append(
-                    Repulsion(counting.counter(members), term.topology_key, cls in members, Code.POD_ANTI_AFFINITY)
+                    AntiAffinityTerm(
+                        counting.counter(members), term.topology_key, cls in members, ReasonCode.POD_ANTI_AFFINITY
+                    )
                 )
         for key, members in matching.objectors(cls).items():
-            repulsions.append(Repulsion(counting.counter(members), key, cls in members, Code.EXISTING_ANTI_AFFINITY))
+            repulsions.append(
+                AntiAffinityTerm(counting.counter(members), key, cls in members, ReasonCode.EXISTING_ANTI_AFFINITY)
+            )
         evenness = tuple(
-            Evenness(
+            SpreadConstraint(
                 counter=counting.counter(matching.spread(cls, c), settled=True),
                 key=c.topology_key,
                 max_skew=c.max_skew,
@@ -113,4 +117,4 @@ class Society:
         )
         if attraction is None and not repulsions and not evenness:
             return None
-        return Needs(attraction, tuple(repulsions), evenness)
+        return PodConstraints(attraction, tuple(repulsions), evenness)

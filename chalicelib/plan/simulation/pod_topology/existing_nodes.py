@@ -13,9 +13,14 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.simulation.pod_topology.constraints import Attraction, Evenness, Needs, Repulsion
-from chalicelib.plan.simulation.pod_topology.pod_counts import Counter
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.simulation.pod_topology.constraints import (
+    AffinityTerm,
+    AntiAffinityTerm,
+    PodConstraints,
+    SpreadConstraint,
+)
+from chalicelib.plan.simulation.pod_topology.pod_counts import PodCounter
 from chalicelib.plan.tables.array_types import Bools, Ints
 
 UNLIMITED = 2**31
@@ -36,10 +41,10 @@ class Level(msgspec.Struct, frozen=True):
     least: int
 
 
-class Rows:
+class ExistingNodeTopology:
     """Rules over one table. eligible: (class, spread constraint, keys) -> the rows that count for it (§5.4 rule 1)."""
 
-    def __init__(self, table: Labels, eligible: Callable[[int, Evenness, tuple[str, ...]], Bools]) -> None:
+    def __init__(self, table: Labels, eligible: Callable[[int, SpreadConstraint, tuple[str, ...]], Bools]) -> None:
         self._table, self._eligible = table, eligible
         self._domains: dict[tuple[int, str], Ints] = {}
         self._levels: dict[tuple[int, int, str], Level] = {}
@@ -49,7 +54,7 @@ class Rows:
         self._domains.clear()
         self._levels.clear()
 
-    def domains(self, counter: Counter, key: str) -> Ints:
+    def domains(self, counter: PodCounter, key: str) -> Ints:
         """Counted pods per domain of a key."""
         found = self._domains.get((id(counter), key))
         if found is None:
@@ -57,13 +62,13 @@ class Rows:
             found = self._domains[(id(counter), key)] = _sums(codes, counter.rows, len(values))
         return found
 
-    def here(self, counter: Counter, key: str, value: str) -> int:
+    def here(self, counter: PodCounter, key: str, value: str) -> int:
         """Counted pods in one domain, 0 for a domain without rows."""
         _, values = self._table.label(key)
         at = values.get(value)
         return 0 if at is None else int(self.domains(counter, key)[at])
 
-    def level(self, cls: int, even: Evenness, keys: tuple[str, ...]) -> Level:
+    def level(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Level:
         """Where a constraint stands for a class."""
         key = (cls, id(even.counter), even.key)
         found = self._levels.get(key)
@@ -71,7 +76,7 @@ class Rows:
             found = self._levels[key] = self._level(cls, even, keys)
         return found
 
-    def others(self, cls: int, even: Evenness, keys: tuple[str, ...], value: str) -> tuple[int, int, int]:
+    def others(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...], value: str) -> tuple[int, int, int]:
         """A domain against the others: its count, the least count of the others (UNLIMITED if there are none), and how
         many domains there are with it, whether or not it has rows yet."""
         level = self.level(cls, even, keys)
@@ -84,7 +89,7 @@ class Rows:
         least = int(level.counts[rest].min()) if rest.any() else UNLIMITED
         return mine, least, int(rest.sum()) + 1
 
-    def _level(self, cls: int, even: Evenness, keys: tuple[str, ...]) -> Level:
+    def _level(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Level:
         codes, values = self._table.label(even.key)
         rows = self._eligible(cls, even, keys)
         counts = _sums(codes, np.where(rows, even.counter.rows, 0), len(values))
@@ -93,7 +98,7 @@ class Rows:
         least = int(counts[counted].min()) if many and many >= even.min_domains else 0
         return Level(counts, counted, least)
 
-    def open(self, cls: int, needs: Needs) -> Bools:
+    def open(self, cls: int, needs: PodConstraints) -> Bools:
         """Rows that no rule forbids one more pod."""
         allowed: Bools | None = None
         for rule in self._rules(cls, needs):
@@ -101,7 +106,7 @@ class Rows:
         assert allowed is not None
         return allowed
 
-    def _rules(self, cls: int, needs: Needs) -> list[Bools]:
+    def _rules(self, cls: int, needs: PodConstraints) -> list[Bools]:
         rules = []
         if needs.attraction is not None:
             rules.append(self._attracted(needs.attraction))
@@ -109,18 +114,18 @@ class Rows:
         rules += [self._even(cls, even, needs) for even in needs.evenness]
         return rules
 
-    def _unopposed(self, repulsion: Repulsion) -> Bools:
+    def _unopposed(self, repulsion: AntiAffinityTerm) -> Bools:
         codes, _ = self._table.label(repulsion.key)
         allowed: Bools = np.append(self.domains(repulsion.counter, repulsion.key) == 0, True)[codes]
         return allowed
 
-    def _even(self, cls: int, even: Evenness, needs: Needs) -> Bools:
+    def _even(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> Bools:
         codes, _ = self._table.label(even.key)
         level = self.level(cls, even, needs.spread_keys)
         allowed: Bools = np.append(level.counts + int(even.own) - level.least <= even.max_skew, False)[codes]
         return allowed
 
-    def tally(self, cls: int, needs: Needs, rows: Bools) -> list[tuple[Reason, int]]:
+    def tally(self, cls: int, needs: PodConstraints, rows: Bools) -> list[tuple[Reason, int]]:
         """Of these rows, how many each rule turns away, the first that fails counting."""
         counts: list[tuple[Reason, int]] = []
         left = rows.copy()
@@ -131,15 +136,15 @@ class Rows:
 
         for even in needs.evenness:
             codes, _ = self._table.label(even.key)
-            turned_away(codes < 0, Reason.of(Code.TOPOLOGY_LABEL, key=even.key))
-            turned_away(~self._even(cls, even, needs), Reason.of(Code.TOPOLOGY_SPREAD, key=even.key))
+            turned_away(codes < 0, Reason.of(ReasonCode.TOPOLOGY_LABEL, key=even.key))
+            turned_away(~self._even(cls, even, needs), Reason.of(ReasonCode.TOPOLOGY_SPREAD, key=even.key))
         if needs.attraction is not None:
-            turned_away(~self._attracted(needs.attraction), Reason.of(Code.POD_AFFINITY))
+            turned_away(~self._attracted(needs.attraction), Reason.of(ReasonCode.POD_AFFINITY))
         for repulsion in needs.repulsions:
             turned_away(~self._unopposed(repulsion), Reason.of(repulsion.code))
         return [(reason, count) for reason, count in counts if count]
 
-    def _attracted(self, attraction: Attraction) -> Bools:
+    def _attracted(self, attraction: AffinityTerm) -> Bools:
         allowed, carried = None, None
         for key in attraction.keys:
             codes, _ = self._table.label(key)
@@ -150,11 +155,11 @@ class Rows:
         assert carried is not None
         return carried if attraction.own and not self.begun(attraction) else allowed
 
-    def begun(self, attraction: Attraction) -> bool:
+    def begun(self, attraction: AffinityTerm) -> bool:
         """Whether any domain holds a pod that the affinity asks for; if not, the first of its kind may go anywhere."""
         return any(self.domains(attraction.counter, key).any() for key in attraction.keys)
 
-    def quota(self, cls: int, needs: Needs, counts: Ints) -> tuple[Ints, bool]:
+    def quota(self, cls: int, needs: PodConstraints, counts: Ints) -> tuple[Ints, bool]:
         """Of these counts per row, how many may be taken at once, and whether to ask again after taking them."""
         counts = np.where(self.open(cls, needs), counts, 0)
         if not counts.any():
@@ -174,18 +179,18 @@ class Rows:
                 counts = _at_most(counts, codes, np.ones(len(values), dtype=np.int64))
         return counts, again
 
-    def reasons(self, cls: int, needs: Needs, row: int) -> tuple[Reason, ...]:
+    def reasons(self, cls: int, needs: PodConstraints, row: int) -> tuple[Reason, ...]:
         """Why a row is closed, the first rule that fails in the scheduler's order (spread before affinity)."""
         for even in needs.evenness:
             codes, _ = self._table.label(even.key)
             if codes[row] < 0:
-                return (Reason.of(Code.TOPOLOGY_LABEL, key=even.key),)
+                return (Reason.of(ReasonCode.TOPOLOGY_LABEL, key=even.key),)
             level = self.level(cls, even, needs.spread_keys)
             skew = int(level.counts[codes[row]]) + int(even.own) - level.least
             if skew > even.max_skew:
-                return (Reason.of(Code.TOPOLOGY_SPREAD, key=even.key, skew=skew, max=even.max_skew),)
+                return (Reason.of(ReasonCode.TOPOLOGY_SPREAD, key=even.key, skew=skew, max=even.max_skew),)
         if needs.attraction is not None and not self._attracted(needs.attraction)[row]:
-            return (Reason.of(Code.POD_AFFINITY),)
+            return (Reason.of(ReasonCode.POD_AFFINITY),)
         for repulsion in needs.repulsions:
             codes, _ = self._table.label(repulsion.key)
             if codes[row] >= 0 and self.domains(repulsion.counter, repulsion.key)[codes[row]] > 0:

@@ -12,10 +12,15 @@ import msgspec
 import numpy as np
 
 from chalicelib.model.node import HOSTNAME_LABEL
-from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.simulation.pod_topology.constraints import Attraction, Evenness, Needs, Repulsion
-from chalicelib.plan.simulation.pod_topology.existing_nodes import UNLIMITED, Rows
-from chalicelib.plan.simulation.pod_topology.pod_counts import Counter
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.plan.simulation.pod_topology.constraints import (
+    AffinityTerm,
+    AntiAffinityTerm,
+    PodConstraints,
+    SpreadConstraint,
+)
+from chalicelib.plan.simulation.pod_topology.existing_nodes import UNLIMITED, ExistingNodeTopology
+from chalicelib.plan.simulation.pod_topology.pod_counts import PodCounter
 from chalicelib.plan.tables.array_types import Ints
 
 
@@ -33,14 +38,16 @@ class Cap(msgspec.Struct):
         self.total = 0
 
 
-class Fresh:
+class NewNodeTopology:
     """Rules on new nodes with these labels. tracked: the classes that may be on bins; daemons: on every new node."""
 
-    def __init__(self, rows: Rows, labels: Mapping[str, str], tracked: Sequence[int], daemons: Sequence[int]) -> None:
+    def __init__(
+        self, rows: ExistingNodeTopology, labels: Mapping[str, str], tracked: Sequence[int], daemons: Sequence[int]
+    ) -> None:
         self._rows, self._labels, self._tracked, self._daemons = rows, labels, tracked, daemons
         self._which: dict[int, tuple[Ints, int]] = {}
 
-    def cap(self, cls: int, needs: Needs, pods: Ints, mult: Ints) -> Cap:
+    def cap(self, cls: int, needs: PodConstraints, pods: Ints, mult: Ints) -> Cap:
         """pods: (tracked classes, bins), on each node of a bin; mult: nodes per bin."""
         cap = Cap(np.full(len(mult), UNLIMITED, dtype=np.int64))
         if needs.attraction is not None:
@@ -53,7 +60,7 @@ class Fresh:
             cap.total = min(cap.total, 1) if not self._begun(needs.attraction, pods) else cap.total
         return cap
 
-    def counts(self, counter: Counter, pods: Ints) -> tuple[Ints, int]:
+    def counts(self, counter: PodCounter, pods: Ints) -> tuple[Ints, int]:
         """Counted pods on each node of every bin, and on an empty new node."""
         found = self._which.get(id(counter))
         if found is None:
@@ -65,16 +72,16 @@ class Fresh:
         counted: Ints = pods.sum(axis=0) if len(which) == len(pods) else pods[which].sum(axis=0)
         return counted + daemons, daemons
 
-    def _in_domain(self, counter: Counter, key: str, pods: Ints, mult: Ints) -> int:
+    def _in_domain(self, counter: PodCounter, key: str, pods: Ints, mult: Ints) -> int:
         """Counted pods in the template's domain of a key that all new nodes share, one more node's daemons included."""
         each, daemons = self.counts(counter, pods)
         return self._rows.here(counter, key, self._labels[key]) + int(each @ mult) + daemons
 
-    def _begun(self, attraction: Attraction, pods: Ints) -> bool:
+    def _begun(self, attraction: AffinityTerm, pods: Ints) -> bool:
         each, daemons = self.counts(attraction.counter, pods)
         return bool(daemons) or bool(each.any()) or self._rows.begun(attraction)
 
-    def _attract(self, attraction: Attraction, cap: Cap, pods: Ints, mult: Ints) -> None:
+    def _attract(self, attraction: AffinityTerm, cap: Cap, pods: Ints, mult: Ints) -> None:
         if any(key not in self._labels for key in attraction.keys):
             cap.nothing()
             return
@@ -89,7 +96,7 @@ class Fresh:
             elif not self._in_domain(attraction.counter, key, pods, mult):
                 cap.nothing()
 
-    def _repel(self, repulsion: Repulsion, cap: Cap, pods: Ints, mult: Ints) -> None:
+    def _repel(self, repulsion: AntiAffinityTerm, cap: Cap, pods: Ints, mult: Ints) -> None:
         if repulsion.key not in self._labels:
             return
         if repulsion.key == HOSTNAME_LABEL:
@@ -104,7 +111,7 @@ class Fresh:
         elif repulsion.own:
             cap.total = min(cap.total, 1)
 
-    def _level(self, cls: int, even: Evenness, needs: Needs, cap: Cap, pods: Ints, mult: Ints) -> None:
+    def _level(self, cls: int, even: SpreadConstraint, needs: PodConstraints, cap: Cap, pods: Ints, mult: Ints) -> None:
         if any(key not in self._labels for key in needs.spread_keys):
             cap.nothing()
             return
@@ -128,7 +135,9 @@ class Fresh:
         elif mine - (min(mine, others) if domains >= even.min_domains else 0) > even.max_skew:
             cap.nothing()
 
-    def host_level(self, cls: int, even: Evenness, needs: Needs, each: Ints, mult: Ints) -> tuple[int, int]:
+    def host_level(
+        self, cls: int, even: SpreadConstraint, needs: PodConstraints, each: Ints, mult: Ints
+    ) -> tuple[int, int]:
         """The least count over all host names, new ones too (0 while there are too few), and how many there are."""
         level = self._rows.level(cls, even, needs.spread_keys)
         domains = int(level.counted.sum()) + int(mult.sum())
@@ -136,21 +145,21 @@ class Fresh:
         least = int(counts.min()) if len(counts) and domains >= even.min_domains else 0
         return least, domains
 
-    def reasons(self, cls: int, needs: Needs) -> tuple[Reason, ...]:
+    def reasons(self, cls: int, needs: PodConstraints) -> tuple[Reason, ...]:
         """Why one more, empty new node takes no pod of a class, in the scheduler's order; () if it does."""
         none: Ints = np.zeros((len(self._tracked), 0), dtype=np.int64)
         nodes: Ints = np.zeros(0, dtype=np.int64)
         for even in needs.evenness:
             if even.key not in self._labels:
-                return (Reason.of(Code.TOPOLOGY_LABEL, key=even.key),)
+                return (Reason.of(ReasonCode.TOPOLOGY_LABEL, key=even.key),)
             skew = self._skew(cls, even, needs)
             if skew > even.max_skew:
-                return (Reason.of(Code.TOPOLOGY_SPREAD, key=even.key, skew=skew, max=even.max_skew),)
+                return (Reason.of(ReasonCode.TOPOLOGY_SPREAD, key=even.key, skew=skew, max=even.max_skew),)
         if needs.attraction is not None:
             cap = Cap(nodes)
             self._attract(needs.attraction, cap, none, nodes)
             if not cap.total or not cap.fresh:
-                return (Reason.of(Code.POD_AFFINITY),)
+                return (Reason.of(ReasonCode.POD_AFFINITY),)
         for repulsion in needs.repulsions:
             cap = Cap(nodes)
             self._repel(repulsion, cap, none, nodes)
@@ -158,7 +167,7 @@ class Fresh:
                 return (Reason.of(repulsion.code),)
         return ()
 
-    def _skew(self, cls: int, even: Evenness, needs: Needs) -> int:
+    def _skew(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> int:
         """What the skew would be with one more pod on an empty new node."""
         _, daemons = self.counts(even.counter, np.zeros((len(self._tracked), 0), dtype=np.int64))
         value = "" if even.key == HOSTNAME_LABEL else self._labels[even.key]

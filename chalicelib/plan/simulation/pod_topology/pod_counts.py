@@ -16,7 +16,7 @@ from chalicelib.plan.tables.array_types import Bools, Ints
 _MANY = 32  # members from which on all pods are looked through once
 
 
-class Counter:
+class PodCounter:
     """rows: pods of the members on each row. settled: terminating pods are left out."""
 
     def __init__(self, members: Members, rows: Ints, *, settled: bool) -> None:
@@ -33,15 +33,15 @@ class Counting:
         self._count = count
         self._log: dict[int, list[tuple[Ints, Ints]]] = {}
         self._moved: dict[int, dict[int, int]] = {}  # class -> row -> pods, of those counted one row at a time
-        self._counters: dict[tuple[Members, bool], Counter] = {}
-        self._of: dict[int, list[Counter]] = {}
+        self._counters: dict[tuple[Members, bool], PodCounter] = {}
+        self._of: dict[int, list[PodCounter]] = {}
 
-    def counter(self, members: Members, *, settled: bool = False) -> Counter:
+    def counter(self, members: Members, *, settled: bool = False) -> PodCounter:
         """The counter of a set of classes."""
         key = (members, settled)
         found = self._counters.get(key)
         if found is None:
-            found = self._counters[key] = Counter(members, self._counted(members, settled=settled), settled=settled)
+            found = self._counters[key] = PodCounter(members, self._counted(members, settled=settled), settled=settled)
             for cls in members:
                 self._of.setdefault(cls, []).append(found)
         return found
@@ -88,7 +88,7 @@ class Counting:
             counter.rows[row] += count
         return bool(counters)
 
-    def followers(self, cls: int) -> Sequence[Counter]:
+    def followers(self, cls: int) -> Sequence[PodCounter]:
         """The counters that count a class."""
         return self._of.get(cls, ())
 

@@ -17,7 +17,7 @@ Members = frozenset[int]
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
-class Objector(msgspec.Struct, frozen=True):
+class AntiAffinityOwner(msgspec.Struct, frozen=True):
     """Classes of one namespace with the same anti-affinity term, which forbids others its domains of `key`."""
 
     term: PodAffinityTerm
@@ -139,7 +139,7 @@ def _where(pod: PodClass, term: PodAffinityTerm) -> tuple[tuple[str, ...], Selec
     return term.namespaces, term.namespace_selector
 
 
-def _index(classes: Sequence[PodClass]) -> dict[tuple[str, str] | None, list[Objector]]:
+def _index(classes: Sequence[PodClass]) -> dict[tuple[str, str] | None, list[AntiAffinityOwner]]:
     """Anti-affinity terms by one label value that they ask for; None: terms that cannot be found so. Equal terms of a
     namespace are one entry."""
     equal: dict[tuple[str, PodAffinityTerm], set[int]] = {}
@@ -147,9 +147,9 @@ def _index(classes: Sequence[PodClass]) -> dict[tuple[str, str] | None, list[Obj
         for term in cls.pod_anti_affinity:
             if term.selector is not None:
                 equal.setdefault((cls.namespace, term), set()).add(at)
-    index: dict[tuple[str, str] | None, list[Objector]] = {}
+    index: dict[tuple[str, str] | None, list[AntiAffinityOwner]] = {}
     for (_, term), members in equal.items():
-        objector = Objector(term, _where(classes[min(members)], term), frozenset(members))
+        objector = AntiAffinityOwner(term, _where(classes[min(members)], term), frozenset(members))
         asked = next((r for r in term.selector.requirements if r.operator == "In"), None) if term.selector else None
         for place in [(asked.key, value) for value in asked.values] if asked else [None]:
             index.setdefault(place, []).append(objector)

@@ -21,7 +21,7 @@ from infra.emulators.controllers.change_detector import Moved
 from infra.emulators.kube.store import ObjectStore
 
 
-class Settings(msgspec.Struct, frozen=True):
+class CapiControllerSettings(msgspec.Struct, frozen=True):
     """times, and what machines are. classes: by infrastructureRef name; reserve: what kubelets keep of the rest."""
 
     times: MachineTimes = MachineTimes()
@@ -36,10 +36,10 @@ class ClusterApi:
         self,
         store: ObjectStore,
         clock: Callable[[], float],
-        settings: Settings | None = None,
+        settings: CapiControllerSettings | None = None,
         workload: ObjectStore | None = None,
     ) -> None:
-        settings = settings or Settings()
+        settings = settings or CapiControllerSettings()
         cluster = workload or store
         self._faults: dict[tuple[str, str], list[str]] = {}
         deployments, sets, machines, pools, clusters = (

@@ -36,7 +36,7 @@ INSTANCES = "local.outscaler/instances"
 TEMPLATES = ("localmachinepools", "infrastructure.cluster.x-k8s.io")
 
 
-class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
+class MachinePoolInstance(msgspec.Struct, frozen=True, omit_defaults=True):
     """One server of a pool without Machines. born, leaving: RFC 3339; fault: as of Machines."""
 
     name: str
@@ -45,11 +45,11 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     leaving: str = ""
 
 
-class Held(msgspec.Struct, frozen=True):
+class MachinePoolState(msgspec.Struct, frozen=True):
     """What the pool's annotation keeps. count: how many were ever made, for their names."""
 
     count: int = 0
-    instances: tuple[Instance, ...] = ()
+    instances: tuple[MachinePoolInstance, ...] = ()
 
 
 def with_machines(pool: KubeObject) -> bool:
@@ -138,7 +138,7 @@ class MachinePools:
     def _of_instances(self, pool: KubeObject) -> None:
         now = self._clock()
         text = fields.marks(pool).get(INSTANCES, "")
-        held = msgspec.json.decode(text, type=Held) if text else Held()
+        held = msgspec.json.decode(text, type=MachinePoolState) if text else MachinePoolState()
         after = self._grown(pool, self._shrunk(pool, held, now), now)
         for each in after.instances:
             self._bring_up(pool, each, now)
@@ -158,19 +158,19 @@ class MachinePools:
         ready = sum(is_true(node, "Ready") for each in there if (node := self._workload.peek("nodes", each.name)))
         self._tell(pool, [self._id(pool, each) for each in there], len(there), ready)
 
-    def _grown(self, pool: KubeObject, held: Held, now: float) -> Held:
+    def _grown(self, pool: KubeObject, held: MachinePoolState, now: float) -> MachinePoolState:
         staying = sum(not each.leaving for each in held.instances)
         made, meta = list(held.instances), pool["metadata"]
         for number in range(held.count, held.count + max(0, pool["spec"]["replicas"] - staying)):
             fault = self._take_fault(meta["namespace"], meta["name"])
-            made.append(Instance(f"{meta['name']}-{number:04d}", format_time(now), fault))
-        return Held(held.count + len(made) - len(held.instances), tuple(made))
+            made.append(MachinePoolInstance(f"{meta['name']}-{number:04d}", format_time(now), fault))
+        return MachinePoolState(held.count + len(made) - len(held.instances), tuple(made))
 
-    def _shrunk(self, pool: KubeObject, held: Held, now: float) -> Held:
+    def _shrunk(self, pool: KubeObject, held: MachinePoolState, now: float) -> MachinePoolState:
         """Too many: the oldest go, whoever has a Node and whoever has not; nothing can tell this cloud otherwise."""
         staying = [each for each in held.instances if not each.leaving]
         going = {each.name for each in staying[: max(0, len(staying) - pool["spec"]["replicas"])]}
-        return Held(
+        return MachinePoolState(
             held.count,
             tuple(
                 msgspec.structs.replace(each, leaving=format_time(now)) if each.name in going else each
@@ -178,13 +178,13 @@ class MachinePools:
             ),
         )
 
-    def _age(self, instance: Instance, now: float) -> float:
+    def _age(self, instance: MachinePoolInstance, now: float) -> float:
         return (now - parse_time(instance.born)) / (self._times.slow_factor if instance.fault == "slow" else 1.0)
 
-    def _exists(self, instance: Instance, now: float) -> bool:
+    def _exists(self, instance: MachinePoolInstance, now: float) -> bool:
         return instance.fault not in fields.FAILURES and self._age(instance, now) >= self._times.provision
 
-    def _is_gone(self, instance: Instance, now: float) -> bool:
+    def _is_gone(self, instance: MachinePoolInstance, now: float) -> bool:
         if not instance.leaving or now - parse_time(instance.leaving) < self._times.delete:
             return False
         node = self._workload.peek("nodes", instance.name)
@@ -192,7 +192,7 @@ class MachinePools:
             erase(self._workload, "nodes", node)
         return True
 
-    def _bring_up(self, pool: KubeObject, instance: Instance, now: float) -> None:
+    def _bring_up(self, pool: KubeObject, instance: MachinePoolInstance, now: float) -> None:
         joins = self._age(instance, now) >= self._times.provision + self._times.join
         if instance.leaving or not joins or not self._exists(instance, now) or instance.fault == "never-joins":
             return
@@ -205,7 +205,7 @@ class MachinePools:
             del seen["metadata"]["annotations"][fields.MACHINE]
             write(self._workload, "nodes", seen)
 
-    def _machine_like(self, pool: KubeObject, instance: Instance) -> KubeObject:
+    def _machine_like(self, pool: KubeObject, instance: MachinePoolInstance) -> KubeObject:
         template = clone(pool["spec"]["template"])
         return {
             "metadata": {
@@ -220,7 +220,7 @@ class MachinePools:
             },
         }
 
-    def _id(self, pool: KubeObject, instance: Instance) -> str:
+    def _id(self, pool: KubeObject, instance: MachinePoolInstance) -> str:
         return f"local:///{pool['metadata']['namespace']}/{instance.name}"
 
     def _class(self, pool: KubeObject) -> MachineClass:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.model.quantity import parse_quantity
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView
 from infra.emulators.controllers.scheduler.selectors import any_term, read_node_terms, read_selector, selects
 
@@ -30,12 +30,12 @@ def _class_name(thing: Json) -> str:
     return str(_notes(thing).get(_OLD_CLASS, thing["spec"].get("storageClassName") or ""))
 
 
-def class_of(claim: Json, world: World) -> Json | None:
+def class_of(claim: Json, world: ClusterView) -> Json | None:
     """The StorageClass of a claim, if it exists."""
     return world.storage_classes.get(_class_name(claim))
 
 
-def waits(claim: Json, world: World) -> bool:
+def waits(claim: Json, world: ClusterView) -> bool:
     """Whether the claim is bound only once a pod that uses it is placed."""
     return (class_of(claim, world) or {}).get("volumeBindingMode") == "WaitForFirstConsumer"
 
@@ -70,7 +70,7 @@ def _mode(thing: Json) -> str:
     return str(thing["spec"].get("volumeMode") or "Filesystem")
 
 
-def _free_volume(claim: Json, node: NodeView, world: World, taken: set[str]) -> str | None:
+def _free_volume(claim: Json, node: NodeView, world: ClusterView, taken: set[str]) -> str | None:
     """The volume the claim would take on this node: the one kept for it, else the smallest that will do."""
     meta = claim["metadata"]
     best: tuple[int, str] | None = None
@@ -101,7 +101,7 @@ def _free_volume(claim: Json, node: NodeView, world: World, taken: set[str]) -> 
     return best[1] if best else None
 
 
-def _cannot_make(claim: Json, node: NodeView, world: World) -> str:
+def _cannot_make(claim: Json, node: NodeView, world: ClusterView) -> str:
     """Why no volume can be made for the claim on this node; empty if one can."""
     made_by = class_of(claim, world) or {}
     provisioner = made_by.get("provisioner")
@@ -126,7 +126,7 @@ def _cannot_make(claim: Json, node: NodeView, world: World) -> str:
     return NO_SPACE
 
 
-def bind(claims: Sequence[Json], node: NodeView, world: World) -> str:
+def bind(claims: Sequence[Json], node: NodeView, world: ClusterView) -> str:
     """Each claim gets a free volume of its own, or can have one made there; empty, or why not.
 
     The smallest claim chooses first. One that was promised to a node has its volume made there and nowhere else.
@@ -148,7 +148,7 @@ def bind(claims: Sequence[Json], node: NodeView, world: World) -> str:
     return next((problem for problem in (_cannot_make(claim, node, world) for claim in to_make) if problem), "")
 
 
-def assume(pod: PodView, node: NodeView, world: World) -> list[tuple[str, str]]:
+def assume(pod: PodView, node: NodeView, world: ClusterView) -> list[tuple[str, str]]:
     """Bind the claims of a pod that has this node to free volumes, in the world only. Returns (claim, volume) of its
     namespace. A claim for which a volume is to be made stays as it is."""
     named = [(name, claim) for name in pod.claims if (claim := world.claims.get((pod.namespace, name))) is not None]

@@ -29,7 +29,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     capacities: tuple[Json, ...] = ()  # storage.k8s.io/v1 CSIStorageCapacity
 
 
-class World:
+class ClusterView:
     """Nodes with the pods that occupy them. Pods on nodes that do not exist occupy nothing, as in the real one."""
 
     def __init__(self, nodes: Iterable[NodeView], pods: Iterable[PodView], around: Surroundings | None = None) -> None:
@@ -50,7 +50,7 @@ class World:
                 self._occupy(pod, pod.node)
 
     @classmethod
-    def of(cls, nodes: Iterable[Json], pods: Iterable[Json], around: Surroundings | None = None) -> World:
+    def of(cls, nodes: Iterable[Json], pods: Iterable[Json], around: Surroundings | None = None) -> ClusterView:
         """From plain API objects."""
         return cls(map(read_node, nodes), map(read_pod, pods), around)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import HostPort, NodeView, PodView
-from infra.emulators.controllers.scheduler.selectors import Taint, any_term, untolerated
+from infra.emulators.controllers.scheduler.selectors import SelectorTaint, any_term, untolerated
 
 
 class Nowhere(msgspec.Struct, frozen=True):
@@ -22,12 +22,12 @@ class Nowhere(msgspec.Struct, frozen=True):
 
 
 NodeCheck = Callable[[NodeView], list[str]]
-Predicate = Callable[[PodView, World], NodeCheck | Nowhere | None]
+Predicate = Callable[[PodView, ClusterView], NodeCheck | Nowhere | None]
 
-_CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+_CORDON = SelectorTaint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
-def node_unschedulable(pod: PodView, _world: World) -> NodeCheck:
+def node_unschedulable(pod: PodView, _world: ClusterView) -> NodeCheck:
     """A cordoned node, unless the pod tolerates the taint that stands for it."""
     refuses = untolerated((_CORDON,), pod.tolerations)
 
@@ -37,7 +37,7 @@ def node_unschedulable(pod: PodView, _world: World) -> NodeCheck:
     return check
 
 
-def node_name(pod: PodView, _world: World) -> NodeCheck | None:
+def node_name(pod: PodView, _world: ClusterView) -> NodeCheck | None:
     """spec.nodeName names another node."""
     if not pod.node:
         return None
@@ -48,7 +48,7 @@ def node_name(pod: PodView, _world: World) -> NodeCheck | None:
     return check
 
 
-def taint_toleration(pod: PodView, _world: World) -> NodeCheck:
+def taint_toleration(pod: PodView, _world: ClusterView) -> NodeCheck:
     """Every NoSchedule and NoExecute taint needs one toleration."""
 
     def check(node: NodeView) -> list[str]:
@@ -62,7 +62,7 @@ def matches_node_affinity(pod: PodView, node: NodeView) -> bool:
     return all(e.holds(node.labels) for e in pod.node_selector) and any_term(pod.node_terms, node.labels, node.name)
 
 
-def node_affinity(pod: PodView, _world: World) -> NodeCheck | None:
+def node_affinity(pod: PodView, _world: ClusterView) -> NodeCheck | None:
     """nodeSelector and required node affinity."""
     if not pod.node_selector and pod.node_terms is None:
         return None
@@ -81,7 +81,7 @@ def _clash(one: HostPort, other: HostPort) -> bool:
     )
 
 
-def node_ports(pod: PodView, world: World) -> NodeCheck | None:
+def node_ports(pod: PodView, world: ClusterView) -> NodeCheck | None:
     """Host ports: same protocol and port, and the same address or either of them all addresses."""
     if not pod.ports:
         return None
@@ -94,7 +94,7 @@ def node_ports(pod: PodView, world: World) -> NodeCheck | None:
     return check
 
 
-def node_resources_fit(pod: PodView, world: World) -> NodeCheck:
+def node_resources_fit(pod: PodView, world: ClusterView) -> NodeCheck:
     """Room for the pod itself and for all it asks; what it does not ask is not looked at, so an overcommitted node
     still takes a pod asking nothing."""
     asked = {name: amount for name, amount in pod.requests.items() if amount > 0}
@@ -114,7 +114,7 @@ def node_resources_fit(pod: PodView, world: World) -> NodeCheck:
     return check
 
 
-def dynamic_resources(pod: PodView, _world: World) -> NodeCheck | None:
+def dynamic_resources(pod: PodView, _world: ClusterView) -> NodeCheck | None:
     """Device claims are not simulated: a pod that has any is placed nowhere, rather than anywhere."""
     if not pod.asks_devices:
         return None

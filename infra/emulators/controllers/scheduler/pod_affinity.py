@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.node_local import NodeCheck
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodTerm, PodView
 from infra.emulators.controllers.scheduler.selectors import selects
@@ -17,18 +17,18 @@ EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rul
 Places = Counter[tuple[str, str]]  # (topology key, value) -> matching pods there
 
 
-def _term_selects(term: PodTerm, pod: PodView, world: World) -> bool:
+def _term_selects(term: PodTerm, pod: PodView, world: ClusterView) -> bool:
     in_namespace = pod.namespace in term.namespaces or selects(
         term.namespace_selector, world.namespace_labels(pod.namespace)
     )
     return in_namespace and selects(term.selector, pod.labels)
 
 
-def _all_select(terms: Iterable[PodTerm], pod: PodView, world: World) -> bool:
+def _all_select(terms: Iterable[PodTerm], pod: PodView, world: ClusterView) -> bool:
     return all(_term_selects(term, pod, world) for term in terms)
 
 
-def _attracting(pod: PodView, world: World) -> Places:
+def _attracting(pod: PodView, world: ClusterView) -> Places:
     """Places that hold a pod which matches all of the pod's affinity terms at once."""
     places: Places = Counter()
     if pod.affinity:
@@ -42,7 +42,7 @@ def _attracting(pod: PodView, world: World) -> Places:
     return places
 
 
-def _repelling(pod: PodView, world: World) -> Places:
+def _repelling(pod: PodView, world: ClusterView) -> Places:
     """Places that hold a pod which one of the pod's anti-affinity terms is against."""
     places: Places = Counter()
     if pod.anti_affinity:
@@ -55,7 +55,7 @@ def _repelling(pod: PodView, world: World) -> Places:
     return places
 
 
-def _forbidden(pod: PodView, world: World) -> Places:
+def _forbidden(pod: PodView, world: ClusterView) -> Places:
     """Places that hold a pod with an anti-affinity term against this one."""
     places: Places = Counter()
     for node, other in world.placed():
@@ -71,7 +71,7 @@ def _holds_any(node: NodeView, places: Places) -> bool:
     return any(node.labels.get(key) == value for key, value in places)
 
 
-def inter_pod_affinity(pod: PodView, world: World) -> NodeCheck | None:
+def inter_pod_affinity(pod: PodView, world: ClusterView) -> NodeCheck | None:
     """Affinity, then anti-affinity, then the anti-affinity of pods already there; the first failure is the reason.
 
     Bootstrap: a pod with affinity to its own kind may go anywhere (with the keys) while none of its kind is placed.

@@ -16,7 +16,7 @@ from infra.emulators.controllers.scheduler.selectors import (
     Expression,
     NodeTerm,
     Selector,
-    Taint,
+    SelectorTaint,
     Toleration,
     pairs,
     read_node_terms,
@@ -87,7 +87,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
     name: str
     labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
+    taints: tuple[SelectorTaint, ...]
     unschedulable: bool
     allocatable: Amounts
 
@@ -99,7 +99,9 @@ def read_node(raw: Json) -> NodeView:
         name=meta["name"],
         labels=meta.get("labels") or {},
         unschedulable=bool(spec.get("unschedulable")),
-        taints=tuple(Taint(t["key"], t.get("value") or "", t.get("effect") or "") for t in spec.get("taints") or ()),
+        taints=tuple(
+            SelectorTaint(t["key"], t.get("value") or "", t.get("effect") or "") for t in spec.get("taints") or ()
+        ),
         allocatable=read_amounts((raw.get("status") or {}).get("allocatable")),
     )
 
@@ -200,7 +202,7 @@ def read_pod(raw: Json) -> PodView:
 View = TypeVar("View", PodView, NodeView)
 
 
-class Reader(Generic[View]):
+class InfoReader(Generic[View]):
     """Reads objects of one kind and remembers them for as long as they do not change. Not shared by threads."""
 
     def __init__(self, read: Callable[[Json], View]) -> None:

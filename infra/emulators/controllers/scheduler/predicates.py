@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from infra.emulators.controllers.scheduler import node_local, volumes
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.node_local import NodeCheck, Nowhere, Predicate
 from infra.emulators.controllers.scheduler.pod_affinity import inter_pod_affinity
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
@@ -37,7 +37,7 @@ PREDICATES: tuple[tuple[str, Predicate], ...] = (
 Verdict = Callable[[NodeView], list[str]]
 
 
-def judge(pod: PodView, world: World) -> Verdict | Nowhere:
+def judge(pod: PodView, world: ClusterView) -> Verdict | Nowhere:
     """A function from a node to the reasons against it, empty when the pod fits; or that the pod fits nowhere.
 
     Counts over the world are taken once, here: ask before anything else is placed.
@@ -56,7 +56,7 @@ def judge(pod: PodView, world: World) -> Verdict | Nowhere:
     return verdict
 
 
-def fits(node: Json, pod: Json, world: World) -> list[str]:
+def fits(node: Json, pod: Json, world: ClusterView) -> list[str]:
     """Why a pod does not fit a node of the world, in the scheduler's words; empty when it does.
 
     node, pod: core/v1 objects; the node must be one of the world's (its used room and domains are looked up there by

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from chalicelib.model.timestamps import format_time
 from infra.emulators.controllers.change_detector import Changes
 from infra.emulators.controllers.object_writes import condition, is_true, listed, with_conditions, write
-from infra.emulators.controllers.scheduler.cluster_view import Surroundings, World
-from infra.emulators.controllers.scheduler.pod_and_node_info import PodView, Reader, read_node, read_pod
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
+from infra.emulators.controllers.scheduler.pod_and_node_info import InfoReader, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.scheduling_round import Decision, Pick, least_used, place_all, waits
 from infra.emulators.kube.objects import KubeObject, clone, dig
 from infra.emulators.kube.objects import condition as held_condition
@@ -53,7 +53,7 @@ class SchedulerLoop:
     ) -> None:
         self._store, self._clock, self._pick = store, clock, pick
         self._name, self._retry = name, retry_seconds
-        self._pods, self._nodes = Reader(read_pod), Reader(read_node)
+        self._pods, self._nodes = InfoReader(read_pod), InfoReader(read_node)
         self._changes = Changes(store, _WATCHED)
         self._tried = -retry_seconds
 
@@ -73,7 +73,7 @@ class SchedulerLoop:
         waiting = [pod for pod in pods if waits(pod, self._name)]
         if not waiting:
             return
-        world = World(self._nodes.views(self._store.list("nodes")), pods, self._around())
+        world = ClusterView(self._nodes.views(self._store.list("nodes")), pods, self._around())
         for decision in place_all(waiting, world, self._pick):
             self._carry_out(decision, again=due)
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from infra.emulators.controllers.scheduler.cluster_view import Surroundings, World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
 from infra.emulators.controllers.scheduler.node_local import Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import judge
 
 Json = Mapping[str, Any]
-Pick = Callable[[Sequence[NodeView], World], NodeView]
+Pick = Callable[[Sequence[NodeView], ClusterView], NodeView]
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -33,12 +33,12 @@ class Decision(msgspec.Struct, frozen=True):
     volumes: tuple[tuple[str, str], ...] = ()
 
 
-def first(nodes: Sequence[NodeView], _world: World) -> NodeView:
+def first(nodes: Sequence[NodeView], _world: ClusterView) -> NodeView:
     """The first in the order given: packs nodes in turn."""
     return nodes[0]
 
 
-def least_used(nodes: Sequence[NodeView], world: World) -> NodeView:
+def least_used(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
     """The emptiest by share of cpu and memory, as the scheduler's default score prefers; the first of equals."""
 
     def share(node: NodeView) -> float:
@@ -61,7 +61,7 @@ def refusal(reasons: Iterable[Sequence[str]]) -> str:
     return f"0/{len(per_node)} nodes are available: {', '.join(parts)}."
 
 
-def place(pod: PodView, world: World, pick: Pick = least_used) -> Decision:
+def place(pod: PodView, world: ClusterView, pick: Pick = least_used) -> Decision:
     """One pod onto the world as it is; a decision with a node has taken its room there."""
     verdict = judge(pod, world)
     if isinstance(verdict, Nowhere):
@@ -79,7 +79,7 @@ def _look(pod: PodView) -> bytes:
     return msgspec.json.encode((pod.namespace, pod.labels, pod.claims, pod.raw["spec"]), order="sorted")
 
 
-def place_all(pods: Iterable[PodView], world: World, pick: Pick = least_used) -> list[Decision]:
+def place_all(pods: Iterable[PodView], world: ClusterView, pick: Pick = least_used) -> list[Decision]:
     """Every pod in the order of the queue: higher priority first, then older, then as given.
 
     A pod that looks like one that was refused is refused with the same words, unless something was placed since.
@@ -109,5 +109,5 @@ def schedule_once(
 ) -> list[Decision]:
     """One round over plain API objects: a decision for every waiting pod, in the order they were tried."""
     views = [read_pod(pod) for pod in pods]
-    world = World((read_node(node) for node in nodes), views, around)
+    world = ClusterView((read_node(node) for node in nodes), views, around)
     return place_all((pod for pod in views if waits(pod)), world, pick)

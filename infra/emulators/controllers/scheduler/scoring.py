@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.node_local import matches_node_affinity
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView
 from infra.emulators.controllers.scheduler.selectors import Expression, read_expressions, read_selector, selects
@@ -34,7 +34,7 @@ def _counted(pod: PodView) -> list[int]:
     return [pod.requests.get(name, 0) or least for name, least in _UNASKED.items()]
 
 
-def _least_allocated(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
+def _least_allocated(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
     """The mean share of cpu and memory that is left."""
     mine, scores = _counted(pod), []
     for node in nodes:
@@ -51,7 +51,7 @@ def _least_allocated(pod: PodView, nodes: Sequence[NodeView], world: World) -> S
     return scores
 
 
-def _balanced(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
+def _balanced(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
     """How near to each other the used shares of cpu and memory are."""
     if not any(pod.requests.get(name) for name in _UNASKED):
         return [0.0] * len(nodes)
@@ -67,7 +67,7 @@ def _balanced(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
     return scores
 
 
-def _taints(pod: PodView, nodes: Sequence[NodeView], _world: World) -> Scores:
+def _taints(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Scores:
     """Fewest PreferNoSchedule taints without a toleration."""
     return _share(
         [
@@ -81,7 +81,7 @@ def _taints(pod: PodView, nodes: Sequence[NodeView], _world: World) -> Scores:
     )
 
 
-def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: World) -> Scores:
+def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Scores:
     """The weights of preferred terms that a node meets."""
     terms = ((pod.raw["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(_PREFERRED) or ()
     if not terms:
@@ -129,7 +129,7 @@ def _weighed(pod: PodView, kind: str) -> list[tuple[int, Json]]:
     return [(sign * each["weight"], each["podAffinityTerm"]) for each in rules.get(_PREFERRED) or ()]
 
 
-def _means(term: Json, owner: PodView, other: PodView, world: World) -> bool:
+def _means(term: Json, owner: PodView, other: PodView, world: ClusterView) -> bool:
     """Whether a term of one pod means another pod."""
     named, chosen = term.get("namespaces") or (), term.get("namespaceSelector")
     inside = other.namespace in (named or (() if chosen is not None else (owner.namespace,)))
@@ -138,7 +138,7 @@ def _means(term: Json, owner: PodView, other: PodView, world: World) -> bool:
     return inside and selects(read_selector(term.get("labelSelector")), other.labels)
 
 
-def _pod_affinity(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
+def _pod_affinity(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
     """Preferred terms of the pod and of the pods that run, and the required affinity of these."""
     mine = [*_weighed(pod, "podAffinity"), *_weighed(pod, "podAntiAffinity")]
     weights: dict[tuple[str, str], int] = {}
@@ -168,7 +168,7 @@ def _owner(pod: PodView) -> tuple[str, str] | None:
     return next(((each["kind"], each["name"]) for each in pod.raw["metadata"].get("ownerReferences") or ()), None)
 
 
-def _spread(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
+def _spread(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
     """ScheduleAnyway constraints; a pod without any constraint is spread over hosts and zones by its owner."""
     given = pod.raw["spec"].get("topologySpreadConstraints") or ()
     soft = [
@@ -213,7 +213,7 @@ def _spread(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
 PLUGINS = ((_taints, 3), (_node_affinity, 2), (_spread, 2), (_pod_affinity, 2), (_least_allocated, 1), (_balanced, 1))
 
 
-def scores(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
+def scores(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
     """The weighted sum per node, these nodes being all that the pod fits."""
     total = [0.0] * len(nodes)
     for plugin, weight in PLUGINS:
@@ -221,7 +221,7 @@ def scores(pod: PodView, nodes: Sequence[NodeView], world: World) -> Scores:
     return total
 
 
-def best(pod: PodView, nodes: Sequence[NodeView], world: World, draw: random.Random) -> NodeView:
+def best(pod: PodView, nodes: Sequence[NodeView], world: ClusterView, draw: random.Random) -> NodeView:
     """A node with the best sum, drawn by lot among equals."""
     if len(nodes) == 1:
         return nodes[0]

@@ -102,7 +102,7 @@ def any_term(terms: tuple[NodeTerm, ...] | None, labels: Labels, node_name: str)
     return terms is None or any(term.holds(labels, node_name) for term in terms)
 
 
-class Taint(msgspec.Struct, frozen=True):
+class SelectorTaint(msgspec.Struct, frozen=True):
     """A node's taint."""
 
     key: str
@@ -118,7 +118,7 @@ class Toleration(msgspec.Struct, frozen=True):
     value: str
     effect: str
 
-    def accepts(self, taint: Taint) -> bool:
+    def accepts(self, taint: SelectorTaint) -> bool:
         """An empty effect or key stands for all (scale-up.md §5.1)."""
         if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
             return False
@@ -133,7 +133,7 @@ def read_tolerations(raw: Sequence[Json] | None) -> tuple[Toleration, ...]:
     )
 
 
-def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
+def untolerated(taints: Sequence[SelectorTaint], tolerations: Sequence[Toleration]) -> bool:
     """Whether a taint that keeps pods away (not PreferNoSchedule) has no toleration."""
     return any(
         taint.effect in {"NoSchedule", "NoExecute"} and not any(t.accepts(taint) for t in tolerations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.node_local import NodeCheck, matches_node_affinity
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, Spread
 from infra.emulators.controllers.scheduler.selectors import selects, untolerated
@@ -40,7 +40,7 @@ def _matching(pod: PodView, constraint: Spread, others: list[PodView]) -> int:
     )
 
 
-def _count(pod: PodView, constraint: Spread, world: World) -> _Counted:
+def _count(pod: PodView, constraint: Spread, world: ClusterView) -> _Counted:
     counts: dict[str, int] = {}
     for node in world.nodes.values():
         if _counts_node(pod, constraint, node):
@@ -49,7 +49,7 @@ def _count(pod: PodView, constraint: Spread, world: World) -> _Counted:
     return _Counted(constraint, counts, int(selects(constraint.selector, pod.labels)))
 
 
-def topology_spread(pod: PodView, world: World) -> NodeCheck | None:
+def topology_spread(pod: PodView, world: ClusterView) -> NodeCheck | None:
     """skew = pods in the node's domain + this one - the minimum over domains, at most maxSkew."""
     if not pod.spread:
         return None

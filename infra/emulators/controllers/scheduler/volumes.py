@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from infra.emulators.controllers.scheduler.binding import bind, class_of, is_bound, matches_volume, waits
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.node_local import NodeCheck, Nowhere
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView
 
@@ -42,14 +42,14 @@ _MIGRATED = (
 )
 
 
-def _claims(pod: PodView, world: World) -> Iterator[Json]:
+def _claims(pod: PodView, world: ClusterView) -> Iterator[Json]:
     for name in pod.claims:
         claim = world.claims.get((pod.namespace, name))
         if claim is not None:
             yield claim
 
 
-def _by_name(pod: PodView, world: World) -> Iterator[Json]:
+def _by_name(pod: PodView, world: ClusterView) -> Iterator[Json]:
     """The claims that the pod names itself; some rules leave out those of generic ephemeral volumes."""
     for volume in pod.raw["spec"].get("volumes") or ():
         if "persistentVolumeClaim" in volume:
@@ -58,11 +58,11 @@ def _by_name(pod: PodView, world: World) -> Iterator[Json]:
                 yield claim
 
 
-def _volume_of(claim: Json, world: World) -> Json | None:
+def _volume_of(claim: Json, world: ClusterView) -> Json | None:
     return world.volumes.get(claim["spec"].get("volumeName") or "")
 
 
-def _nowhere(pod: PodView, world: World) -> Nowhere | None:
+def _nowhere(pod: PodView, world: ClusterView) -> Nowhere | None:
     """A claim that is missing, going, neither bound nor waiting for its first consumer, or bound to nothing."""
     for name in pod.claims:
         claim = world.claims.get((pod.namespace, name))
@@ -79,7 +79,7 @@ def _nowhere(pod: PodView, world: World) -> Nowhere | None:
     return None
 
 
-def volume_binding(pod: PodView, world: World) -> NodeCheck | Nowhere | None:
+def volume_binding(pod: PodView, world: ClusterView) -> NodeCheck | Nowhere | None:
     """Bound volumes must match the node, waiting claims must find or get one there."""
     nowhere = _nowhere(pod, world)
     if nowhere is not None or not pod.claims:
@@ -101,7 +101,7 @@ def volume_binding(pod: PodView, world: World) -> NodeCheck | Nowhere | None:
     return check
 
 
-def volume_zone(pod: PodView, world: World) -> NodeCheck | None:
+def volume_zone(pod: PodView, world: ClusterView) -> NodeCheck | None:
     """A bound volume's zone and region labels (a `__`-joined set) must name the node's; a node without any passes."""
     bound = [
         volume
@@ -129,7 +129,7 @@ def volume_zone(pod: PodView, world: World) -> NodeCheck | None:
     return check
 
 
-def volume_restrictions(pod: PodView, world: World) -> NodeCheck | None:
+def volume_restrictions(pod: PodView, world: ClusterView) -> NodeCheck | None:
     """A disk that a pod there uses in conflict; a ReadWriteOncePod claim that a placed pod already uses."""
     exclusive = {
         c["metadata"]["name"]
@@ -191,7 +191,7 @@ def _source(spec: Json) -> _Attached | None:
     return _Attached(csi["driver"], csi.get("volumeHandle", "")) if csi else None
 
 
-def _attachments(pod: PodView, world: World) -> set[_Attached]:
+def _attachments(pod: PodView, world: ClusterView) -> set[_Attached]:
     """CSI volumes of a pod, bound or to be made. CSI volumes written into the pod itself do not count."""
     found = {_source(volume) for volume in pod.raw["spec"].get("volumes") or () if "csi" not in volume}
     for claim in _claims(pod, world):
@@ -205,7 +205,7 @@ def _attachments(pod: PodView, world: World) -> set[_Attached]:
     return {each for each in found if each is not None and each.driver and each.handle}
 
 
-def node_volume_limits(pod: PodView, world: World) -> NodeCheck | None:
+def node_volume_limits(pod: PodView, world: ClusterView) -> NodeCheck | None:
     """Per CSI driver, the node's volumes and the pod's new ones within CSINode's limit; no limit known passes."""
     mine = _attachments(pod, world)
     if not mine:

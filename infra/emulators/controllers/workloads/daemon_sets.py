@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from infra.emulators.controllers.object_writes import by_controller, erase, is_true, write_status
 from infra.emulators.controllers.scheduler.node_local import matches_node_affinity
-from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, Reader, read_node, read_pod
+from infra.emulators.controllers.scheduler.pod_and_node_info import InfoReader, NodeView, PodView, read_node, read_pod
 from infra.emulators.controllers.scheduler.selectors import untolerated
 from infra.emulators.controllers.workloads.replica_sets import is_active, new_pod
 from infra.emulators.kube.objects import KubeObject, dig
@@ -66,7 +66,7 @@ class DaemonSets:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._nodes = Reader(read_node)
+        self._nodes = InfoReader(read_node)
 
     def step(self) -> None:
         """Create what is missing, delete what no longer belongs, and count."""

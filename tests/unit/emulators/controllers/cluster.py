@@ -12,7 +12,7 @@ from infra.emulators.kube.store import ObjectStore
 START = 1_795_245_654.0
 
 
-class Cluster:
+class EmulatedCluster:
     def __init__(self, *objects: KubeObject, pace: Pace | None = None, seed_number: int = 1) -> None:
         self.clock = ManualClock(START)
         self.store = ObjectStore(self.clock, seed=seed_number)

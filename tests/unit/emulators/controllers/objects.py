@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from infra.emulators.controllers import objects
-from infra.emulators.controllers.scheduler.cluster_view import Surroundings, World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView, Surroundings
 from infra.emulators.controllers.scheduler.predicates import fits
 from infra.emulators.kube.objects import KubeObject
 
@@ -56,7 +56,7 @@ def reasons(
     around: Surroundings | None = None,
 ) -> dict[str, list[str]]:
     """Why the pod does not fit each node, by node."""
-    world = World.of(nodes, existing, around)
+    world = ClusterView.of(nodes, existing, around)
     return {each["metadata"]["name"]: fits(each, incoming, world) for each in nodes}
 
 

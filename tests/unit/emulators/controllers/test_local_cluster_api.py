@@ -8,7 +8,7 @@ import pytest
 
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
-from infra.emulators.controllers.capi.controller import Settings
+from infra.emulators.controllers.capi.controller import CapiControllerSettings
 from infra.emulators.controllers.capi.machine_sets import first_to_go
 from infra.emulators.controllers.capi.machines import MachineTimes
 from infra.emulators.controllers.capi.nodes import MachineClass
@@ -16,10 +16,10 @@ from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.controllers.object_writes import controller_of, is_true
 from infra.emulators.kube.objects import KubeObject
-from tests.unit.emulators.controllers.cluster import Cluster
+from tests.unit.emulators.controllers.cluster import EmulatedCluster
 
 TIMES = MachineTimes(provision=20, join=30, delete=10)
-PACE = Pace(kubelets=KubeletTimes(boot=10), machines=Settings(times=TIMES))
+PACE = Pace(kubelets=KubeletTimes(boot=10), machines=CapiControllerSettings(times=TIMES))
 VERSIONS = pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 
 
@@ -27,17 +27,19 @@ def group(replicas: int = 2, **more: Any) -> KubeObject:
     return objects.machine_deployment("general", replicas, 0, 10, **more)
 
 
-def phases(cluster: Cluster) -> list[str]:
+def phases(cluster: EmulatedCluster) -> list[str]:
     return [machine["status"]["phase"] for machine in cluster.machines()]
 
 
-def deployment_status(cluster: Cluster) -> KubeObject:
+def deployment_status(cluster: EmulatedCluster) -> KubeObject:
     status: KubeObject = cluster.the("machinedeployments", "general", group=fields.GROUP)["status"]
     return status
 
 
 def test_replicas_become_nodes_in_their_time() -> None:
-    cluster = Cluster(group(2, zone="eu-1a", labels={"pool": "general"}, taints=["dedicated=x:NoSchedule"]), pace=PACE)
+    cluster = EmulatedCluster(
+        group(2, zone="eu-1a", labels={"pool": "general"}, taints=["dedicated=x:NoSchedule"]), pace=PACE
+    )
     assert phases(cluster) == ["Provisioning"] * 2
     cluster.wait(20)
     assert phases(cluster) == ["Provisioned"] * 2
@@ -60,7 +62,7 @@ def test_replicas_become_nodes_in_their_time() -> None:
 
 @VERSIONS
 def test_owners_labels_and_annotations_lead_from_node_to_group(version: str) -> None:
-    cluster = Cluster(group(1, version=version), pace=PACE)
+    cluster = EmulatedCluster(group(1, version=version), pace=PACE)
     cluster.wait(60)
     [machine] = cluster.machines()
     [machine_set] = cluster.store.list("machinesets", group=fields.GROUP)
@@ -87,11 +89,11 @@ def test_owners_labels_and_annotations_lead_from_node_to_group(version: str) -> 
 def test_missing_replicas_are_the_lower_bound() -> None:
     unset = objects.machine_deployment("general", 0, 3, 10)
     del unset["spec"]["replicas"]
-    assert len(Cluster(unset, pace=PACE).machines()) == 3
+    assert len(EmulatedCluster(unset, pace=PACE).machines()) == 3
 
 
 def test_a_marked_machine_goes_first_and_takes_its_node() -> None:
-    cluster = Cluster(group(3), pace=PACE)
+    cluster = EmulatedCluster(group(3), pace=PACE)
     cluster.wait(60)
     marked = cluster.machines()[1]
     name = marked["metadata"]["name"]
@@ -109,7 +111,7 @@ def test_a_marked_machine_goes_first_and_takes_its_node() -> None:
 
 
 def test_machines_being_deleted_count_until_they_are_gone() -> None:
-    cluster = Cluster(group(3), pace=PACE)
+    cluster = EmulatedCluster(group(3), pace=PACE)
     cluster.wait(60)
     cluster.resize("machinedeployments", "general", fields.GROUP, 2)
     cluster.resize("machinedeployments", "general", fields.GROUP, 1)
@@ -144,7 +146,7 @@ def test_who_goes_first() -> None:
 
 
 def test_a_machine_that_never_joins_stays_without_a_node() -> None:
-    cluster = Cluster(group(1), pace=PACE)
+    cluster = EmulatedCluster(group(1), pace=PACE)
     cluster.sim.capi.fail_next("MachineDeployment/default/general", "never-joins")
     cluster.resize("machinedeployments", "general", fields.GROUP, 2)
     cluster.wait(1800, by=60)
@@ -155,7 +157,7 @@ def test_a_machine_that_never_joins_stays_without_a_node() -> None:
 
 @VERSIONS
 def test_a_machine_that_cannot_be_provisioned_says_so(version: str) -> None:
-    cluster = Cluster(group(0, version=version), pace=PACE)
+    cluster = EmulatedCluster(group(0, version=version), pace=PACE)
     cluster.sim.capi.fail_next("default/general", "provisioning-failure")
     cluster.resize("machinedeployments", "general", fields.GROUP, 1)
     cluster.wait(25)
@@ -169,7 +171,7 @@ def test_a_machine_that_cannot_be_provisioned_says_so(version: str) -> None:
 
 
 def test_a_slow_machine_comes_late() -> None:
-    cluster = Cluster(group(0), pace=PACE)
+    cluster = EmulatedCluster(group(0), pace=PACE)
     cluster.sim.capi.fail_next("default/general", "slow")
     cluster.resize("machinedeployments", "general", fields.GROUP, 1)
     cluster.wait(499, by=10)
@@ -180,15 +182,15 @@ def test_a_slow_machine_comes_late() -> None:
 
 def test_a_fault_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match="never-joins"):
-        Cluster().sim.capi.fail_next("default/general", "explodes")
+        EmulatedCluster().sim.capi.fail_next("default/general", "explodes")
 
 
 def test_a_machine_class_is_the_truth_whatever_was_promised() -> None:
     real = MachineClass(
         capacity={"cpu": "2", "memory": "8Gi"}, allocatable={"cpu": "1900m", "memory": "7Gi"}, labels={"pool": "real"}
     )
-    pace = Pace(machines=Settings(times=TIMES, classes={"general": real}))
-    cluster = Cluster(group(1, labels={"pool": "promised"}), pace=pace)
+    pace = Pace(machines=CapiControllerSettings(times=TIMES, classes={"general": real}))
+    cluster = EmulatedCluster(group(1, labels={"pool": "promised"}), pace=pace)
     cluster.wait(60)
     [node] = cluster.store.list("nodes")
     assert node["status"]["allocatable"] == {"cpu": "1900m", "memory": "7Gi"}
@@ -200,7 +202,7 @@ def test_only_managed_labels_of_the_template_reach_the_node() -> None:
     labelled["spec"]["template"]["metadata"] = {
         "labels": {"node-role.kubernetes.io/worker": "", "team": "blue", "x.node.cluster.x-k8s.io/rack": "7"}
     }
-    cluster = Cluster(labelled, pace=PACE)
+    cluster = EmulatedCluster(labelled, pace=PACE)
     cluster.wait(60)
     labels = cluster.store.list("nodes")[0]["metadata"]["labels"]
     assert labels["node-role.kubernetes.io/worker"] == ""
@@ -209,7 +211,7 @@ def test_only_managed_labels_of_the_template_reach_the_node() -> None:
 
 
 def test_a_new_template_is_rolled_out() -> None:
-    cluster = Cluster(group(2), pace=PACE)
+    cluster = EmulatedCluster(group(2), pace=PACE)
     cluster.wait(70)
     changed = cluster.the("machinedeployments", "general", group=fields.GROUP)
     changed["spec"]["template"]["spec"]["version"] = "v1.37.0"
@@ -224,7 +226,7 @@ def test_a_new_template_is_rolled_out() -> None:
 
 
 def test_a_paused_group_stands_still() -> None:
-    cluster = Cluster(group(1), pace=PACE)
+    cluster = EmulatedCluster(group(1), pace=PACE)
     paused = cluster.the("machinedeployments", "general", group=fields.GROUP)
     paused["metadata"]["annotations"][fields.PAUSED] = ""
     paused["spec"]["replicas"] = 5
@@ -234,7 +236,7 @@ def test_a_paused_group_stands_still() -> None:
 
 
 def test_a_removed_group_takes_its_machines_and_nodes() -> None:
-    cluster = Cluster(group(2), pace=PACE)
+    cluster = EmulatedCluster(group(2), pace=PACE)
     cluster.wait(60)
     cluster.store.delete("machinedeployments", "general", "default", fields.GROUP)
     cluster.wait(12)

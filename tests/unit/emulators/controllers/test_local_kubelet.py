@@ -7,14 +7,14 @@ from infra.emulators.controllers.kubelet import RUN_SECONDS, KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.controllers.object_writes import is_true
 from infra.emulators.kube.objects import condition
-from tests.unit.emulators.controllers.cluster import Cluster
+from tests.unit.emulators.controllers.cluster import EmulatedCluster
 from tests.unit.emulators.controllers.objects import pod
 
 PACE = Pace(kubelets=KubeletTimes(boot=20, start=3, stop=2, heartbeat=300))
 
 
 def test_a_node_boots_then_takes_pods_which_start() -> None:
-    cluster = Cluster(objects.node("n1", ready=False), pod(), pace=PACE)
+    cluster = EmulatedCluster(objects.node("n1", ready=False), pod(), pace=PACE)
     booting = cluster.the("nodes", "n1", "")
     assert condition(booting, "Ready") is not None
     assert not is_true(booting, "Ready")
@@ -33,7 +33,7 @@ def test_a_node_boots_then_takes_pods_which_start() -> None:
 
 
 def test_a_deleted_pod_is_gone_after_its_grace_or_the_time_it_needs() -> None:
-    cluster = Cluster(
+    cluster = EmulatedCluster(
         objects.node("n1"),
         pod("slow", terminationGracePeriodSeconds=60),
         pod("quick", terminationGracePeriodSeconds=1),
@@ -48,14 +48,14 @@ def test_a_deleted_pod_is_gone_after_its_grace_or_the_time_it_needs() -> None:
 
 
 def test_pods_of_a_vanished_node_are_removed() -> None:
-    cluster = Cluster(objects.node("n1"), pod(), pace=PACE)
+    cluster = EmulatedCluster(objects.node("n1"), pod(), pace=PACE)
     cluster.store.delete("nodes", "n1")
     cluster.sim.step()
     assert cluster.pods() == []
 
 
 def test_a_silent_node_becomes_unreachable_and_recovers() -> None:
-    cluster = Cluster(objects.node("n1"), pod(), pace=PACE)
+    cluster = EmulatedCluster(objects.node("n1"), pod(), pace=PACE)
     cluster.sim.kubelets.silence("n1")
     cluster.wait(30)
     lost = cluster.the("nodes", "n1", "")
@@ -69,7 +69,7 @@ def test_a_silent_node_becomes_unreachable_and_recovers() -> None:
 
 
 def test_a_ready_node_reports_now_and_then() -> None:
-    cluster = Cluster(objects.node("n1"), pace=PACE)
+    cluster = EmulatedCluster(objects.node("n1"), pace=PACE)
     first = (condition(cluster.the("nodes", "n1", ""), "Ready") or {})["lastHeartbeatTime"]
     cluster.wait(301, by=10)
     later = condition(cluster.the("nodes", "n1", ""), "Ready") or {}
@@ -80,6 +80,6 @@ def test_a_ready_node_reports_now_and_then() -> None:
 def test_a_pod_with_a_run_time_ends_by_itself() -> None:
     short = pod(restartPolicy="Never")
     short["metadata"]["annotations"] = {RUN_SECONDS: "5"}
-    cluster = Cluster(objects.node("n1"), short, pace=PACE)
+    cluster = EmulatedCluster(objects.node("n1"), short, pace=PACE)
     cluster.wait(9)
     assert cluster.the("pods", "new")["status"]["phase"] == "Succeeded"

@@ -8,7 +8,7 @@ import pytest
 
 from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
-from infra.emulators.controllers.capi.controller import Settings
+from infra.emulators.controllers.capi.controller import CapiControllerSettings
 from infra.emulators.controllers.capi.machines import MachineTimes
 from infra.emulators.controllers.capi.strategies import on_delete, proportional
 from infra.emulators.controllers.kubelet import KubeletTimes
@@ -16,21 +16,24 @@ from infra.emulators.controllers.manager import Pace
 from infra.emulators.controllers.object_writes import is_true
 from infra.emulators.controllers.rollout import SetSize
 from infra.emulators.kube.objects import KubeObject
-from tests.unit.emulators.controllers.cluster import Cluster
+from tests.unit.emulators.controllers.cluster import EmulatedCluster
 
-PACE = Pace(kubelets=KubeletTimes(boot=10), machines=Settings(times=MachineTimes(provision=20, join=30, delete=10)))
+PACE = Pace(
+    kubelets=KubeletTimes(boot=10),
+    machines=CapiControllerSettings(times=MachineTimes(provision=20, join=30, delete=10)),
+)
 VERSIONS = pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 
 
-def of_pool(size: int = 2, **more: Any) -> Cluster:
-    return Cluster(objects.machine_pool("pool", size, 0, 10, **more), pace=PACE)
+def of_pool(size: int = 2, **more: Any) -> EmulatedCluster:
+    return EmulatedCluster(objects.machine_pool("pool", size, 0, 10, **more), pace=PACE)
 
 
-def pool(cluster: Cluster) -> KubeObject:
+def pool(cluster: EmulatedCluster) -> KubeObject:
     return cluster.the("machinepools", "pool", group=fields.GROUP)
 
 
-def listed(cluster: Cluster) -> list[str]:
+def listed(cluster: EmulatedCluster) -> list[str]:
     return [each.rpartition("/")[2] for each in pool(cluster)["spec"].get("providerIDList") or ()]
 
 
@@ -61,7 +64,7 @@ def test_instances_are_listed_as_they_come_and_join_in_their_time(version: str, 
 def test_which_machine_goes_is_up_to_the_provider(how: str, goes_first: str) -> None:
     made = objects.machine_pool("pool", 3, 0, 10, machines=True)
     made["metadata"]["annotations"]["local.outscaler/pool"] = how
-    cluster = Cluster(made, pace=PACE)
+    cluster = EmulatedCluster(made, pace=PACE)
     cluster.wait(60)
     first, *_, last = sorted(cluster.nodes())
     marked = cluster.the("machines", last, group=fields.GROUP)
@@ -109,7 +112,7 @@ def test_what_can_go_wrong_with_a_pools_instance(fault: str, exists: bool, joins
 @VERSIONS
 @pytest.mark.parametrize(("fault", "word"), [("out-of-stock", "capacity"), ("quota", "quota")])
 def test_a_machine_without_stock_or_quota_says_so_in_its_conditions(fault: str, word: str, version: str) -> None:
-    cluster = Cluster(objects.machine_deployment("md", 0, 0, 5, version=version), pace=PACE)
+    cluster = EmulatedCluster(objects.machine_deployment("md", 0, 0, 5, version=version), pace=PACE)
     cluster.sim.capi.fail_next("default/md", fault)
     cluster.resize("machinedeployments", "md", fields.GROUP, 1)
     cluster.wait(25)
@@ -128,7 +131,7 @@ def test_a_machine_without_stock_or_quota_says_so_in_its_conditions(fault: str, 
     ],
 )
 def test_D29_a_paused_cluster_stands_still_and_says_so(made: KubeObject) -> None:
-    cluster = Cluster(objects.cluster(paused=True), made, pace=PACE)
+    cluster = EmulatedCluster(objects.cluster(paused=True), made, pace=PACE)
     plural = objects.WHERE[made["kind"]][0]
     cluster.wait(80, by=10)
     assert (cluster.nodes(), cluster.machines()) == ([], [])

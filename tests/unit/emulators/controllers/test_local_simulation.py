@@ -9,11 +9,11 @@ from infra.emulators.controllers.capi import fields
 from infra.emulators.controllers.manager import ClusterSimulation
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
-from tests.unit.emulators.controllers.cluster import START, Cluster
+from tests.unit.emulators.controllers.cluster import START, EmulatedCluster
 
 
-def story(seed_number: int) -> Cluster:
-    cluster = Cluster(
+def story(seed_number: int) -> EmulatedCluster:
+    cluster = EmulatedCluster(
         objects.machine_deployment("general", 2, 1, 5, zone="eu-1a"),
         objects.daemonset("logs"),
         objects.deployment("web", replicas=6, cpu="1"),
@@ -65,7 +65,7 @@ def test_a_cluster_at_rest_writes_nothing() -> None:
 
 
 def test_it_runs_in_a_thread_until_told_to_stop() -> None:
-    cluster = Cluster()
+    cluster = EmulatedCluster()
     live = ClusterSimulation(cluster.store, lambda: START)
     stop = threading.Event()
     thread = threading.Thread(target=live.run, args=(stop, 0.001))

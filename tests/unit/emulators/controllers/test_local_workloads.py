@@ -7,7 +7,7 @@ from infra.emulators.controllers.kubelet import RUN_SECONDS
 from infra.emulators.controllers.object_writes import controller_of
 from infra.emulators.controllers.workloads.replica_sets import is_active, least_useful_first
 from infra.emulators.kube.objects import KubeObject
-from tests.unit.emulators.controllers.cluster import Cluster
+from tests.unit.emulators.controllers.cluster import EmulatedCluster
 from tests.unit.emulators.controllers.objects import pod
 
 
@@ -20,7 +20,7 @@ def web(replicas: int = 4) -> KubeObject:
 
 
 def test_a_deployment_makes_a_set_and_the_set_makes_pods() -> None:
-    cluster = Cluster(objects.node("n1"), web())
+    cluster = EmulatedCluster(objects.node("n1"), web())
     cluster.wait(5)
     [rs] = cluster.store.list("replicasets", group="apps")
     assert (controller_of(rs) or {})["name"] == "web"
@@ -40,7 +40,7 @@ def test_a_deployment_makes_a_set_and_the_set_makes_pods() -> None:
 
 
 def test_an_evicted_pod_is_made_anew_at_once() -> None:
-    cluster = Cluster(objects.node("n1"), web())
+    cluster = EmulatedCluster(objects.node("n1"), web())
     cluster.wait(5)
     victim = cluster.pods()[0]["metadata"]["name"]
     cluster.store.delete("pods", victim, "default")
@@ -52,7 +52,7 @@ def test_an_evicted_pod_is_made_anew_at_once() -> None:
 
 
 def test_scaling_down_takes_pending_pods_first() -> None:
-    cluster = Cluster(objects.node("n1", cpu="1"), objects.deployment("web", replicas=8, cpu="250m"))
+    cluster = EmulatedCluster(objects.node("n1", cpu="1"), objects.deployment("web", replicas=8, cpu="250m"))
     cluster.wait(5)
     kept = names(cluster.running())
     assert len(kept) == 4
@@ -81,7 +81,7 @@ def test_order_of_removal() -> None:
 
 
 def test_a_new_template_is_rolled_out_without_losing_more_than_allowed() -> None:
-    cluster = Cluster(objects.node("n1"), web(4))
+    cluster = EmulatedCluster(objects.node("n1"), web(4))
     cluster.wait(5)
     changed = cluster.the("deployments", "web", group="apps")
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/web:2.0"
@@ -99,7 +99,7 @@ def test_a_new_template_is_rolled_out_without_losing_more_than_allowed() -> None
 
 
 def test_a_removed_deployment_takes_everything_with_it() -> None:
-    cluster = Cluster(objects.node("n1"), web())
+    cluster = EmulatedCluster(objects.node("n1"), web())
     cluster.wait(5)
     cluster.store.delete("deployments", "web", "default", "apps")
     cluster.wait(3)
@@ -108,7 +108,7 @@ def test_a_removed_deployment_takes_everything_with_it() -> None:
 
 
 def test_pods_loaded_without_their_owners_stay() -> None:
-    cluster = Cluster(objects.node("n1"))
+    cluster = EmulatedCluster(objects.node("n1"))
     orphan = pod("orphan", on="n1")
     orphan["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": True}]
     objects.apply(cluster.store, orphan)
@@ -118,7 +118,7 @@ def test_pods_loaded_without_their_owners_stay() -> None:
 
 def test_a_daemon_runs_on_every_node_that_would_take_it() -> None:
     taint = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
-    cluster = Cluster(
+    cluster = EmulatedCluster(
         objects.node("n1"),
         objects.node("tainted", taints=[taint]),
         objects.node("arm", labels={"pool": "arm"}),
@@ -136,7 +136,7 @@ def test_a_daemon_runs_on_every_node_that_would_take_it() -> None:
 
 
 def test_a_daemons_pod_is_tied_to_its_node_and_survives_a_cordon() -> None:
-    cluster = Cluster(objects.node("n1"), objects.daemonset("logs"))
+    cluster = EmulatedCluster(objects.node("n1"), objects.daemonset("logs"))
     [daemon] = cluster.pods()
     terms = daemon["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert terms == {
@@ -159,7 +159,7 @@ def test_a_job_runs_its_pods_to_the_end() -> None:
         "metadata": {"name": "sum", "namespace": "default"},
         "spec": {"completions": 3, "parallelism": 2, "template": template},
     }
-    cluster = Cluster(objects.node("n1"), job)
+    cluster = EmulatedCluster(objects.node("n1"), job)
     assert len(cluster.pods()) == 2
     cluster.wait(30)
     assert cluster.the("jobs", "sum", group="batch")["status"]["succeeded"] == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from infra.emulators.controllers import objects
 from infra.emulators.kube.objects import KubeObject, condition
 from infra.emulators.kube.store import ObjectStore
-from tests.unit.emulators.controllers.cluster import Cluster
+from tests.unit.emulators.controllers.cluster import EmulatedCluster
 from tests.unit.emulators.controllers.objects import pod
 
 
@@ -18,7 +18,7 @@ def events(store: ObjectStore, reason: str) -> list[tuple[str, int]]:
 
 
 def test_a_pod_that_fits_is_bound_with_the_zone_of_its_node() -> None:
-    cluster = Cluster(objects.node("n1", labels={"topology.kubernetes.io/zone": "a"}), pod(cpu="1"))
+    cluster = EmulatedCluster(objects.node("n1", labels={"topology.kubernetes.io/zone": "a"}), pod(cpu="1"))
     bound = cluster.the("pods", "new")
     assert bound["spec"]["nodeName"] == "n1"
     assert bound["metadata"]["labels"]["topology.kubernetes.io/zone"] == "a"
@@ -27,7 +27,7 @@ def test_a_pod_that_fits_is_bound_with_the_zone_of_its_node() -> None:
 
 
 def test_a_refused_pod_says_why_and_its_event_counts_further_attempts() -> None:
-    cluster = Cluster(
+    cluster = EmulatedCluster(
         objects.node("n1", cpu="1"),
         objects.node("n2", cpu="8", memory="1Gi"),
         objects.deployment("big", replicas=1, cpu="2", memory="2Gi"),
@@ -44,7 +44,7 @@ def test_a_refused_pod_says_why_and_its_event_counts_further_attempts() -> None:
 
 
 def test_a_gated_pod_is_left_alone_until_the_gate_is_gone() -> None:
-    cluster = Cluster(objects.node("n1"), pod(schedulingGates=[{"name": "example.com/wait"}]))
+    cluster = EmulatedCluster(objects.node("n1"), pod(schedulingGates=[{"name": "example.com/wait"}]))
     gated = cluster.the("pods", "new")
     assert scheduled(gated)["reason"] == "SchedulingGated"
     assert "nodeName" not in gated["spec"]
@@ -55,15 +55,15 @@ def test_a_gated_pod_is_left_alone_until_the_gate_is_gone() -> None:
 
 
 def test_pods_of_another_scheduler_are_not_touched() -> None:
-    cluster = Cluster(objects.node("n1"), pod(schedulerName="other"))
+    cluster = EmulatedCluster(objects.node("n1"), pod(schedulerName="other"))
     assert "conditions" not in cluster.the("pods", "new")["status"]
 
 
 def test_the_most_important_pod_gets_the_room() -> None:
-    cluster = Cluster(objects.node("n1", cpu="1"), pod("low", cpu="1"), pod("high", cpu="1", priority=1000))
+    cluster = EmulatedCluster(objects.node("n1", cpu="1"), pod("low", cpu="1"), pod("high", cpu="1", priority=1000))
     assert cluster.the("pods", "high")["spec"]["nodeName"] == "n1"
     assert scheduled(cluster.the("pods", "low"))["message"] == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_without_nodes_it_says_so() -> None:
-    assert scheduled(Cluster(pod()).the("pods", "new"))["message"] == "no nodes available to schedule pods"
+    assert scheduled(EmulatedCluster(pod()).the("pods", "new"))["message"] == "no nodes available to schedule pods"

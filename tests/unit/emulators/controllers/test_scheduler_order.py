@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import read_node, read_pod
 from infra.emulators.controllers.scheduler.predicates import judge
 from infra.emulators.controllers.scheduler.scheduling_round import first, least_used, refusal, schedule_once
@@ -60,7 +60,7 @@ def test_parts_of_a_refusal_are_sorted_as_text() -> None:
 
 
 def test_a_promised_node_joins_the_world_empty() -> None:
-    world = World.of(NODES[:1], [pod("old", on="n1", cpu="4")])
+    world = ClusterView.of(NODES[:1], [pod("old", on="n1", cpu="4")])
     promised, incoming = read_node(node("new", cpu="4")), read_pod(pod(cpu="4"))
     world.join(promised)
     verdict = judge(incoming, world)

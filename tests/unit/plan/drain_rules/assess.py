@@ -6,12 +6,12 @@ from typing import Any
 
 from chalicelib.model.pod import Owner, Pod, PodClass
 from chalicelib.model.policy import Options
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.selector import Requirement, Selector
 from chalicelib.model.snapshot import Budget, Controller
 from chalicelib.plan.scale_down import drain_rules
-from chalicelib.plan.scale_down.drain_rules.verdict import Action, Context
-from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
+from chalicelib.plan.scale_down.drain_rules.verdict import Action, DrainContext
+from chalicelib.plan.scale_down.pdb_tracker import PdbTracker
 from tests.builders import NOW
 
 MOVE, SKIP, EVICT, WAIT, BLOCK = Action.MOVE, Action.SKIP, Action.EVICT, Action.WAIT, Action.BLOCK
@@ -27,7 +27,7 @@ def assess(
     budgets: tuple[Budget, ...] = (),
     controllers: tuple[Controller, ...] = (),
     **options: Any,
-) -> tuple[Action, Code | None]:
+) -> tuple[Action, ReasonCode | None]:
     """The verdict on a running pod of a ReplicaSet, two hours old, with these fields of its class and its own."""
     made = PodClass(
         **{
@@ -39,10 +39,10 @@ def assess(
         }
     )
     fields: dict[str, Any] = {"created": NOW - 7200, "node": "n", "phase": "Running", **(pod or {})}
-    context = Context(
+    context = DrainContext(
         now=NOW,
         options=Options(**options),
-        budgets=BudgetLedger(budgets, [made]),
+        budgets=PdbTracker(budgets, [made]),
         controllers={(c.kind, c.namespace, c.name): c for c in controllers},
         controller_kinds=frozenset(c.kind for c in controllers),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.selector import Requirement, Selector
 from chalicelib.model.snapshot import Budget
 from tests.builders import ClusterBuilder, cluster, having, stays
@@ -24,13 +24,13 @@ def _nodes(*pods: int) -> ClusterBuilder:
 @pytest.mark.parametrize(
     ("allowed", "annotation", "action", "code"),
     [
-        (0, "", BLOCK, Code.NOT_ENOUGH_PDB),
+        (0, "", BLOCK, ReasonCode.NOT_ENOUGH_PDB),
         (1, "", MOVE, None),
         (0, "true", MOVE, None),
-        (-1, "", BLOCK, Code.NOT_ENOUGH_PDB),
+        (-1, "", BLOCK, ReasonCode.NOT_ENOUGH_PDB),
     ],
 )
-def test_D7_budgets(allowed: int, annotation: str, action: str, code: Code | None) -> None:
+def test_D7_budgets(allowed: int, annotation: str, action: str, code: ReasonCode | None) -> None:
     assert assess({"safe_to_evict": annotation}, budgets=(Budget("default", "b", APP, allowed),)) == (action, code)
 
 
@@ -48,11 +48,11 @@ def test_D3_a_budget_of_its_own_namespace_frees_a_system_pod(
     namespace: str, selector: Selector | None, moves: bool
 ) -> None:
     got = assess(SYSTEM, YOUNG, budgets=(Budget(namespace, "b", selector, 1),))
-    assert got == ((MOVE, None) if moves else (BLOCK, Code.KUBE_SYSTEM))
+    assert got == ((MOVE, None) if moves else (BLOCK, ReasonCode.KUBE_SYSTEM))
 
 
 def test_D3_a_budget_that_allows_nothing_holds_a_system_pod() -> None:
-    assert assess(SYSTEM, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (BLOCK, Code.NOT_ENOUGH_PDB)
+    assert assess(SYSTEM, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (BLOCK, ReasonCode.NOT_ENOUGH_PDB)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_D12_a_pod_under_two_budgets_uses_one_of_each() -> None:
     plan = build.plan(unneeded=7200)
     assert len(plan.unneeded) == 1, "both pods are under `wide`, which allows one"
     held = next(verdict for verdict in plan.unremovable if verdict.node not in plan.unneeded and verdict.node != "home")
-    assert (held.reason.code, held.reason.params["budget"]) == (Code.BLOCKED_BY_POD, "default/wide")
+    assert (held.reason.code, held.reason.params["budget"]) == (ReasonCode.BLOCKED_BY_POD, "default/wide")
 
 
 def test_D7_nothing_is_asked_for_a_pod_that_is_safe_to_evict() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.pod import Owner
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Controller
 from chalicelib.plan.scale_down.drain_rules.verdict import Action
 from tests.builders import cluster
@@ -27,22 +27,22 @@ OTHERS = tuple(Controller(kind, "default", "other", replicas=1) for kind in KIND
         ("ReplicationController", "example.com/v1", MOVE, None),
         ("StatefulSet", "v1", MOVE, None),
         ("StatefulSet", "appsx/v1", MOVE, None),
-        ("StatefulSet", "apps/v1beta2", BLOCK, Code.CONTROLLER_NOT_FOUND),
-        ("StatefulSet", "apps/v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
-        ("StatefulSet", "", BLOCK, Code.CONTROLLER_NOT_FOUND),
-        ("DaemonSet", "apps/v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
-        ("Job", "batch/v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
-        ("ReplicationController", "v1", BLOCK, Code.CONTROLLER_NOT_FOUND),
+        ("StatefulSet", "apps/v1beta2", BLOCK, ReasonCode.CONTROLLER_NOT_FOUND),
+        ("StatefulSet", "apps/v1", BLOCK, ReasonCode.CONTROLLER_NOT_FOUND),
+        ("StatefulSet", "", BLOCK, ReasonCode.CONTROLLER_NOT_FOUND),
+        ("DaemonSet", "apps/v1", BLOCK, ReasonCode.CONTROLLER_NOT_FOUND),
+        ("Job", "batch/v1", BLOCK, ReasonCode.CONTROLLER_NOT_FOUND),
+        ("ReplicationController", "v1", BLOCK, ReasonCode.CONTROLLER_NOT_FOUND),
     ],
 )
-def test_only_built_in_controllers_must_exist(kind: str, version: str, action: Action, code: Code | None) -> None:
+def test_only_built_in_controllers_must_exist(kind: str, version: str, action: Action, code: ReasonCode | None) -> None:
     assert assess({"owner": Owner(kind, "gone", "u", version)}, controllers=OTHERS) == (action, code)
 
 
 def test_a_foreign_controller_has_not_the_replicas_of_its_namesake() -> None:
     built_in = Owner("ReplicaSet", "other", "u", "apps/v1")
     foreign = Owner("ReplicaSet", "other", "u", "example.com/v1")
-    assert assess({"owner": built_in}, controllers=OTHERS, min_replica_count=2) == (BLOCK, Code.MIN_REPLICAS)
+    assert assess({"owner": built_in}, controllers=OTHERS, min_replica_count=2) == (BLOCK, ReasonCode.MIN_REPLICAS)
     assert assess({"owner": foreign}, controllers=OTHERS, min_replica_count=2) == (MOVE, None)
 
 

@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 
 from chalicelib.model.pod import Volume
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.snapshot import Controller
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, cluster, having
 
 #: rule, what makes the pod break it, options, words of the remedy
-_HELD: tuple[tuple[Code, dict[str, Any], dict[str, Any], str], ...] = (
-    (Code.CONTROLLER_NOT_FOUND, {"owner": "gone"}, {}, "delete the pod"),
-    (Code.MIN_REPLICAS, {"owner": "few"}, {"min_replica_count": 2}, "minReplicaCount"),
-    (Code.NOT_REPLICATED, {"owner": None}, {}, 'safe-to-evict: "true"'),
-    (Code.NOT_REPLICATED, {"owner": "game", "kind": "Game"}, {}, 'safe-to-evict: "true"'),
-    (Code.KUBE_SYSTEM, {"owner": "few", "namespace": "kube-system"}, {}, "PodDisruptionBudget in kube-system"),
-    (Code.NOT_SAFE_TO_EVICT, {"owner": "few", "safe_to_evict": "false"}, {}, "remove the annotation"),
+_HELD: tuple[tuple[ReasonCode, dict[str, Any], dict[str, Any], str], ...] = (
+    (ReasonCode.CONTROLLER_NOT_FOUND, {"owner": "gone"}, {}, "delete the pod"),
+    (ReasonCode.MIN_REPLICAS, {"owner": "few"}, {"min_replica_count": 2}, "minReplicaCount"),
+    (ReasonCode.NOT_REPLICATED, {"owner": None}, {}, 'safe-to-evict: "true"'),
+    (ReasonCode.NOT_REPLICATED, {"owner": "game", "kind": "Game"}, {}, 'safe-to-evict: "true"'),
+    (ReasonCode.KUBE_SYSTEM, {"owner": "few", "namespace": "kube-system"}, {}, "PodDisruptionBudget in kube-system"),
+    (ReasonCode.NOT_SAFE_TO_EVICT, {"owner": "few", "safe_to_evict": "false"}, {}, "remove the annotation"),
     (
-        Code.LOCAL_STORAGE,
+        ReasonCode.LOCAL_STORAGE,
         {"owner": "few", "volumes": (Volume("scratch", "emptyDir"),)},
         {},
         "safe-to-evict-local-volumes",
     ),
-    (Code.NOT_ENOUGH_PDB, {"owner": "kept"}, {}, "add replicas"),
+    (ReasonCode.NOT_ENOUGH_PDB, {"owner": "kept"}, {}, "add replicas"),
 )
 
 
@@ -40,7 +40,7 @@ def _why(pod: dict[str, Any], options: dict[str, Any]) -> tuple[str, str]:
         for name in ("few", "kept")
     ]
     verdict = next(each for each in build.plan(unneeded=7200, **options).unremovable if each.node == "n")
-    assert verdict.reason.code is Code.BLOCKED_BY_POD
+    assert verdict.reason.code is ReasonCode.BLOCKED_BY_POD
     return sentence(verdict.reason), verdict.pod
 
 
@@ -48,7 +48,7 @@ def _why(pod: dict[str, Any], options: dict[str, Any]) -> tuple[str, str]:
     ("code", "pod", "options", "remedy"), _HELD, ids=[f"{row[0]}-{row[1]['owner']}" for row in _HELD]
 )
 def test_CA_1358_every_rule_says_its_name_the_pod_and_the_remedy(
-    code: Code, pod: dict[str, Any], options: dict[str, Any], remedy: str
+    code: ReasonCode, pod: dict[str, Any], options: dict[str, Any], remedy: str
 ) -> None:
     said, named = _why(pod, options)
     assert named == f"{pod.get('namespace', 'default')}/web-00000"
@@ -72,7 +72,7 @@ def test_D6_a_node_that_waits_for_a_pod_to_complete_names_it() -> None:
     plan = build.plan(unneeded=7200)
     verdict = next(each for each in plan.unremovable if each.node == "n")
     assert (plan.unneeded, plan.removals) == (("n",), ())
-    assert verdict.reason.code is Code.BLOCKED_BY_ON_COMPLETION_POD
+    assert verdict.reason.code is ReasonCode.BLOCKED_BY_ON_COMPLETION_POD
     assert "default/job-00000" in sentence(verdict.reason)
 
 

@@ -14,10 +14,10 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan, RuleVerdict
 from chalicelib.model.policy import Mode, Options, Policy
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Metric, Rule, RuleObject, ScaleUp
-from chalicelib.model.snapshot import Gap, Snapshot
-from chalicelib.plan.planner import decide
+from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.plan.planner import plan_cluster
 from tests.builders import cluster, node
 
 MINUTE = 60.0
@@ -60,7 +60,7 @@ def horizontal(name: str, *rules: Rule, created: float = 0.0, **more: Any) -> Ru
     )
 
 
-class _Kept(msgspec.Struct):
+class _RuleHarnessCached(msgspec.Struct):
     """A group as it stands. pods: (cpu, memory) of a pod on each of its first nodes; more: fields of NodeGroup."""
 
     count: int
@@ -80,9 +80,9 @@ class Site:
         self.scale_up = scale_up or ScaleUp()
         self.options: dict[str, Any] = {"scale_down_enabled": False, **options}
         self.objects: tuple[RuleObject, ...] | None = None
-        self.groups: dict[str, _Kept] = {}
+        self.groups: dict[str, _RuleHarnessCached] = {}
         self.pending: list[tuple[int, str]] = []
-        self.gaps: tuple[Gap, ...] = ()
+        self.gaps: tuple[MissingData, ...] = ()
         self.unready = 0
         self.memory = Memory()
 
@@ -102,7 +102,7 @@ class Site:
         """A group of so many ready nodes. each: cores; bare: its provider knows no template."""
         given = more.pop("options", GroupOptions(scale_down_utilization_threshold=utilization))
         model = {"cpu": each, "memory": memory, "created": LONG_AGO, "ready_since": LONG_AGO, **(node or {})}
-        self.groups[name] = _Kept(count, model, [], {"pool": pool, "options": given, **more}, bare)
+        self.groups[name] = _RuleHarnessCached(count, model, [], {"pool": pool, "options": given, **more}, bare)
         return self
 
     def ask(self, name: str, *pods: tuple[str, str]) -> Site:
@@ -151,7 +151,7 @@ class Site:
         self.now = self.now if now is None else now
         read, others = self.snapshot(), {each.id: each for each in changed}
         read = msgspec.structs.replace(read, groups=tuple(others.get(each.id, each) for each in read.groups))
-        plan, self.memory = decide(read, self.policy(), self.memory, self.now, 0)
+        plan, self.memory = plan_cluster(read, self.policy(), self.memory, self.now, 0)
         return plan
 
     def read(self, name: str = "g") -> NodeGroup:
@@ -193,13 +193,13 @@ def said(plan: Plan, rule: str, pool: str = "") -> RuleVerdict:
     return next(each for each in plan.rules if each.rule == rule and pool in ("", each.pool))
 
 
-def why(plan: Plan, rule: str, pool: str = "") -> Code | None:
+def why(plan: Plan, rule: str, pool: str = "") -> ReasonCode | None:
     """The code of why a rule adds nothing, or no more."""
     reason = said(plan, rule, pool).reason
     return reason.code if reason is not None else None
 
 
-def noted(plan: Plan) -> set[Code]:
+def noted(plan: Plan) -> set[ReasonCode]:
     """Codes of the notes."""
     return {note.code for note in plan.notes}
 

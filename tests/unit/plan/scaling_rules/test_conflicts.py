@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from tests.unit.plan.scaling_rules.rule_harness import MINUTE, Site, at, cpu, cron, grown, memory_rule, said, why
 
 DUE = at("2026-03-09 20:47:10")
@@ -20,7 +20,7 @@ def test_CCE_A5_1_pods_that_got_nodes_silence_metric_rules_of_the_whole_cluster(
     rules = cpu(groups=("g",)), cpu("other", groups=("h",))
     plan = busy(*rules).wait(1, "3").plan()
     assert sum(grown(plan).values()) == 1
-    assert (why(plan, "cpu"), why(plan, "other")) == (Code.RULE_PODS_FIRST, Code.RULE_PODS_FIRST)
+    assert (why(plan, "cpu"), why(plan, "other")) == (ReasonCode.RULE_PODS_FIRST, ReasonCode.RULE_PODS_FIRST)
 
 
 def test_CCE_A5_1_pods_that_got_none_or_none_at_all_leave_metric_rules_alone() -> None:
@@ -31,32 +31,36 @@ def test_CCE_A5_1_pods_that_got_none_or_none_at_all_leave_metric_rules_alone() -
 
 def test_CCE_8_served_no_metric_action_refused_metric_in_the_same_pass() -> None:
     served = busy(cpu(add=3)).wait(1, "4").plan()
-    assert (sum(grown(served).values()), why(served, "cpu")) == (1, Code.RULE_PODS_FIRST)
+    assert (sum(grown(served).values()), why(served, "cpu")) == (1, ReasonCode.RULE_PODS_FIRST)
     refused = busy(cpu(add=3)).wait(1, "5").plan()  # no node is large enough
     assert (grown(refused), len(refused.unschedulable)) == ({"g": 3}, 1)
 
 
 def test_CCE_9_the_rule_that_adds_most_acts_alone() -> None:
     plan = busy(cpu(add=2), memory_rule(add=5)).plan()
-    assert (grown(plan), why(plan, "cpu"), said(plan, "memory").nodes) == ({"g": 5}, Code.RULE_SUPERSEDED, 5)
+    assert (grown(plan), why(plan, "cpu"), said(plan, "memory").nodes) == ({"g": 5}, ReasonCode.RULE_SUPERSEDED, 5)
     assert next(up.rules for up in plan.scale_ups) == ("memory",)
 
 
 def test_CCE_A5_2_most_after_calculating_and_before_clamping_and_cpu_of_equals() -> None:
     site = busy(memory_rule(add=2), cpu(add=0, above=25), scale_down_utilization_threshold=0.2)
     plan = site.plan()  # 8 of 8 cores: 9 nodes in all for less than a quarter
-    assert (grown(plan), why(plan, "memory")) == ({"g": 7}, Code.RULE_SUPERSEDED)
+    assert (grown(plan), why(plan, "memory")) == ({"g": 7}, ReasonCode.RULE_SUPERSEDED)
     limited = busy(memory_rule(add=4), cpu(add=9), max_nodes_total=5).plan()
-    assert (grown(limited), said(limited, "cpu").nodes, why(limited, "memory")) == ({"g": 1}, 1, Code.RULE_SUPERSEDED)
+    assert (grown(limited), said(limited, "cpu").nodes, why(limited, "memory")) == (
+        {"g": 1},
+        1,
+        ReasonCode.RULE_SUPERSEDED,
+    )
     equal = busy(memory_rule(add=2), cpu(add=2)).plan()
-    assert (said(equal, "cpu").nodes, why(equal, "memory")) == (2, Code.RULE_SUPERSEDED)
+    assert (said(equal, "cpu").nodes, why(equal, "memory")) == (2, ReasonCode.RULE_SUPERSEDED)
 
 
 def test_CCE_10_cron_and_cpu_at_once_only_cron() -> None:
     site = busy(cpu(add=3), cron(add=1))
     site.ask("g", ("1", "1Gi")).plan()
     plan = site.ask("g", ("4", "1Gi"), ("4", "1Gi")).plan(DUE)
-    assert (grown(plan), why(plan, "cpu")) == ({"g": 1}, Code.RULE_SUPERSEDED)
+    assert (grown(plan), why(plan, "cpu")) == ({"g": 1}, ReasonCode.RULE_SUPERSEDED)
 
 
 def test_CCE_10_metric_a_minute_earlier_cron_runs_afterwards_and_once() -> None:
@@ -64,8 +68,8 @@ def test_CCE_10_metric_a_minute_earlier_cron_runs_afterwards_and_once() -> None:
     metric = site.plan()
     assert grown(metric) == {"g": 3}
     held = site.under_way(metric).plan(DUE)
-    assert (grown(held), why(held, "evening")) == ({}, Code.RULE_SCALING)
-    assert (grown(site.plan(DUE + 5 * MINUTE)), why(site.plan(), "evening")) == ({}, Code.RULE_SCALING)
+    assert (grown(held), why(held, "evening")) == ({}, ReasonCode.RULE_SCALING)
+    assert (grown(site.plan(DUE + 5 * MINUTE)), why(site.plan(), "evening")) == ({}, ReasonCode.RULE_SCALING)
     site.over().arrive(metric).ask("g", ("1", "1Gi"))
     plan = site.plan(DUE + 6 * MINUTE)
     assert grown(plan) == {"g": 2}
@@ -78,14 +82,14 @@ def test_CCE_A5_3_what_cron_pushed_aside_is_measured_afresh_and_not_made_up_for(
     plan = site.ask("g", ("4", "1Gi"), ("4", "1Gi")).plan(DUE)
     assert grown(plan) == {"g": 2}
     after = site.arrive(plan).ask("g", ("4", "1Gi"), ("4", "1Gi")).plan(DUE + MINUTE)
-    assert (grown(after), why(after, "cpu"), said(after, "cpu").rate) == ({}, Code.RULE_BELOW, 50.0)
+    assert (grown(after), why(after, "cpu"), said(after, "cpu").rate) == ({}, ReasonCode.RULE_BELOW, 50.0)
 
 
 def test_CCE_A5_4_a_kept_cron_rule_waits_as_long_as_the_pool_scales() -> None:
     site = busy(cpu(add=3), cron(add=2))
     metric = site.plan()
     site.under_way(metric).plan(DUE)
-    assert why(site.plan(DUE + 50 * MINUTE), "evening") is Code.RULE_SCALING
+    assert why(site.plan(DUE + 50 * MINUTE), "evening") is ReasonCode.RULE_SCALING
     assert grown(site.over().ask("g").plan(DUE + 51 * MINUTE)) == {"g": 2}
 
 
@@ -103,7 +107,7 @@ def test_CCE_A5_4_a_newer_occurrence_takes_the_place_of_the_one_that_waits() -> 
 def test_CCE_A5_4_one_that_was_missed_while_nobody_looked_does_not_wait() -> None:
     site = busy(cpu(add=3), cron(add=2))
     metric = site.plan()
-    assert why(site.under_way(metric).plan(DUE + 40 * MINUTE), "evening") is Code.RULE_EXPIRED
+    assert why(site.under_way(metric).plan(DUE + 40 * MINUTE), "evening") is ReasonCode.RULE_EXPIRED
 
 
 def test_CCE_A5_5_cron_runs_beside_pods_on_other_pools_and_waits_on_theirs() -> None:
@@ -113,7 +117,7 @@ def test_CCE_A5_5_cron_runs_beside_pods_on_other_pools_and_waits_on_theirs() -> 
     first = next(up.group for up in plan.scale_ups if up.pods)
     other = {"g": "h", "h": "g"}[first]
     assert grown(plan) == {first: 1, other: 1}
-    assert (why(plan, "evening", first), why(plan, "evening", other)) == (Code.RULE_SCALING, None)
+    assert (why(plan, "evening", first), why(plan, "evening", other)) == (ReasonCode.RULE_SCALING, None)
     again = site.arrive(plan).wait(0, "").plan(DUE + MINUTE)
     assert grown(again) == {first: 1}
 
@@ -122,9 +126,9 @@ def test_CCE_A5_5_two_cron_rules_due_together_run_one_after_the_other() -> None:
     site = busy(cron("one", add=1), cron("two", add=2))
     site.plan()
     plan = site.plan(DUE)
-    assert (grown(plan), why(plan, "two")) == ({"g": 1}, Code.RULE_SCALING)
+    assert (grown(plan), why(plan, "two")) == ({"g": 1}, ReasonCode.RULE_SCALING)
     second = site.arrive(plan).plan(DUE + MINUTE)
-    assert (grown(second), why(second, "one")) == ({"g": 2}, Code.RULE_NOT_DUE)
+    assert (grown(second), why(second, "one")) == ({"g": 2}, ReasonCode.RULE_NOT_DUE)
     assert grown(site.arrive(second).plan(DUE + 2 * MINUTE)) == {}
 
 
@@ -140,7 +144,11 @@ def test_CCE_16_a_sick_cluster_stops_rules_and_a_small_one_goes_on() -> None:
     site = Site(*rules).group("g", 8).group("h", 2).ask("h", ("4", "1Gi"), ("4", "1Gi"))
     site.unready = 5
     plan = site.plan(DUE)
-    assert (grown(plan), why(plan, "cpu"), why(plan, "evening")) == ({}, Code.CLUSTER_UNHEALTHY, Code.CLUSTER_UNHEALTHY)
+    assert (grown(plan), why(plan, "cpu"), why(plan, "evening")) == (
+        {},
+        ReasonCode.CLUSTER_UNHEALTHY,
+        ReasonCode.CLUSTER_UNHEALTHY,
+    )
     small = Site(*rules).group("g", 2).group("h", 2).ask("h", ("4", "1Gi"), ("4", "1Gi"))
     small.unready = 2
     assert grown(small.plan(DUE)) == {"h": 1}
@@ -151,7 +159,7 @@ def test_CCE_A10_what_the_guard_held_back_runs_within_half_an_hour_or_is_dropped
         site = Site(cron(groups=("h",))).group("g", 8).group("h", 2)
         site.plan()
         site.unready = 5
-        assert why(site.plan(DUE), "evening") is Code.CLUSTER_UNHEALTHY
+        assert why(site.plan(DUE), "evening") is ReasonCode.CLUSTER_UNHEALTHY
         site.unready = 0
         assert grown(site.plan(DUE + minutes * MINUTE)) == expected
 
@@ -159,5 +167,5 @@ def test_CCE_A10_what_the_guard_held_back_runs_within_half_an_hour_or_is_dropped
 def test_CCE_A10_without_a_ready_node_and_with_scale_up_from_zero_off_nothing_grows() -> None:
     site = Site(cron(), scale_up_from_zero=False).group("g", 0)
     site.plan()
-    assert why(site.plan(DUE), "evening") is Code.CLUSTER_UNHEALTHY
+    assert why(site.plan(DUE), "evening") is ReasonCode.CLUSTER_UNHEALTHY
     assert msgspec.json.encode(site.memory.rules)

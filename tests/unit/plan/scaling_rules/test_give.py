@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.group import GroupOptions
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Rule
 from tests.unit.plan.scaling_rules.rule_harness import MINUTE, Site, VendorPool, cron, grown, said, why
 
@@ -51,9 +51,10 @@ def test_CCE_A6_7_a_short_zone_spills_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "stop"), [({"max_nodes_total": 9}, Code.MAX_NODES_TOTAL), ({"cores_total": (0, 36)}, Code.RESOURCE_LIMIT)]
+    ("limit", "stop"),
+    [({"max_nodes_total": 9}, ReasonCode.MAX_NODES_TOTAL), ({"cores_total": (0, 36)}, ReasonCode.RESOURCE_LIMIT)],
 )
-def test_CCE_A6_7_what_a_shared_limit_leaves_is_spread_as_well(limit: dict[str, object], stop: Code) -> None:
+def test_CCE_A6_7_what_a_shared_limit_leaves_is_spread_as_well(limit: dict[str, object], stop: ReasonCode) -> None:
     site = zones(10, 2, 2, **limit)
     site.plan()
     plan = site.plan(site.now + MINUTE)
@@ -66,7 +67,7 @@ def test_CCE_A6_1_the_pools_own_range_holds_for_all_its_flavours_together() -> N
         kept.more["pool"] = VendorPool("pool", name="web", max=9, elsewhere=2) if kept.more["pool"] else None
     site.plan()
     plan = site.plan(site.now + MINUTE)
-    assert (sum(grown(plan).values()), why(plan, "evening")) == (3, Code.POOL_MAX_SIZE)
+    assert (sum(grown(plan).values()), why(plan, "evening")) == (3, ReasonCode.POOL_MAX_SIZE)
 
 
 def test_CCE_A6_3_the_flavour_of_highest_rank_first_and_each_within_its_own_range() -> None:
@@ -108,4 +109,4 @@ def test_a_zero_or_max_group_gets_all_its_nodes_or_none(limit: int, outcome: dic
     site.group("g", 0, max=7, options=GroupOptions(zero_or_max=True)).group("calm", 1)
     assert due(site) == outcome
     if not outcome:
-        assert why(site.plan(), "evening") is Code.RULE_NOT_DUE  # limits are no reason to wait
+        assert why(site.plan(), "evening") is ReasonCode.RULE_NOT_DUE  # limits are no reason to wait

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from chalicelib.model.group import GroupOptions, Instance, InstanceState
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from chalicelib.model.operation import Kind
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.pod import Owner
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import ScaleUp
-from chalicelib.plan.scale_up.scaling_rules.allocation import Below
+from chalicelib.plan.scale_up.scaling_rules.allocation import BelowThreshold
 from tests.builders import node
 from tests.operations import new_operation
 from tests.unit.plan.scaling_rules.rule_harness import (
@@ -60,7 +60,7 @@ def test_CCE_A3_6_the_table_of_the_docs_is_the_planners() -> None:
     for asked, each, above, count, now, add, after in rows:
         r, a, n = int(asked), int(each), int(count)
         assert (f"{100 * r / (a * n):.1f}", f"{100 * r / (a * (n + int(add))):.1f}") == (now, after)
-        assert Below("cpu", r, a * n, int(above)).nodes(node("t", f"{each}m")) == int(add)
+        assert BelowThreshold("cpu", r, a * n, int(above)).nodes(node("t", f"{each}m")) == int(add)
 
 
 def test_CCE_A3_6_automatic_brings_the_rate_below_the_threshold_and_custom_adds_its_number() -> None:
@@ -80,7 +80,7 @@ def test_CCE_A3_6_automatic_level_is_the_policys_own_threshold() -> None:
 
 def test_CCE_4_the_form_for_mixed_sizes_equals_the_other_for_equal_sizes() -> None:
     for asked, each, above, count, add in TABLE:
-        wanted = Below("cpu", asked, count * each, above).nodes(node("t", f"{each}m"))
+        wanted = BelowThreshold("cpu", asked, count * each, above).nodes(node("t", f"{each}m"))
         assert wanted == (100 * asked) // (each * above) - count + 1
         assert wanted == add or 100 * asked == above * count * each  # which is no rate above it, so that nobody asks
 
@@ -102,7 +102,7 @@ def test_CCE_4_what_one_flavour_cannot_give_is_counted_anew_for_the_next() -> No
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.integers(1, 10**9), st.integers(1, 10**7), st.integers(1, 100), st.integers(1, 1000))
 def test_CCE_4_the_result_is_the_smallest_that_is_strictly_below(asked: int, each: int, above: int, count: int) -> None:
-    want = Below("cpu", asked, count * each, above)
+    want = BelowThreshold("cpu", asked, count * each, above)
     add = want.nodes(node("t", f"{each}m"))
     if 100 * asked > above * count * each:
         assert add >= 1
@@ -157,7 +157,7 @@ def test_CCE_3_the_threshold_must_be_above_the_one_for_removals(above: int, own:
     site = Site(cpu(above=above)).group(count=2, utilization=own).ask("g", ("8", "1Gi"))
     site.options["scale_down_enabled"] = True
     plan = site.plan()
-    assert why(plan, "cpu") is (None if valid else Code.RULE_INVALID)
+    assert why(plan, "cpu") is (None if valid else ReasonCode.RULE_INVALID)
     assert grown(plan) == ({"g": 1} if valid else {})
 
 
@@ -173,14 +173,14 @@ def test_CCE_A3_2_every_group_of_the_pool_must_be_below_and_one_bad_rule_stops_n
     site.group("pool/a", 1, pool=pool).group("pool/b", 1, pool=pool, utilization=0.6).ask("pool/a", ("4", "1Gi"))
     site.options["scale_down_enabled"] = True
     plan = site.plan()
-    assert (why(plan, "cpu", "pool"), why(plan, "cpu", "g")) == (Code.RULE_INVALID, None)
+    assert (why(plan, "cpu", "pool"), why(plan, "cpu", "g")) == (ReasonCode.RULE_INVALID, None)
     assert grown(plan) == {"g": 1}
-    assert Code.RULE_INVALID in noted(plan)
+    assert ReasonCode.RULE_INVALID in noted(plan)
 
 
 def test_CCE_A3_3_an_empty_pool_has_no_data() -> None:
     site = Site(cpu(add=0), cron()).group("other", 1).group("g", 0)
-    assert why(site.plan(), "cpu") is Code.RULE_NO_DATA
+    assert why(site.plan(), "cpu") is ReasonCode.RULE_NO_DATA
     assert grown(site.plan(site.now + MINUTE)) == {"g": 1}  # the cron rule does not ask for any
 
 
@@ -194,7 +194,7 @@ def gpu_site() -> Site:
 def test_CCE_A3_4_a_node_without_its_gpu_silences_metric_rules() -> None:
     site = gpu_site()
     plan = site.plan()
-    assert (why(plan, "cpu"), grown(plan)) == (Code.RULE_DEVICES, {})
+    assert (why(plan, "cpu"), grown(plan)) == (ReasonCode.RULE_DEVICES, {})
     reason = said(plan, "cpu").reason
     assert reason is not None
     assert reason.params == {"node": "g-000"}
@@ -208,52 +208,52 @@ def test_CCE_A3_4_what_a_template_promises_is_missed_too() -> None:
     site.groups["g"].more["template"] = node("t", "3920m", extra={"vendor.example/npu-310": 1})
     with_template = site.read()
     site.groups["g"].more.pop("template")
-    assert why(site.plan(changed=[with_template]), "cpu") is Code.RULE_DEVICES
+    assert why(site.plan(changed=[with_template]), "cpu") is ReasonCode.RULE_DEVICES
     site.groups["g"].model["extra"] = {"vendor.example/npu-310": 8}
     assert grown(site.plan(changed=[with_template])) == {"g": 1}
 
 
 def test_CCE_5_without_data_or_devices_metric_rules_are_silent_and_cron_fires() -> None:
     plan = gpu_site().plan(Site().now + MINUTE)
-    assert (why(plan, "cpu"), grown(plan), said(plan, "evening").nodes) == (Code.RULE_SUPERSEDED, {"g": 1}, 1)
+    assert (why(plan, "cpu"), grown(plan), said(plan, "evening").nodes) == (ReasonCode.RULE_SUPERSEDED, {"g": 1}, 1)
     plan = Site(cpu(), cron()).group("x", 1).group("g", 0).plan(Site().now + MINUTE)
-    assert (why(plan, "cpu"), grown(plan)) == (Code.RULE_SUPERSEDED, {"g": 1})
+    assert (why(plan, "cpu"), grown(plan)) == (ReasonCode.RULE_SUPERSEDED, {"g": 1})
 
 
 def test_CCE_5_a_young_node_that_only_waits_for_its_driver_does_not_hold_up_cron() -> None:
     site = gpu_site()
     site.groups["g"].model.update({"created": site.now - 30, "labels": {"cluster-api/accelerator": "t4"}})
     site.group("calm", 1)
-    assert why(site.plan(), "cpu") is Code.RULE_DEVICES
+    assert why(site.plan(), "cpu") is ReasonCode.RULE_DEVICES
     assert grown(site.plan(site.now + MINUTE)) == {"g": 1}
 
 
 def test_CCE_A3_5_a_pool_in_back_off_or_at_a_limit_gets_nothing() -> None:
     site = full(cpu())
     site.plan()
-    assert why(site.sold_out("g").plan(), "cpu") is Code.GROUP_BACKOFF
-    assert why(full(cpu(), max_nodes_total=5).plan(), "cpu") is Code.MAX_NODES_TOTAL
-    assert why(full(cpu(), memory_total=(0, 80 * 2**30)).plan(), "cpu") is Code.RESOURCE_LIMIT
+    assert why(site.sold_out("g").plan(), "cpu") is ReasonCode.GROUP_BACKOFF
+    assert why(full(cpu(), max_nodes_total=5).plan(), "cpu") is ReasonCode.MAX_NODES_TOTAL
+    assert why(full(cpu(), memory_total=(0, 80 * 2**30)).plan(), "cpu") is ReasonCode.RESOURCE_LIMIT
 
 
 def test_CCE_6_pool_at_max_flavour_at_max_and_cores_for_one_of_three() -> None:
     pool = VendorPool("pool", max=2)
     both = Site(cpu(add=3, groups=("pool",))).group("pool/a", 1, "4", pool=pool).group("pool/b", 1, "4", pool=pool)
     plan = both.ask("pool/a", ("4", "1Gi"), ("4", "1Gi")).plan()
-    assert (grown(plan), why(plan, "cpu")) == ({}, Code.POOL_MAX_SIZE)
+    assert (grown(plan), why(plan, "cpu")) == ({}, ReasonCode.POOL_MAX_SIZE)
     full_up = Site(cpu(add=3)).group(count=2, max=2).ask("g", ("4", "1Gi"), ("4", "1Gi")).plan()
-    assert (grown(full_up), why(full_up, "cpu")) == ({}, Code.GROUP_MAX_SIZE)
+    assert (grown(full_up), why(full_up, "cpu")) == ({}, ReasonCode.GROUP_MAX_SIZE)
     room = Site(cpu(add=3), cores_total=(0, 12)).group(count=2).ask("g", ("4", "1Gi"), ("4", "1Gi")).plan()
-    assert (grown(room), why(room, "cpu")) == ({"g": 1}, Code.RESOURCE_LIMIT)
+    assert (grown(room), why(room, "cpu")) == ({"g": 1}, ReasonCode.RESOURCE_LIMIT)
 
 
 def test_CCE_A6_1_both_kinds_of_rules_stay_inside_the_node_range() -> None:
     assert grown(full(cpu(add=9)).group(count=5, each="3920m", max=7).ask("g", ("13", "1Gi")).plan()) == {"g": 2}
     site = full(cron(add=9)).group(count=5, max=7)
     plan = site.plan(site.now + MINUTE)
-    assert (grown(plan), why(plan, "evening")) == ({"g": 2}, Code.GROUP_MAX_SIZE)
+    assert (grown(plan), why(plan, "evening")) == ({"g": 2}, ReasonCode.GROUP_MAX_SIZE)
     again = site.arrive(plan).plan(site.now + MINUTE)  # what was clamped is not wanted any more
-    assert (grown(again), why(again, "evening")) == ({}, Code.RULE_NOT_DUE)
+    assert (grown(again), why(again, "evening")) == ({}, ReasonCode.RULE_NOT_DUE)
 
 
 def test_CCE_A1_6_one_positive_measurement_is_enough() -> None:
@@ -268,11 +268,11 @@ def test_CCE_A1_1_rules_can_be_switched_off_and_nothing_is_made_up_for() -> None
     assert site.memory.rules
     site.scale_up = ScaleUp(rules=False)
     plan = site.plan(site.now + 6 * MINUTE)
-    assert (grown(plan), why(plan, "cpu"), why(plan, "evening")) == ({}, Code.RULES_OFF, Code.RULES_OFF)
+    assert (grown(plan), why(plan, "cpu"), why(plan, "evening")) == ({}, ReasonCode.RULES_OFF, ReasonCode.RULES_OFF)
     assert site.memory.rules == {}
     site.scale_up = ScaleUp()
     plan = site.ask("g").plan(site.now + 5 * MINUTE)
-    assert (grown(plan), why(plan, "evening")) == ({}, Code.RULE_NOT_DUE)
+    assert (grown(plan), why(plan, "evening")) == ({}, ReasonCode.RULE_NOT_DUE)
 
 
 def test_CCE_A3_5_the_least_interval_between_metric_actions_on_one_pool() -> None:
@@ -280,7 +280,11 @@ def test_CCE_A3_5_the_least_interval_between_metric_actions_on_one_pool() -> Non
     plan = site.plan()
     site.arrive(plan).ask("g", ("16", "80Gi"))
     held = site.plan(site.now + 9 * MINUTE)
-    assert (grown(held), why(held, "cpu"), why(held, "memory")) == ({}, Code.RULE_INTERVAL, Code.RULE_INTERVAL)
+    assert (grown(held), why(held, "cpu"), why(held, "memory")) == (
+        {},
+        ReasonCode.RULE_INTERVAL,
+        ReasonCode.RULE_INTERVAL,
+    )
     assert grown(site.plan(site.now + MINUTE)) == {"g": 1}
     site.arrive(plan)
     assert grown(site.plan(site.now - 30 * 86400.0)) == {"g": 1}  # the clock was far ahead
@@ -301,13 +305,19 @@ def test_CCE_A5_6_no_rule_starts_on_a_pool_that_is_scaling(change: str) -> None:
         site.memory = msgspec.structs.replace(
             site.memory,
             operations=(
-                new_operation("shrink-x", "test", "test", "g", Kind.SHRINK, "p", site.now, from_size=6, to_size=5),
+                new_operation(
+                    "shrink-x", "test", "test", "g", OperationKind.SHRINK, "p", site.now, from_size=6, to_size=5
+                ),
             ),
         )
     plan = site.plan(changed=[moving])
-    assert (grown(plan), why(plan, "cpu")) == ({}, Code.RULE_SCALING)
+    assert (grown(plan), why(plan, "cpu")) == ({}, ReasonCode.RULE_SCALING)
     plan = site.plan(site.now + MINUTE, changed=[moving])
-    assert (grown(plan), why(plan, "evening"), why(plan, "cpu")) == ({}, Code.RULE_SCALING, Code.RULE_SUPERSEDED)
+    assert (grown(plan), why(plan, "evening"), why(plan, "cpu")) == (
+        {},
+        ReasonCode.RULE_SCALING,
+        ReasonCode.RULE_SUPERSEDED,
+    )
     assert grown(site.over().plan(site.now + MINUTE)) == {"g": 1}
 
 
@@ -317,7 +327,7 @@ def test_CCE_A5_6_one_flavour_in_motion_makes_the_whole_pool_scaling_and_pods_do
     site.group("pool/b", 1, pool=pool).ask("pool/b", ("4", "1Gi"))
     moving = msgspec.structs.replace(site.read("pool/a"), target=2)
     plan = site.plan(changed=[moving])
-    assert (grown(plan), why(plan, "cpu"), why(plan, "alone")) == ({}, Code.RULE_SCALING, Code.RULE_SCALING)
+    assert (grown(plan), why(plan, "cpu"), why(plan, "alone")) == ({}, ReasonCode.RULE_SCALING, ReasonCode.RULE_SCALING)
     assert grown(site.wait(3, "4").plan(changed=[moving])) != {}
 
 
@@ -326,11 +336,11 @@ def test_a_group_that_cannot_be_read_keeps_its_pool_still_and_no_other() -> None
     site = Site(cpu(groups=("pool", "g"))).group("g", 1, "4").ask("g", ("4", "1Gi"))
     site.group("pool/a", 1, pool=pool).group("pool/b", 1, pool=pool).ask("pool/a", ("4", "1Gi"))
     plan = site.plan(changed=[msgspec.structs.replace(site.read("pool/b"), error="HTTP 500", instances=())])
-    assert (grown(plan), why(plan, "cpu", "pool")) == ({"g": 1}, Code.GROUP_UNREADABLE)
+    assert (grown(plan), why(plan, "cpu", "pool")) == ({"g": 1}, ReasonCode.GROUP_UNREADABLE)
 
 
 def test_nodes_without_the_resource_are_of_no_use() -> None:
     site = Site(cpu(add=0)).group(count=1, options=GroupOptions(scale_down_utilization_threshold=0.1))
     read = site.read()
-    assert Below("cpu", 10, 5, 60).nodes(msgspec.structs.replace(node("t"), allocatable={})) == 0
-    assert why(site.plan(changed=[read]), "cpu") is Code.RULE_BELOW
+    assert BelowThreshold("cpu", 10, 5, 60).nodes(msgspec.structs.replace(node("t"), allocatable={})) == 0
+    assert why(site.plan(changed=[read]), "cpu") is ReasonCode.RULE_BELOW

@@ -10,18 +10,18 @@ import pytest
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory
-from chalicelib.model.operation import Kind, State, Target
+from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, Options, Policy
-from chalicelib.model.reason import Code, Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule, RuleObject, ScaleUp
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, stays
 from tests.operations import new_operation
 from tests.unit.plan.scaling_rules.rule_harness import MINUTE, Site, VendorPool, cpu, grown, horizontal, memory_rule
 
-NEEDS = Code.RULE_NEEDS_NODE.value
+NEEDS = ReasonCode.RULE_NEEDS_NODE.value
 
 
 def decided(
@@ -42,7 +42,7 @@ def decided(
         options=msgspec.structs.replace(Options(), **given),
     )
     read = msgspec.structs.replace(build.snapshot(), rule_objects=objects)
-    return decide(read, policy, memory or Memory(), NOW, 0, assume_unneeded_for=86400.0)
+    return plan_cluster(read, policy, memory or Memory(), NOW, 0, assume_unneeded_for=86400.0)
 
 
 def goes(build: ClusterBuilder, *rules: Rule, **more: Any) -> list[str]:
@@ -88,14 +88,14 @@ def test_each_node_that_goes_lowers_what_the_next_one_finds(above: int, left: in
     build = nodes(cluster(), "g", "3", "3", empty=4)  # 6 cores: 75 % of two nodes, 50 % of three
     plan, _ = decided(build, cpu(above=above))
     assert 6 - len(plan.removals) == left
-    held = [each.reason for each in plan.unremovable if each.reason.code is Code.RULE_NEEDS_NODE]
-    needed = Reason.of(Code.RULE_NEEDS_NODE, rule="cpu", metric="cpu", rate=75.0, above=above)
+    held = [each.reason for each in plan.unremovable if each.reason.code is ReasonCode.RULE_NEEDS_NODE]
+    needed = Reason.of(ReasonCode.RULE_NEEDS_NODE, rule="cpu", metric="cpu", rate=75.0, above=above)
     assert held == [needed] * (left - 2)
 
 
 def test_why_it_stays_in_words() -> None:
     plan, _ = decided(nodes(cluster(), "g", "3", "3", empty=1), cpu(above=70))
-    [told] = [each for each in plan.unremovable if each.reason.code is Code.RULE_NEEDS_NODE]
+    [told] = [each for each in plan.unremovable if each.reason.code is ReasonCode.RULE_NEEDS_NODE]
     assert (told.node, sentence(told.reason)) == (
         "g-2",
         "rule cpu needs it (without it cpu would be at 75%, above 70%)",
@@ -168,11 +168,11 @@ def test_pods_of_nodes_that_are_leaving_will_be_on_those_that_stay() -> None:
                 cluster="test",
                 provider="test",
                 group="g",
-                kind=Kind.REMOVE,
+                kind=OperationKind.REMOVE,
                 plan="p",
                 created_at=NOW - 60,
-                targets=(Target("g-2", "test://g/g-2", evict=("default/x",)),),
-                state=State.WAITING,
+                targets=(RemovalTarget("g-2", "test://g/g-2", evict=("default/x",)),),
+                state=OperationState.WAITING,
             ),
         )
     )
@@ -212,7 +212,7 @@ def test_minima_come_first_and_what_passes_comes_after() -> None:
         plan, _ = decided(build(cluster(), "g", "3", "3", empty=1, **group), cpu(above=70), memory=memory)
         return stays(plan)["g-2"]
 
-    assert first(min=3) == Code.GROUP_MIN_SIZE.value
+    assert first(min=3) == ReasonCode.GROUP_MIN_SIZE.value
     assert first(memory=Memory(last_scale_up=NOW)) == NEEDS
 
 

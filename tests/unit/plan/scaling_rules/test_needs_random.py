@@ -16,7 +16,7 @@ from tests.unit.plan.scaling_rules.test_needs import decided
 PODS = (("100m", "64Mi"), ("500m", "1Gi"), ("1", "6Gi"), ("1900m", "2Gi"), ("3", "9Gi"))
 
 
-class Place:
+class NeedsRandomLocation:
     """A cluster as it stands. nodes: name -> (group, cores); pods: name -> (node, cores, memory)."""
 
     def __init__(self, dice: Random) -> None:
@@ -76,7 +76,7 @@ class Place:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_CCE_A3_2_no_rule_adds_because_of_what_was_removed(seed: int) -> None:
-    place = Place(Random(seed))
+    place = NeedsRandomLocation(Random(seed))
     for _ in range(6):
         read = place.build()
         plan, _ = decided(read, *place.rules)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.plan import Plan
 from chalicelib.model.scaling_rules import Metric, Rule, ScaleUp
-from chalicelib.plan.planner import decide
+from chalicelib.plan.planner import plan_cluster
 from tests.unit.plan.scaling_rules.rule_harness import MINUTE, Site, VendorPool, grown
 
 _WHEN = ("* * * * *", "*/7 * * * *", "47 20 * * *", "50 20 * * *", "0 21 * * *")
@@ -69,7 +69,7 @@ class _Trial:
         site.now += chance.choice([20.0, MINUTE, 3 * MINUTE])
         before, memory = {name: kept.count for name, kept in site.groups.items()}, site.memory
         plan = site.plan()
-        assert decide(site.snapshot(), site.policy(), memory, site.now, 0) == (plan, site.memory)
+        assert plan_cluster(site.snapshot(), site.policy(), memory, site.now, 0) == (plan, site.memory)
         self._bounded(plan, before)
         for name, nodes in grown(plan).items():
             if chance.random() < 0.3:

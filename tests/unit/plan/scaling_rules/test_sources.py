@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Rule, RuleObject, ScaleUp
-from chalicelib.model.snapshot import Gap
+from chalicelib.model.snapshot import MissingData
 from tests.unit.plan.scaling_rules.rule_harness import (
     MINUTE,
     Site,
@@ -35,7 +35,7 @@ def with_objects(*objects: RuleObject, rules: tuple[Rule, ...] = (), **more: Any
 
 def details(site: Site) -> list[str]:
     """What the notes of a pass say of objects."""
-    return [str(note.params["detail"]) for note in site.plan().notes if note.code is Code.RULE_OBJECT_INVALID]
+    return [str(note.params["detail"]) for note in site.plan().notes if note.code is ReasonCode.RULE_OBJECT_INVALID]
 
 
 def test_CCE_A2_rules_of_objects_act_like_those_of_the_policy() -> None:
@@ -73,7 +73,7 @@ def test_CCE_A2_the_policys_rules_come_first_and_ten_are_the_most() -> None:
     assert details(site) == ["b: pool g has 10 rules already, which is the most"]
     crowded = Site(*nine, cron("x"), cron("y")).group("g")
     plan = crowded.plan()
-    assert (why(plan, "x"), why(plan, "y")) == (Code.RULE_NOT_DUE, Code.RULE_INVALID)
+    assert (why(plan, "x"), why(plan, "y")) == (ReasonCode.RULE_NOT_DUE, ReasonCode.RULE_INVALID)
 
 
 def test_CCE_A2_limits_count_per_pool() -> None:
@@ -87,7 +87,7 @@ def test_CCE_A2_a_bad_object_keeps_its_last_good_version() -> None:
     bad = msgspec.structs.replace(horizontal("h", cpu(add=9)), problems=("spec.rules[0] is odd", "and more"))
     site.objects = (bad,)
     plan = site.plan()
-    assert (grown(plan), noted(plan)) == ({"g": 2}, {Code.RULE_OBJECT_INVALID})
+    assert (grown(plan), noted(plan)) == ({"g": 2}, {ReasonCode.RULE_OBJECT_INVALID})
     assert details(site) == ["spec.rules[0] is odd; and more"]
     site.objects = (horizontal("h", cpu(add=3)),)
     assert (grown(site.plan()), noted(site.plan())) == ({"g": 3}, set())
@@ -117,7 +117,7 @@ def test_CCE_A2_an_object_over_the_limit_goes_back_to_its_last_good_version() ->
     site.plan()
     site.objects = (horizontal("h", cron("n"), cpu(add=9)),)
     plan = site.plan(DUE)
-    assert (noted(plan), grown(plan)) == ({Code.RULE_OBJECT_INVALID}, {"g": 1})
+    assert (noted(plan), grown(plan)) == ({ReasonCode.RULE_OBJECT_INVALID}, {"g": 1})
     assert site.memory.rule_objects["kube-system/h"].rules == horizontal("h", cron("n")).rules
     site.rules = (cpu(add=2), *(cron(f"r{number}") for number in range(9)))
     assert any("last good version" in each for each in details(site))
@@ -136,8 +136,8 @@ def test_CCE_A2_a_disabled_object_does_nothing_and_makes_nothing_up() -> None:
 def test_CCE_A2_a_target_that_does_not_exist_is_told_and_the_others_go_on() -> None:
     site = with_objects(horizontal("h", cpu(groups=("gone", "g"))))
     plan = site.plan()
-    assert (grown(plan), why(plan, "cpu", "gone")) == ({"g": 1}, Code.RULE_NO_GROUP)
-    assert noted(plan) == {Code.RULE_NO_GROUP}
+    assert (grown(plan), why(plan, "cpu", "gone")) == ({"g": 1}, ReasonCode.RULE_NO_GROUP)
+    assert noted(plan) == {ReasonCode.RULE_NO_GROUP}
 
 
 def test_a_provider_that_cannot_be_read_loses_no_occurrence_and_repeats_none() -> None:
@@ -145,9 +145,9 @@ def test_a_provider_that_cannot_be_read_loses_no_occurrence_and_repeats_none() -
     site.plan()
     plan = site.plan(DUE)
     group = site.arrive(plan).groups.pop("g")
-    site.gaps = (Gap("provider/test", "HTTP 503"),)
+    site.gaps = (MissingData("provider/test", "HTTP 503"),)
     away = site.plan(DUE + 20.0)
-    assert (why(away, "evening"), noted(away)) == (Code.GROUP_UNREADABLE, set())
+    assert (why(away, "evening"), noted(away)) == (ReasonCode.GROUP_UNREADABLE, set())
     site.groups["g"], site.gaps = group, ()
     assert grown(site.plan(DUE + 40.0)) == {}
     site.groups.pop("g")
@@ -160,7 +160,11 @@ def test_CCE_A1_1_objects_stay_known_while_rules_are_off() -> None:
     site = with_objects(horizontal("h", cpu()))
     site.scale_up = ScaleUp(rules=False)
     plan = site.plan()
-    assert (grown(plan), why(plan, "cpu"), set(site.memory.rule_objects)) == ({}, Code.RULES_OFF, {"kube-system/h"})
+    assert (grown(plan), why(plan, "cpu"), set(site.memory.rule_objects)) == (
+        {},
+        ReasonCode.RULES_OFF,
+        {"kube-system/h"},
+    )
 
 
 def test_CCE_A2_a_name_of_one_flavour_is_that_flavour_and_a_name_of_all_is_the_pool() -> None:

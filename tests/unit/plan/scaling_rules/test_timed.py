@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.reason import Code
+from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Rule, ScaleUp
 from tests.unit.plan.scaling_rules.rule_harness import (
     MINUTE,
@@ -104,11 +104,11 @@ def test_CCE_7_after_an_outage_of_forty_minutes_it_is_dropped_and_comes_again() 
     site = Site(cron()).group()
     site.plan()
     late = site.plan(at("2026-03-09 21:27:00"))
-    assert (grown(late), why(late, "evening")) == ({}, Code.RULE_EXPIRED)
+    assert (grown(late), why(late, "evening")) == ({}, ReasonCode.RULE_EXPIRED)
     assert said(late, "evening").due == at("2026-03-09 20:47")
-    assert Code.RULE_EXPIRED in noted(late)
+    assert ReasonCode.RULE_EXPIRED in noted(late)
     after = site.plan(site.now + MINUTE)
-    assert (why(after, "evening"), noted(after)) == (Code.RULE_NOT_DUE, set())
+    assert (why(after, "evening"), noted(after)) == (ReasonCode.RULE_NOT_DUE, set())
     assert grown(site.plan(at("2026-03-10 20:47:10"))) == {"g": 1}
 
 
@@ -143,7 +143,7 @@ def test_CCE_A4_the_same_pass_twice_decides_the_same() -> None:
     site.memory = before  # it crashed before anything was stored
     assert site.plan() == first
     assert grown(site.under_way(first).plan(site.now + 20.0)) == {}
-    assert why(site.plan(), "evening") is Code.RULE_SCALING
+    assert why(site.plan(), "evening") is ReasonCode.RULE_SCALING
 
 
 def test_CCE_A4_a_new_rule_counts_the_last_minute_and_an_object_only_its_own_life() -> None:
@@ -161,7 +161,7 @@ def test_CCE_A4_a_changed_time_begins_anew() -> None:
     site.rules = (cron(when="30 20 * * *"),)
     assert grown(site.plan(at("2026-03-09 20:45"))) == {}
     site.rules = (cron(when="30 20 * * *", time_zone=ZURICH),)
-    assert why(site.plan(at("2026-03-09 20:50")), "evening") is Code.RULE_NOT_DUE
+    assert why(site.plan(at("2026-03-09 20:50")), "evening") is ReasonCode.RULE_NOT_DUE
 
 
 def test_CCE_A4_the_zone_of_objects_is_a_setting() -> None:
@@ -210,16 +210,16 @@ def test_CCE_A4_what_cannot_act_waits_half_an_hour(freed: str, outcome: dict[str
     site = Site(cron()).group()
     site.plan()
     held = site.sold_out("g", until=at(f"2026-03-09 {freed}")).plan(at("2026-03-09 20:47:10"))
-    assert (grown(held), why(held, "evening")) == ({}, Code.GROUP_BACKOFF)
+    assert (grown(held), why(held, "evening")) == ({}, ReasonCode.GROUP_BACKOFF)
     plan = site.plan(at(f"2026-03-09 {freed}:10"))
     assert grown(plan) == outcome
-    assert why(plan, "evening") is (None if outcome else Code.RULE_EXPIRED)
+    assert why(plan, "evening") is (None if outcome else ReasonCode.RULE_EXPIRED)
 
 
 def test_CCE_A4_without_a_template_it_waits_too() -> None:
     site = Site(cron()).group("g", 0, bare=True).group("calm", 1)
     site.plan()
-    assert why(site.plan(site.now + MINUTE), "evening") is Code.NO_TEMPLATE
+    assert why(site.plan(site.now + MINUTE), "evening") is ReasonCode.NO_TEMPLATE
     site.groups["g"].bare = False
     assert grown(site.plan(site.now + MINUTE)) == {"g": 1}
 
@@ -253,10 +253,10 @@ def test_CCE_A9_1_with_every_flavour_cooling_it_waits_and_gives_up_after_half_an
     site.plan(begun)
     late = at("2026-03-09 23:00")
     plan = site.sold_out("pool/first", late).sold_out("pool/second", late).plan(begun + 20 * MINUTE)
-    assert (grown(plan), why(plan, "evening")) == ({}, Code.GROUP_BACKOFF)
+    assert (grown(plan), why(plan, "evening")) == ({}, ReasonCode.GROUP_BACKOFF)
     assert site.memory.rules["evening@pool"].goal == 8
     plan = site.plan(begun + 31 * MINUTE)
-    assert (why(plan, "evening"), site.memory.rules["evening@pool"].goal) == (Code.RULE_NOT_DUE, 0)
+    assert (why(plan, "evening"), site.memory.rules["evening@pool"].goal) == (ReasonCode.RULE_NOT_DUE, 0)
 
 
 def test_CCE_A9_1_one_flavour_cools_while_the_other_is_filled_and_takes_the_rest_later() -> None:
@@ -297,4 +297,8 @@ def test_rubbish_for_cron_is_said_and_stops_no_other_rule() -> None:
     site = Site(cron("bad", "61 * * * *"), cron("lost", time_zone="Nowhere/City"), cron()).group()
     site.plan()
     plan = site.plan(site.now + MINUTE)
-    assert (why(plan, "bad"), why(plan, "lost"), grown(plan)) == (Code.RULE_INVALID, Code.RULE_INVALID, {"g": 1})
+    assert (why(plan, "bad"), why(plan, "lost"), grown(plan)) == (
+        ReasonCode.RULE_INVALID,
+        ReasonCode.RULE_INVALID,
+        {"g": 1},
+    )

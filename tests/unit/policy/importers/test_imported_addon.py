@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chalicelib.model.policy import Options
 from chalicelib.model.scaling_rules import ScaleUp
-from chalicelib.policy.importers.cce_addon import KEYS, Settings, read_addon
+from chalicelib.policy.importers.cce_addon import KEYS, AddonSettings, read_addon
 
 GI = 2**30
 # An add-on with no settings at all: its defaults, where they are not ours.
@@ -25,7 +25,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def read(**custom: Any) -> Settings:
+def read(**custom: Any) -> AddonSettings:
     return read_addon(custom, "addon.json")
 
 

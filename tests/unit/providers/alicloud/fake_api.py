@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Operation, Target, operation_id
-from chalicelib.model.outcome import Outcome, Pending
-from chalicelib.providers.alicloud.api import Api
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
+from chalicelib.model.outcome import InProgress, Outcome
+from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.models import (
     Accepted,
     CodeAndMessage,
@@ -39,7 +39,7 @@ LEAVING = ("Removing", "Removing:Wait")
 
 
 @dataclass
-class Group:
+class FakeApiGroup:
     """One scaling group. stock: how many instances may still be made; None: any number."""
 
     id: str
@@ -69,11 +69,11 @@ def refusal(cls: type[ProviderError], code: str) -> ProviderError:
     return cls(f"{code}: refused", code=code)
 
 
-class FakeApi(Api):
+class FakeApi(AlicloudApi):
     """The calls over Groups. trouble: method -> errors for the next calls, raised before anything happens, or after it
     for those in `lost`."""
 
-    def __init__(self, *groups: Group) -> None:
+    def __init__(self, *groups: FakeApiGroup) -> None:
         self.all = {group.id: group for group in groups}
         self.calls: list[str] = []
         self.trouble: dict[str, list[ProviderError]] = {}
@@ -182,13 +182,13 @@ class FakeApi(Api):
             raise Transient("the answer was lost")
         return accepted
 
-    def _ready(self, group: Group) -> None:
+    def _ready(self, group: FakeApiGroup) -> None:
         if group.more.get("lifecycle_state", "Active") != "Active":
             raise refusal(InvalidRequest, "IncorrectScalingGroupStatus")
         if group.busy():
             raise refusal(Conflict, "ScalingActivityInProgress")
 
-    def _scale(self, group: Group, kind: str, value: int, at_once: bool, metadata: str) -> Accepted:
+    def _scale(self, group: FakeApiGroup, kind: str, value: int, at_once: bool, metadata: str) -> Accepted:
         self._ready(group)
         size = value if kind == "TotalCapacity" else group.size() + value
         size = max(group.least, min(group.most, size))
@@ -205,7 +205,7 @@ class FakeApi(Api):
         )
         return Accepted(name, "ScaleOut", "r")
 
-    def _remove(self, group: Group, names: Sequence[str], decrease: bool) -> Accepted:
+    def _remove(self, group: FakeApiGroup, names: Sequence[str], decrease: bool) -> Accepted:
         self._ready(group)
         ignored, going = [], []
         for name in names:
@@ -244,7 +244,7 @@ class FakeApi(Api):
                     self.scaled_in.append(name)
                     del group.instances[name]
 
-    def _finish(self, group: Group, activity: ScalingActivity) -> ScalingActivity:
+    def _finish(self, group: FakeApiGroup, activity: ScalingActivity) -> ScalingActivity:
         asked = int(activity.status_message or 0)
         if asked <= 0:
             return msgspec.structs.replace(activity, status_code="Successful", progress=100)
@@ -265,7 +265,7 @@ class FakeApi(Api):
             activity, status_code=status, progress=100, created_capacity=count, created_instances=names, **reason
         )
 
-    def _describe(self, group: Group) -> ScalingGroup:
+    def _describe(self, group: FakeApiGroup) -> ScalingGroup:
         states = [each.lifecycle_state for each in group.instances.values()]
         fields: dict[str, object] = {
             "total_capacity": len(states),
@@ -308,23 +308,27 @@ def provider(api: FakeApi, *specs: str, kube: KubeLists | None = None, **setting
     return AliCloud(api, read_settings(fields), kube)
 
 
-def operation(kind: Kind, group: str, from_size: int, to_size: int, *handles: str, plan: str = "p") -> Operation:
-    targets = tuple(Target(f"node-of-{handle}", f"{REGION}.{handle}", handle) for handle in handles)
+def operation(
+    kind: OperationKind, group: str, from_size: int, to_size: int, *handles: str, plan: str = "p"
+) -> Operation:
+    targets = tuple(RemovalTarget(f"node-of-{handle}", f"{REGION}.{handle}", handle) for handle in handles)
     name = operation_id("ours", group, kind, from_size, to_size, handles, plan)
     return new_operation(name, "ours", "alicloud", group, kind, plan, 0.0, from_size, to_size, targets)
 
 
 def grow(from_size: int, to_size: int, *, group: str = "asg-1", plan: str = "p") -> Operation:
-    return operation(Kind.GROW, group, from_size, to_size, plan=plan)
+    return operation(OperationKind.GROW, group, from_size, to_size, plan=plan)
 
 
-def remove(from_size: int, *handles: str, group: str = "asg-1", kind: Kind = Kind.REMOVE) -> Operation:
+def remove(
+    from_size: int, *handles: str, group: str = "asg-1", kind: OperationKind = OperationKind.REMOVE
+) -> Operation:
     return operation(kind, group, from_size, from_size - len(handles), *handles)
 
 
 def continued(asked: Operation, outcome: Outcome) -> Operation:
     """The operation as the executor comes back with it."""
-    assert isinstance(outcome, Pending), outcome
+    assert isinstance(outcome, InProgress), outcome
     return asked.with_status(data=outcome.data, step=outcome.step)
 
 

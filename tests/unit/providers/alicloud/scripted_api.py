@@ -6,12 +6,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from chalicelib.model.policy_permissions import Deployment
-from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.client_factory import open_api
 from chalicelib.providers.alicloud.credentials import Sessions
 from chalicelib.providers.alicloud.settings import read_settings
 from chalicelib.providers.base import Connection
-from chalicelib.providers.services import Bare, Means, Pace, Pacer, Shelf, Unpaced
+from chalicelib.providers.services import (
+    Cache,
+    NullCache,
+    ProviderServices,
+    RateLimit,
+    RateLimiter,
+    UnlimitedRateLimiter,
+)
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 
@@ -21,7 +28,7 @@ GROUP = "asg-bp18p2yfxow2dloq0001"
 NOW = 1768465800.0
 
 
-class Clock:
+class ScriptedApiClock:
     """Epoch seconds; sleeping lets it pass."""
 
     def __init__(self, now: float = NOW) -> None:
@@ -35,7 +42,7 @@ class Clock:
         self.now += seconds
 
 
-class Secrets:
+class ScriptedApiSecrets:
     """Secrets by name; what is written is only seen by who looks past the cache, as in a Lambda function."""
 
     def __init__(self, **texts: str) -> None:
@@ -51,27 +58,27 @@ class Secrets:
         return self.cached[name]
 
 
-class Books(Unpaced):
+class Books(UnlimitedRateLimiter):
     """A pacer that grants everything, or says how long to wait, and writes down what it was asked."""
 
     def __init__(self, waits: Sequence[float] = ()) -> None:
         self.waits = list(waits)
         self.taken: list[tuple[str, int]] = []
         self.held: list[tuple[str, float]] = []
-        self.paces: set[Pace] = set()
+        self.paces: set[RateLimit] = set()
 
-    def take(self, pace: Pace, calls: int) -> float:
+    def take(self, pace: RateLimit, calls: int) -> float:
         self.paces.add(pace)
         wait = self.waits.pop(0) if self.waits else 0.0
         if not wait:
             self.taken.append((pace.key, calls))
         return wait
 
-    def hold(self, pace: Pace, seconds: float) -> None:
+    def hold(self, pace: RateLimit, seconds: float) -> None:
         self.held.append((pace.key, seconds))
 
 
-class Board(Bare):
+class Board(NullCache):
     """A shelf that keeps things for as long as a test lasts."""
 
     def __init__(self) -> None:
@@ -88,23 +95,27 @@ class Board(Bare):
 def api_for(
     url: str,
     *,
-    clock: Clock | None = None,
+    clock: ScriptedApiClock | None = None,
     read_secret: Callable[[str], str] | None = None,
-    pacer: Pacer | None = None,
-    shelf: Shelf | None = None,
+    pacer: RateLimiter | None = None,
+    shelf: Cache | None = None,
     sessions: Sessions | None = None,
     nodes: str = f"0:5:{GROUP}",
     deployment: Deployment = LOOPBACK,
     **settings: str,
-) -> Api:
+) -> AlicloudApi:
     """An Api that talks to the script; credentials are an access key unless the settings say otherwise."""
-    clock = clock or Clock()
+    clock = clock or ScriptedApiClock()
     given = {"region": "cn-hangzhou", "nodes": nodes, "essEndpoint": url, "ecsEndpoint": url, "stsEndpoint": url}
     given |= settings or {"credentialsSecret": "key"}
-    means = Means(
-        deployment=deployment, sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Bare()
+    means = ProviderServices(
+        deployment=deployment,
+        sleep=clock.sleep,
+        chance=lambda: 0.5,
+        pacer=pacer or UnlimitedRateLimiter(),
+        shelf=shelf or NullCache(),
     )
-    connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
+    connection = Connection("prod", given, (), read_secret or ScriptedApiSecrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given), sessions=sessions if sessions is not None else Sessions())
 
 
@@ -145,10 +156,10 @@ __all__ = [
     "NOW",
     "Board",
     "Books",
-    "Clock",
     "HttpScript",
     "Reply",
-    "Secrets",
+    "ScriptedApiClock",
+    "ScriptedApiSecrets",
     "Seen",
     "action",
     "api_for",

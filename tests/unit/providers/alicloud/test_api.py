@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.decoding import decode
 from chalicelib.providers.alicloud.error_mapping import error_for
 from chalicelib.providers.alicloud.responses import GroupsPage, TypesAnswer
@@ -23,13 +23,13 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from tests.unit.providers.alicloud.scripted_api import (
     GROUP,
     Board,
-    Clock,
     HttpScript,
     Reply,
+    ScriptedApiClock,
     Seen,
     action,
     api_for,
@@ -252,7 +252,7 @@ def test_instance_types_are_asked_ten_at_a_time_and_kept() -> None:
             },
         )
 
-    board, clock = Board(), Clock()
+    board, clock = Board(), ScriptedApiClock()
     with HttpScript(answer) as server:
         found = api_for(server.url, clock=clock, shelf=board).instance_types(names)
         assert [len(seen.query) for seen in server.requests] == [11, 3]
@@ -273,7 +273,7 @@ def test_instance_types_are_asked_ten_at_a_time_and_kept() -> None:
 
 def test_a_shelf_with_rubbish_or_a_clock_that_went_back_only_means_asking() -> None:
     types = Reply(200, {"InstanceTypes": {"InstanceType": [{"InstanceTypeId": "ecs.g7.large"}]}})
-    board, clock = Board(), Clock()
+    board, clock = Board(), ScriptedApiClock()
     with HttpScript(lambda _: types) as server:
         api_for(server.url, clock=clock, shelf=board).instance_types(["ecs.g7.large"])
         clock.now -= 7200
@@ -379,7 +379,7 @@ rubbish = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=60) | rubbish.map(lambda value: json.dumps(value).encode()), st.sampled_from([200, 400, 503]))
 def test_whatever_comes_is_an_answer_or_an_error_of_ours(body: bytes, status: int) -> None:
-    answer = Answer("POST ess/", status, {}, body)
+    answer = VendorResponse("POST ess/", status, {}, body)
     assert error_for(answer) is None or isinstance(error_for(answer), ProviderError)
     for kind in (GroupsPage, TypesAnswer):
         with contextlib.suppress(ProviderError):
@@ -389,14 +389,14 @@ def test_whatever_comes_is_an_answer_or_an_error_of_ours(body: bytes, status: in
 def test_an_answer_nested_without_end_is_an_error_of_ours() -> None:
     for body in (b"[" * 100_000, b'{"TotalCount": 1, "x": ' + b'{"x": ' * 900 + b"1" + b"}" * 901):
         with contextlib.suppress(ProviderError):
-            decode(Answer("POST ess/", 200, {}, body), GroupsPage)
-        assert error_for(Answer("POST ess/", 400, {}, body)) is None
+            decode(VendorResponse("POST ess/", 200, {}, body), GroupsPage)
+        assert error_for(VendorResponse("POST ess/", 400, {}, body)) is None
 
 
 # -- writes
 
 
-def grow(api: Api) -> str:
+def grow(api: AlicloudApi) -> str:
     return api.scale(
         GROUP, "TotalCapacity", 5, token="ca-1", at_once=True, metadata={"b": "1", "a": "2"}
     ).scaling_activity_id

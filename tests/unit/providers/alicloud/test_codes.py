@@ -20,7 +20,7 @@ from chalicelib.providers.alicloud.error_mapping import (
 )
 from chalicelib.providers.alicloud.settings import KNOWN
 from chalicelib.providers.errors import ProviderError, Unknown
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 
 CLASSES = {
     "ScalingActivityInProgress": "Conflict",
@@ -69,9 +69,11 @@ CLASSES = {
 }
 
 
-def answer(code: str, status: int = 400, headers: dict[str, str] | None = None, message: str = "Said.") -> Answer:
+def answer(
+    code: str, status: int = 400, headers: dict[str, str] | None = None, message: str = "Said."
+) -> VendorResponse:
     body = {"RequestId": "r-1", "HostId": "ess.aliyuncs.com", "Code": code, "Message": message}
-    return Answer("POST ess.aliyuncs.com/", status, headers or {}, json.dumps(body).encode())
+    return VendorResponse("POST ess.aliyuncs.com/", status, headers or {}, json.dumps(body).encode())
 
 
 def error(code: str, status: int = 400) -> ProviderError:
@@ -113,7 +115,7 @@ def test_an_unknown_code_with_a_time_to_come_back_is_throttling() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"Message": "no code"}', b'{"Code": {}}', b'{"Code": "x'])
 def test_a_body_that_is_not_the_vendors_says_nothing(body: bytes) -> None:
-    assert error_for(Answer("POST x/", 502, {}, body)) is None
+    assert error_for(VendorResponse("POST x/", 502, {}, body)) is None
 
 
 @pytest.mark.parametrize(

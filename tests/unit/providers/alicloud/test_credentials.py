@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.alicloud.credentials import Credential, Sessions, due, of_this_process
+from chalicelib.providers.alicloud.credentials import AlicloudCredential, Sessions, due, of_this_process
 from chalicelib.providers.alicloud.secret_format import parse_secret
 from chalicelib.providers.errors import Throttled, Transient, Unauthorized
 from infra.emulators.policy_permissions import FILES
@@ -23,10 +23,10 @@ from tests.unit.providers.alicloud.scripted_api import (
     KEY_SECRET,
     NOW,
     Books,
-    Clock,
     HttpScript,
     Reply,
-    Secrets,
+    ScriptedApiClock,
+    ScriptedApiSecrets,
     Seen,
     action,
     api_for,
@@ -77,7 +77,7 @@ class Vendor:
 def test_a_static_session_is_signed_with_its_token() -> None:
     secret = json.dumps({"accessKeyId": "STS.x", "accessKeySecret": "s", "securityToken": "CAIS+x=="})
     with HttpScript([groups_page(GROUP)]) as server:
-        api_for(server.url, read_secret=Secrets(key=secret)).groups([GROUP])
+        api_for(server.url, read_secret=ScriptedApiSecrets(key=secret)).groups([GROUP])
     assert server.requests[0].headers["x-acs-security-token"] == "CAIS+x=="
     assert server.requests[0].headers["x-acs-accesskey-id"] == "STS.x"
 
@@ -92,7 +92,7 @@ def test_a_static_session_is_signed_with_its_token() -> None:
     ],
 )
 def test_a_key_that_was_rotated_in_mid_pass_is_read_afresh_once(code: str) -> None:
-    secrets = Secrets(key=KEY)
+    secrets = ScriptedApiSecrets(key=KEY)
     with HttpScript([groups_page(GROUP), refusal(code, 403), groups_page(GROUP), groups_page(GROUP)]) as server:
         api = api_for(server.url, read_secret=secrets)
         api.groups([GROUP])
@@ -118,11 +118,13 @@ def test_a_reader_that_cannot_look_past_its_cache_is_good_enough() -> None:
 # -- a role by an access key
 
 
-def by_role(url: str, clock: Clock, sessions: Sessions, secrets: Secrets | None = None) -> Callable[[], object]:
+def by_role(
+    url: str, clock: ScriptedApiClock, sessions: Sessions, secrets: ScriptedApiSecrets | None = None
+) -> Callable[[], object]:
     api = api_for(
         url,
         clock=clock,
-        read_secret=secrets or Secrets(key=KEY),
+        read_secret=secrets or ScriptedApiSecrets(key=KEY),
         sessions=sessions,
         credentialsSecret="key",
         roleArn=ROLE,
@@ -131,7 +133,7 @@ def by_role(url: str, clock: Clock, sessions: Sessions, secrets: Secrets | None 
 
 
 def test_a_role_is_assumed_once_for_all_passes_of_a_process_until_shortly_before_its_end() -> None:
-    vendor, clock, sessions = Vendor(granted(1), granted(2, "2026-01-15T10:30:00Z")), Clock(), Sessions()
+    vendor, clock, sessions = Vendor(granted(1), granted(2, "2026-01-15T10:30:00Z")), ScriptedApiClock(), Sessions()
     with HttpScript(vendor) as server:
         by_role(server.url, clock, sessions)()
         by_role(server.url, clock, sessions)()
@@ -151,7 +153,7 @@ def test_a_role_is_assumed_once_for_all_passes_of_a_process_until_shortly_before
 
 
 def test_the_budget_of_a_role_is_its_accounts_whatever_the_session() -> None:
-    books, vendor, clock = Books(), Vendor(granted(1), granted(2), granted(3)), Clock()
+    books, vendor, clock = Books(), Vendor(granted(1), granted(2), granted(3)), ScriptedApiClock()
     with HttpScript(vendor) as server:
         for role in (ROLE, ROLE + "2", "acs:ram::9999:role/outscaler"):
             api_for(server.url, clock=clock, pacer=books, credentialsSecret="key", roleArn=role).groups([GROUP])
@@ -163,29 +165,29 @@ def test_the_budget_of_a_role_is_its_accounts_whatever_the_session() -> None:
 def test_a_session_that_the_vendor_refuses_is_replaced_once() -> None:
     vendor = Vendor(granted(1), granted(2), refused=("CAIS+1/==",))
     with HttpScript(vendor) as server:
-        by_role(server.url, Clock(), Sessions())()
+        by_role(server.url, ScriptedApiClock(), Sessions())()
     assert vendor.log == ["AssumeRole", "DescribeScalingGroups", "AssumeRole", "DescribeScalingGroups"]
 
 
 def test_sessions_that_are_always_refused_are_not_made_for_ever() -> None:
     vendor = Vendor(*(granted(number) for number in range(9)), refused=tuple(f"CAIS+{n}/==" for n in range(9)))
     with HttpScript(vendor) as server, pytest.raises(Unauthorized, match="InvalidSecurityToken"):
-        by_role(server.url, Clock(), Sessions())()
+        by_role(server.url, ScriptedApiClock(), Sessions())()
     assert len(vendor.log) == 4
 
 
 def test_a_key_that_sts_refuses_is_read_afresh() -> None:
-    secrets = Secrets(key=KEY)
+    secrets = ScriptedApiSecrets(key=KEY)
     secrets.now["key"] = json.dumps({"accessKeyId": "LTAI5tNew", "accessKeySecret": "new"})
     vendor = Vendor(refusal("InvalidAccessKeyId.NotFound", 404), granted(1))
     with HttpScript(vendor) as server:
-        by_role(server.url, Clock(), Sessions(), secrets)()
+        by_role(server.url, ScriptedApiClock(), Sessions(), secrets)()
     assert vendor.log == ["AssumeRole", "AssumeRole", "DescribeScalingGroups"]
 
 
 def test_another_key_or_role_never_gets_the_session_of_the_first() -> None:
-    vendor, sessions, clock = Vendor(granted(1), granted(2), granted(3)), Sessions(), Clock()
-    other = Secrets(key=json.dumps({"accessKeyId": KEY_ID, "accessKeySecret": "another"}))
+    vendor, sessions, clock = Vendor(granted(1), granted(2), granted(3)), Sessions(), ScriptedApiClock()
+    other = ScriptedApiSecrets(key=json.dumps({"accessKeyId": KEY_ID, "accessKeySecret": "another"}))
     with HttpScript(vendor) as server:
         by_role(server.url, clock, sessions)()
         by_role(server.url, clock, sessions, other)()
@@ -194,7 +196,7 @@ def test_another_key_or_role_never_gets_the_session_of_the_first() -> None:
 
 
 def test_while_sts_gives_no_answer_a_living_session_goes_on() -> None:
-    vendor, sessions, clock = Vendor(granted(1)), Sessions(), Clock()
+    vendor, sessions, clock = Vendor(granted(1)), Sessions(), ScriptedApiClock()
     with HttpScript(vendor) as server:
         by_role(server.url, clock, sessions)()
         clock.now = NOW + 3000
@@ -210,12 +212,12 @@ def test_while_sts_gives_no_answer_a_living_session_goes_on() -> None:
 def test_ALI_DEFECT_16_an_answer_of_sts_without_credentials_is_an_error_and_no_crash() -> None:
     for body in ({"RequestId": "r"}, {"Credentials": None}, {"Credentials": {"AccessKeyId": "STS.1"}}):
         with HttpScript([Reply(200, body)]) as server, pytest.raises(Unauthorized, match="no credentials"):
-            by_role(server.url, Clock(), Sessions())()
+            by_role(server.url, ScriptedApiClock(), Sessions())()
 
 
 @pytest.mark.parametrize("ends", ["", "tomorrow", "2020-01-01T00:00:00Z"])
 def test_an_end_that_makes_no_sense_does_not_ask_sts_for_every_call(ends: str) -> None:
-    vendor, sessions, clock = Vendor(granted(1, ends)), Sessions(), Clock()
+    vendor, sessions, clock = Vendor(granted(1, ends)), Sessions(), ScriptedApiClock()
     with HttpScript(vendor) as server:
         by_role(server.url, clock, sessions)()
         by_role(server.url, clock, sessions)()
@@ -223,7 +225,7 @@ def test_an_end_that_makes_no_sense_does_not_ask_sts_for_every_call(ends: str) -
 
 
 def test_a_clock_that_went_back_far_asks_anew() -> None:
-    vendor, sessions, clock = Vendor(granted(1), granted(2)), Sessions(), Clock()
+    vendor, sessions, clock = Vendor(granted(1), granted(2)), Sessions(), ScriptedApiClock()
     with HttpScript(vendor) as server:
         by_role(server.url, clock, sessions)()
         clock.now -= 30
@@ -237,7 +239,7 @@ def test_a_clock_that_went_back_far_asks_anew() -> None:
     ("life", "after"), [(3600, 2700), (7200, 6300), (1800, 900), (900, 720), (30, 60), (0, 60), (-100, 60)]
 )
 def test_ALI_3_a_session_is_renewed_in_good_time(life: float, after: float) -> None:
-    assert due(Credential(Secret("a"), Secret("b"), Secret("c"), obtained=0.0, expires=life)) == after
+    assert due(AlicloudCredential(Secret("a"), Secret("b"), Secret("c"), obtained=0.0, expires=life)) == after
 
 
 def test_a_process_has_one_place_for_sessions() -> None:
@@ -247,7 +249,7 @@ def test_a_process_has_one_place_for_sessions() -> None:
 def test_sessions_do_not_pile_up() -> None:
     sessions = Sessions()
     for number in range(1000):
-        key = Credential(Secret("a"), Secret("b"), Secret(str(number)), obtained=number, expires=number + 3600)
+        key = AlicloudCredential(Secret("a"), Secret("b"), Secret(str(number)), obtained=number, expires=number + 3600)
         assert sessions.get(str(number), number, lambda key=key: key) is key  # type: ignore[misc]
     assert len(sessions._kept) <= 256
 
@@ -255,7 +257,9 @@ def test_sessions_do_not_pile_up() -> None:
 # -- a role by an OIDC token (RRSA)
 
 
-def by_token(url: str, clock: Clock, sessions: Sessions, secrets: Secrets) -> Callable[[], object]:
+def by_token(
+    url: str, clock: ScriptedApiClock, sessions: Sessions, secrets: ScriptedApiSecrets
+) -> Callable[[], object]:
     api = api_for(
         url,
         clock=clock,
@@ -269,8 +273,8 @@ def by_token(url: str, clock: Clock, sessions: Sessions, secrets: Secrets) -> Ca
 
 
 def test_ALI_3_an_oidc_token_is_exchanged_unsigned_and_read_anew_at_every_renewal() -> None:
-    vendor, clock, sessions = Vendor(granted(1), granted(2, "2026-01-15T10:30:00Z")), Clock(), Sessions()
-    secrets = Secrets(token=TOKEN + "\n")
+    vendor, clock, sessions = Vendor(granted(1), granted(2, "2026-01-15T10:30:00Z")), ScriptedApiClock(), Sessions()
+    secrets = ScriptedApiSecrets(token=TOKEN + "\n")
     with HttpScript(vendor) as server:
         by_token(server.url, clock, sessions, secrets)()
         secrets.now["token"] = "eyJ.rotated"
@@ -287,7 +291,7 @@ def test_ALI_3_an_oidc_token_is_exchanged_unsigned_and_read_anew_at_every_renewa
 
 
 def test_ALI_3_a_token_file_is_read_at_every_renewal(tmp_path: Path) -> None:
-    file, vendor, clock, sessions = tmp_path / "token", Vendor(granted(1), granted(2)), Clock(), Sessions()
+    file, vendor, clock, sessions = tmp_path / "token", Vendor(granted(1), granted(2)), ScriptedApiClock(), Sessions()
     file.write_text(TOKEN)
     with HttpScript(vendor) as server:
 
@@ -335,7 +339,7 @@ def test_ALI_3_a_function_reads_no_token_file(tmp_path: Path, settings: dict[str
     secret = json.dumps({"roleArn": ROLE, "oidcProviderArn": PROVIDER, "oidcTokenFile": str(file)})
     given: dict[str, Any] = {key: value.format(file) for key, value in settings.items()}
     with HttpScript() as server, pytest.raises(Unauthorized, match="only commands on a workstation"):
-        api_for(server.url, read_secret=Secrets(key=secret), **given).groups([GROUP])
+        api_for(server.url, read_secret=ScriptedApiSecrets(key=secret), **given).groups([GROUP])
     assert server.requests == []
 
 
@@ -348,14 +352,14 @@ def test_ALI_3_what_sts_refuses_is_unauthorized_and_shows_no_token(code: str) ->
         HttpScript([refusal(code, 400, f"the token {TOKEN} is wrong")]) as server,
         pytest.raises(Unauthorized, match=code) as raised,
     ):
-        by_token(server.url, Clock(), Sessions(), Secrets(token=TOKEN))()
+        by_token(server.url, ScriptedApiClock(), Sessions(), ScriptedApiSecrets(token=TOKEN))()
     assert TOKEN not in "".join(traceback.format_exception(raised.value))
     assert len(server.requests) == 1
 
 
 def test_throttling_by_sts_is_throttling() -> None:
     with HttpScript(lambda _: refusal("Throttling.User")) as server, pytest.raises(Throttled):
-        by_token(server.url, Clock(), Sessions(), Secrets(token=TOKEN))()
+        by_token(server.url, ScriptedApiClock(), Sessions(), ScriptedApiSecrets(token=TOKEN))()
     assert len(server.requests) == 3
 
 
@@ -372,7 +376,10 @@ def test_upstreams_rrsa_secret_gives_the_names_and_the_settings_the_token() -> N
     vendor = Vendor(granted(1))
     with HttpScript(vendor) as server:
         api_for(
-            server.url, read_secret=Secrets(key=text, token=TOKEN), credentialsSecret="key", oidcTokenSecret="token"
+            server.url,
+            read_secret=ScriptedApiSecrets(key=text, token=TOKEN),
+            credentialsSecret="key",
+            oidcTokenSecret="token",
         ).groups([GROUP])
     assert server.requests[0].query["RoleSessionName"] == "mine"
     assert vendor.forms[0]["RoleArn"] == [ROLE]
@@ -382,7 +389,7 @@ def test_upstreams_rrsa_secret_gives_the_names_and_the_settings_the_token() -> N
 
 
 def test_no_credential_shows_in_a_repr_or_can_be_written() -> None:
-    credential = Credential(Secret(KEY_ID), Secret(KEY_SECRET), Secret("CAIS+/=="))
+    credential = AlicloudCredential(Secret(KEY_ID), Secret(KEY_SECRET), Secret("CAIS+/=="))
     for shown in (repr(credential), str(credential), repr(parse_secret(KEY, "s"))):
         assert KEY_ID not in shown
         assert KEY_SECRET not in shown

@@ -9,58 +9,58 @@ import msgspec
 import pytest
 
 from chalicelib.kube.errors import Unavailable
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Transient
-from tests.unit.providers.alicloud.fake_api import FakeApi, Group, provider, remove
+from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, provider, remove
 
 
 def world(size: int, **more: object) -> tuple[FakeApi, list[str]]:
-    api = FakeApi(Group("asg-1", **more))  # type: ignore[arg-type]
+    api = FakeApi(FakeApiGroup("asg-1", **more))  # type: ignore[arg-type]
     return api, api.fill("asg-1", size)
 
 
-class Page(msgspec.Struct):
+class DiscardPage(msgspec.Struct):
     body: bytes
     first: bool = True
 
 
-class Kube:
+class DiscardKube:
     """A cluster with these provider ids."""
 
     def __init__(self, *ids: str) -> None:
         self.ids, self.down = ids, False
 
-    def list_pages(self, path: str, *, query: object = None) -> list[Page]:
+    def list_pages(self, path: str, *, query: object = None) -> list[DiscardPage]:
         assert path == "/api/v1/nodes"
         if self.down:
             raise Unavailable("no answer")
-        return [Page(json.dumps({"items": [{"spec": {"providerID": each}} for each in self.ids]}).encode())]
+        return [DiscardPage(json.dumps({"items": [{"spec": {"providerID": each}} for each in self.ids]}).encode())]
 
 
 def discard(size: int, *handles: str) -> Operation:
-    return remove(size, *handles, kind=Kind.DISCARD)
+    return remove(size, *handles, kind=OperationKind.DISCARD)
 
 
 def test_a_discard_asks_no_minimum_of_the_policy() -> None:
     api, names = world(3)
-    assert isinstance(provider(api, "3:10:asg-1").remove(discard(3, names[0])), Pending)
+    assert isinstance(provider(api, "3:10:asg-1").remove(discard(3, names[0])), InProgress)
 
 
 def test_a_discard_spares_what_has_joined_and_writes_nothing() -> None:
     api, names = world(3)
-    kube = Kube("", "aws:///a/i-1", f"alicloud://cn-hangzhou.{names[0]}")
+    kube = DiscardKube("", "aws:///a/i-1", f"alicloud://cn-hangzhou.{names[0]}")
     outcome = provider(api, kube=kube).remove(discard(3, names[0], names[1]))
     assert isinstance(outcome, Failed)
     assert outcome.cls == "Conflict"
     assert names[0] in outcome.message
     assert api.writes() == []
-    assert isinstance(provider(api, kube=kube).remove(discard(3, names[1])), Pending)
+    assert isinstance(provider(api, kube=kube).remove(discard(3, names[1])), InProgress)
 
 
 def test_a_discard_waits_for_a_cluster_that_does_not_answer() -> None:
     api, names = world(3)
-    kube = Kube()
+    kube = DiscardKube()
     kube.down = True
     with pytest.raises(Transient):
         provider(api, kube=kube).remove(discard(3, names[0]))
@@ -81,7 +81,7 @@ def test_ALI_11_placeholders_are_discarded_by_lowering_the_desired_capacity() ->
     assert handles == ["placeholder-asg-1-0", "placeholder-asg-1-1", "placeholder-asg-1-2"]
     asked = discard(5, *handles)
     for _ in range(2):
-        assert isinstance(provider(api).remove(asked), Done)
+        assert isinstance(provider(api).remove(asked), Succeeded)
     api.step()
     assert api.writes() == ["scale asg-1 TotalCapacity 2 later"]
     observed = provider(api).observe(()).groups[0]
@@ -93,7 +93,7 @@ def test_ALI_11_placeholders_are_discarded_by_lowering_the_desired_capacity() ->
 def test_some_placeholders_are_discarded_once_however_often_it_is_asked() -> None:
     api = failed_growth(2, 5)
     for _ in range(3):
-        assert isinstance(provider(api).remove(discard(5, "placeholder-asg-1-0")), Done)
+        assert isinstance(provider(api).remove(discard(5, "placeholder-asg-1-0")), Succeeded)
     assert api.all["asg-1"].desired == 4
 
 
@@ -101,7 +101,7 @@ def test_placeholders_never_cost_an_instance_that_came_after_all() -> None:
     api = failed_growth(2, 5)
     api.fill("asg-1", 2)
     api.all["asg-1"].desired = 5  # ESS tried again by itself and got two
-    assert isinstance(provider(api).remove(discard(5, *(f"placeholder-asg-1-{n}" for n in range(3)))), Done)
+    assert isinstance(provider(api).remove(discard(5, *(f"placeholder-asg-1-{n}" for n in range(3)))), Succeeded)
     api.step()
     assert api.all["asg-1"].desired == 4
     assert api.scaled_in == []
@@ -113,7 +113,7 @@ def test_a_lost_answer_to_a_discard_lowers_once() -> None:
     asked = discard(5, "placeholder-asg-1-0", "placeholder-asg-1-1")
     with pytest.raises(Transient):
         provider(api).remove(asked)
-    assert isinstance(provider(api).remove(asked), Done)
+    assert isinstance(provider(api).remove(asked), Succeeded)
     assert api.all["asg-1"].desired == 3
 
 

@@ -10,11 +10,11 @@ from chalicelib.model.outcome import Failed
 from chalicelib.providers.alicloud.models import TemplateOverride
 from chalicelib.providers.alicloud.pagination import MOVED
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
-from tests.unit.providers.alicloud.fake_api import FakeApi, Group, grow, node, provider, refusal, remove, tags
+from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, grow, node, provider, refusal, remove, tags
 
 
 def world(*sizes: int, **more: object) -> FakeApi:
-    groups = [Group(f"asg-{number}", **more) for number, _ in enumerate(sizes, 1)]  # type: ignore[arg-type]
+    groups = [FakeApiGroup(f"asg-{number}", **more) for number, _ in enumerate(sizes, 1)]  # type: ignore[arg-type]
     api = FakeApi(*groups)
     for group, size in zip(groups, sizes, strict=True):
         api.fill(group.id, size)
@@ -124,7 +124,7 @@ def test_ALI_DEFECT_14_one_list_is_believed_only_of_groups_that_count_as_many() 
 
 def test_ALI_DEFECT_14_in_an_account_of_others_each_group_is_asked_for() -> None:
     api = world(*([1] * 30))
-    api.all["asg-other"] = Group("asg-other", most=2000)
+    api.all["asg-other"] = FakeApiGroup("asg-other", most=2000)
     api.fill("asg-other", 2000)
     found = provider(api, *(f"0:5:asg-{number + 1}" for number in range(30))).observe(()).groups
     assert [len(each.instances) for each in found] == [1] * 30

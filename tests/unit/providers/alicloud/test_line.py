@@ -8,7 +8,7 @@ import re
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.node_groups import observe
 from chalicelib.providers.alicloud.settings import read_settings
 from chalicelib.providers.errors import Conflict, NotFound, Throttled, Transient, Unauthorized
@@ -17,9 +17,9 @@ from tests.unit.providers.alicloud.scripted_api import (
     KEY_ID,
     KEY_SECRET,
     Books,
-    Clock,
     HttpScript,
     Reply,
+    ScriptedApiClock,
     Seen,
     action,
     api_for,
@@ -29,7 +29,7 @@ from tests.unit.providers.alicloud.scripted_api import (
 )
 
 
-def grow(api: Api) -> str:
+def grow(api: AlicloudApi) -> str:
     return api.scale(
         GROUP, "TotalCapacity", 5, token="ca-1", at_once=True, metadata={"b": "1", "a": "2"}
     ).scaling_activity_id
@@ -44,7 +44,7 @@ def test_ALI_10_a_busy_group_is_told_at_once_and_not_tried_again() -> None:
 
 
 def test_ALI_10_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_it() -> None:
-    clock, books = Clock(), Books()
+    clock, books = ScriptedApiClock(), Books()
     with HttpScript([refusal("Throttling.User", headers={"x-acs-retry-after": "1500"}), groups_page(GROUP)]) as server:
         assert api_for(server.url, clock=clock, pacer=books).groups([GROUP])
     assert clock.slept == 1.5
@@ -54,7 +54,7 @@ def test_ALI_10_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_i
 
 
 def test_ALI_10_a_long_pause_is_passed_on() -> None:
-    clock, books = Clock(), Books()
+    clock, books = ScriptedApiClock(), Books()
     with (
         HttpScript([refusal("Throttling.User", headers={"x-acs-retry-after": "7000"})]) as server,
         pytest.raises(Throttled) as raised,
@@ -134,7 +134,7 @@ def test_a_quiet_pass_books_its_calls_once() -> None:
 
 
 def test_a_short_wait_is_slept_and_a_long_one_is_told() -> None:
-    clock = Clock()
+    clock = ScriptedApiClock()
     with HttpScript(lambda _: groups_page(GROUP)) as server:
         api = api_for(server.url, clock=clock, pacer=Books([3.0, 0.5]))
         assert api.groups([GROUP])
@@ -146,7 +146,7 @@ def test_a_short_wait_is_slept_and_a_long_one_is_told() -> None:
 
 
 def test_waiting_is_bounded_over_the_whole_pass() -> None:
-    clock = Clock()
+    clock = ScriptedApiClock()
     with HttpScript() as server, pytest.raises(Throttled):
         api_for(server.url, clock=clock, pacer=Books([1.5] * 5)).groups([GROUP])
     assert server.requests == []

@@ -6,7 +6,15 @@ import pytest
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.errors import Transient, Unauthorized
-from tests.unit.providers.alicloud.scripted_api import GROUP, Clock, HttpScript, Reply, Seen, api_for, groups_page
+from tests.unit.providers.alicloud.scripted_api import (
+    GROUP,
+    HttpScript,
+    Reply,
+    ScriptedApiClock,
+    Seen,
+    api_for,
+    groups_page,
+)
 
 CREDENTIAL = {
     "Code": "Success",
@@ -60,7 +68,7 @@ def test_an_instance_without_a_role_has_no_credentials(reply: Reply, cls: type[O
 
 
 def test_ALI_4_where_no_metadata_service_answers_one_attempt_is_made() -> None:
-    clock = Clock()
+    clock = ScriptedApiClock()
     with HttpScript(lambda _: Reply(hang_up=True)) as service, pytest.raises(Transient, match="instance metadata"):
         api_for("http://127.0.0.1:9", clock=clock, metadataEndpoint=service.url).groups([GROUP])
     assert len(service.requests) == 1

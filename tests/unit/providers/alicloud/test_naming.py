@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import Target
-from chalicelib.providers.alicloud.provider_ids import Names, handle_of, is_placeholder, parse, placeholder_group
+from chalicelib.model.operation import RemovalTarget
+from chalicelib.providers.alicloud.provider_ids import (
+    AlicloudGroupNames,
+    handle_of,
+    is_placeholder,
+    parse,
+    placeholder_group,
+)
 from tests.unit.providers.alicloud.fake_api import REGION, node
 
 PLAIN, PREFIXED = f"{REGION}.i-1", f"alicloud://{REGION}.i-1"
@@ -35,7 +41,7 @@ def test_ALI_6_provider_ids_are_read_in_both_spellings_and_no_other(
 
 @pytest.mark.parametrize("spelling", [PLAIN, PREFIXED])
 def test_ALI_DEFECT_10_an_instance_is_spelled_as_its_node_is(spelling: str) -> None:
-    names = Names([node("a", spelling)], REGION)
+    names = AlicloudGroupNames([node("a", spelling)], REGION)
     assert names.spell("i-1") == spelling
     assert names.node_of("i-1") is not None
 
@@ -43,13 +49,13 @@ def test_ALI_DEFECT_10_an_instance_is_spelled_as_its_node_is(spelling: str) -> N
 def test_ALI_6_an_unjoined_instance_is_spelled_as_most_nodes_are() -> None:
     ids = ("alicloud://cn-hangzhou.i-1", "alicloud://cn-hangzhou.i-2", "cn-hangzhou.i-3")
     most = [node(each, each) for each in ids]
-    assert Names(most, REGION).spell("i-9") == "alicloud://cn-hangzhou.i-9"
-    assert Names(most[1:], REGION).spell("i-9") == "cn-hangzhou.i-9"
-    assert Names([], REGION).spell("i-9") == "cn-hangzhou.i-9"
+    assert AlicloudGroupNames(most, REGION).spell("i-9") == "alicloud://cn-hangzhou.i-9"
+    assert AlicloudGroupNames(most[1:], REGION).spell("i-9") == "cn-hangzhou.i-9"
+    assert AlicloudGroupNames([], REGION).spell("i-9") == "cn-hangzhou.i-9"
 
 
 def test_ALI_DEFECT_15_empty_and_foreign_ids_are_nobodys() -> None:
-    names = Names([node("a", ""), node("b", "aws:///x/i-1"), node("c", "cn-beijing.i-1")], REGION)
+    names = AlicloudGroupNames([node("a", ""), node("b", "aws:///x/i-1"), node("c", "cn-beijing.i-1")], REGION)
     assert names.node_of("i-1") is None
     assert names.spell("i-1") == PLAIN
 
@@ -57,13 +63,13 @@ def test_ALI_DEFECT_15_empty_and_foreign_ids_are_nobodys() -> None:
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        (Target("n", PLAIN, "i-1"), "i-1"),
-        (Target("n", PREFIXED), "i-1"),
-        (Target("n", "what"), ""),
-        (Target("n", ""), ""),
+        (RemovalTarget("n", PLAIN, "i-1"), "i-1"),
+        (RemovalTarget("n", PREFIXED), "i-1"),
+        (RemovalTarget("n", "what"), ""),
+        (RemovalTarget("n", ""), ""),
     ],
 )
-def test_a_target_is_found_by_handle_or_by_id(target: Target, expected: str) -> None:
+def test_a_target_is_found_by_handle_or_by_id(target: RemovalTarget, expected: str) -> None:
     assert handle_of(target) == expected
 
 

@@ -7,13 +7,13 @@ import random
 import pytest
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.alicloud.provider import build
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient, Unauthorized
-from tests.unit.providers.alicloud.fake_api import FakeApi, Group, grow, operation, provider, remove
+from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, grow, operation, provider, remove
 
 
 def connection(**settings: str) -> Connection:
@@ -32,27 +32,27 @@ def test_settings_that_cannot_be_are_bad_input() -> None:
 
 @pytest.mark.parametrize("cls", [Transient, Throttled, Conflict])
 def test_what_may_pass_is_raised(cls: type[ProviderError]) -> None:
-    api = FakeApi(Group("asg-1"))
+    api = FakeApi(FakeApiGroup("asg-1"))
     api.trouble["groups"] = [cls("later")]
     with pytest.raises(cls):
         provider(api).grow(grow(0, 1))
 
 
 def test_what_will_not_pass_is_failed_with_class_and_code() -> None:
-    api = FakeApi(Group("asg-1"))
+    api = FakeApi(FakeApiGroup("asg-1"))
     api.trouble["groups"] = [Unauthorized("no", code="Forbidden.RAM")]
     assert provider(api).grow(grow(0, 1)) == Failed("Unauthorized", "no", "Forbidden.RAM")
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_rubbish_in_an_operation_is_no_crash(kind: Kind) -> None:
-    api = FakeApi(Group("asg-1"))
+@pytest.mark.parametrize("kind", list(OperationKind))
+def test_rubbish_in_an_operation_is_no_crash(kind: OperationKind) -> None:
+    api = FakeApi(FakeApiGroup("asg-1"))
     api.fill("asg-1", 2)
     rubbish = {"activity": "asa-\u0000", "polls": "-7", "asked": ",,i-9", "refused": "[1", "late": "x"}
     for data in ({}, rubbish):
         for asked in (operation(kind, "asg-1", 2, -5, "i-9"), operation(kind, "asg-1", -1, 10**9, "")):
             outcome = provider(api).poll(asked.with_status(data=data))
-            assert isinstance(outcome, Done | Pending | Failed)
+            assert isinstance(outcome, Succeeded | InProgress | Failed)
     assert not any(call.startswith("remove") for call in api.calls)
 
 
@@ -61,7 +61,7 @@ class _Chaos:
 
     def __init__(self, seed: int, *, desired: bool) -> None:
         self.random = random.Random(seed)
-        self.group = Group("asg-1", desired_mode=desired, most=12)
+        self.group = FakeApiGroup("asg-1", desired_mode=desired, most=12)
         self.api = FakeApi(self.group)
         self.planned = 0  # instances that growths asked for
         self.named: set[str] = set()
@@ -85,7 +85,7 @@ class _Chaos:
         failed = [each.handle for each in group.instances if each.error]
         if failed:
             some = failed[: self.random.randint(1, len(failed))]
-            return remove(group.target, *some, kind=Kind.DISCARD).with_spec(id=f"discard-{self.turn}")
+            return remove(group.target, *some, kind=OperationKind.DISCARD).with_spec(id=f"discard-{self.turn}")
         living = [each.handle for each in group.instances]
         if living and self.random.random() < 0.4:
             some = self.random.sample(living, self.random.randint(1, len(living)))
@@ -106,7 +106,7 @@ class _Chaos:
                 if self.random.random() < 0.2:
                     self.api.lost.add(method)
             outcome = self._step(current, first=first)
-            if isinstance(outcome, Done | Failed):
+            if isinstance(outcome, Succeeded | Failed):
                 self._ended(asked, outcome)
                 return
             first = self.random.random() < 0.3  # dead before it was written down: from the start
@@ -115,15 +115,15 @@ class _Chaos:
                 self.api.step()
         raise AssertionError(f"{asked.spec.id} did not come to an end")
 
-    def _ended(self, asked: Operation, outcome: Done | Failed) -> None:
-        if asked.spec.kind is Kind.GROW or isinstance(outcome, Failed):
+    def _ended(self, asked: Operation, outcome: Succeeded | Failed) -> None:
+        if asked.spec.kind is OperationKind.GROW or isinstance(outcome, Failed):
             return
         living = {each.instance_id for each in self.group.living()}
         assert living.isdisjoint(target.handle for target in asked.spec.targets)
 
     def _step(self, current: Operation, *, first: bool) -> Outcome | None:
         found = provider(self.api)
-        begin = found.grow if current.spec.kind is Kind.GROW else found.remove
+        begin = found.grow if current.spec.kind is OperationKind.GROW else found.remove
         try:
             return begin(current) if first else found.poll(current)
         except (Transient, Throttled, Conflict):
@@ -152,8 +152,8 @@ class _Crowd(_Chaos):
         for self.turn in range(120):
             self.group.stock = self.random.choice([None, None, 0, 2])
             asked = self._plan() if len(open_now) < 4 and self.random.random() < 0.4 else None
-            growing = any(each.spec.kind is Kind.GROW for each, _ in open_now)
-            if asked is not None and asked.spec.kind is Kind.GROW and growing:
+            growing = any(each.spec.kind is OperationKind.GROW for each, _ in open_now)
+            if asked is not None and asked.spec.kind is OperationKind.GROW and growing:
                 self.planned -= asked.spec.to_size - asked.spec.from_size
             elif asked is not None:
                 open_now.append((asked, None))
@@ -161,7 +161,7 @@ class _Crowd(_Chaos):
                 place = self.random.randrange(len(open_now))
                 whole, current = open_now.pop(place)
                 outcome = self._step(current or whole, first=current is None)
-                if isinstance(outcome, Pending):
+                if isinstance(outcome, InProgress):
                     open_now.append((whole, whole.with_status(data=outcome.data, step=outcome.step)))
                 elif outcome is None:
                     open_now.append((whole, current))

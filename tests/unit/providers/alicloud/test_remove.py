@@ -6,20 +6,20 @@ import msgspec
 import pytest
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Transient
-from tests.unit.providers.alicloud.fake_api import FakeApi, Group, continued, provider, refusal, remove
+from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, continued, provider, refusal, remove
 
 
 def world(size: int, **more: object) -> tuple[FakeApi, list[str]]:
-    api = FakeApi(Group("asg-1", **more))  # type: ignore[arg-type]
+    api = FakeApi(FakeApiGroup("asg-1", **more))  # type: ignore[arg-type]
     return api, api.fill("asg-1", size)
 
 
 def to_the_end(api: FakeApi, asked: Operation) -> Outcome:
     outcome = provider(api).remove(asked)
     for _ in range(20):
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             break
         api.step()
         outcome = provider(api).poll(continued(asked, outcome))
@@ -29,7 +29,7 @@ def to_the_end(api: FakeApi, asked: Operation) -> Outcome:
 @pytest.mark.parametrize("desired", [True, False], ids=["desired", "plain"])
 def test_one_is_removed_and_the_target_goes_down_with_it(desired: bool) -> None:
     api, names = world(3, desired_mode=desired)
-    assert isinstance(to_the_end(api, remove(3, names[1])), Done)
+    assert isinstance(to_the_end(api, remove(3, names[1])), Succeeded)
     assert api.writes() == [f"remove asg-1 {names[1]}"]
     assert sorted(api.all["asg-1"].instances) == [names[0], names[2]]
     assert provider(api).observe(()).groups[0].target == 2
@@ -40,7 +40,7 @@ def test_a_desired_capacity_that_somebody_has_lowered_costs_nobody_else_a_machin
     """Five are there, two are to go, and a person has set three meanwhile: those are the two that are too many."""
     api, names = world(5)
     api.all["asg-1"].desired = 3
-    assert isinstance(to_the_end(api, remove(5, names[3], names[4])), Done)
+    assert isinstance(to_the_end(api, remove(5, names[3], names[4])), Succeeded)
     assert sorted(api.all["asg-1"].instances) == names[:3]
     assert (api.all["asg-1"].desired, api.scaled_in) == (3, [])
 
@@ -48,7 +48,7 @@ def test_a_desired_capacity_that_somebody_has_lowered_costs_nobody_else_a_machin
 def test_what_is_beyond_a_lowered_desired_capacity_goes_first_and_the_rest_lowers_it() -> None:
     api, names = world(6)
     api.all["asg-1"].desired = 5
-    assert isinstance(to_the_end(api, remove(6, *names[3:])), Done)
+    assert isinstance(to_the_end(api, remove(6, *names[3:])), Succeeded)
     assert [len(call.split()) - 2 for call in api.writes()] == [1, 2]
     assert sorted(api.all["asg-1"].instances) == names[:3]
     assert (api.all["asg-1"].desired, api.scaled_in) == (3, [])
@@ -58,7 +58,7 @@ def test_leaving_counts_as_removed_and_is_not_asked_for_again() -> None:
     api, names = world(3)
     for _ in range(3):
         provider(api).remove(remove(3, names[0]))
-    assert isinstance(provider(api).remove(remove(3, names[0])), Done)
+    assert isinstance(provider(api).remove(remove(3, names[0])), Succeeded)
     assert len(api.writes()) == 1
     assert api.all["asg-1"].desired == 2
 
@@ -68,14 +68,14 @@ def test_ALI_9_a_lost_answer_removes_once() -> None:
     api.lost.add("remove")
     with pytest.raises(Transient):
         provider(api).remove(remove(3, names[0]))
-    assert isinstance(to_the_end(api, remove(3, names[0])), Done)
+    assert isinstance(to_the_end(api, remove(3, names[0])), Succeeded)
     assert len(api.all["asg-1"].living()) == 2
     assert api.all["asg-1"].desired == 2
 
 
 def test_many_go_in_lots_of_twenty_one_after_the_other() -> None:
     api, names = world(50, most=100)
-    assert isinstance(to_the_end(api, remove(50, *names[:45])), Done)
+    assert isinstance(to_the_end(api, remove(50, *names[:45])), Succeeded)
     assert [len(call.split()) - 2 for call in api.writes()] == [20, 20, 5]
     assert len(api.all["asg-1"].living()) == 5
     assert api.all["asg-1"].desired == 5
@@ -85,7 +85,7 @@ def test_ALI_12_one_that_is_gone_already_holds_up_no_other() -> None:
     api, names = world(3)
     api.all["asg-1"].instances.pop(names[0])
     api.all["asg-1"].desired = 2
-    assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Done)
+    assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Succeeded)
     assert list(api.all["asg-1"].instances) == [names[2]]
 
 
@@ -97,7 +97,7 @@ def test_one_that_goes_between_look_and_request_counts_as_removed() -> None:
         listed if len(api.writes()) == 0 else whole(group, ids)
     )
     api.all["asg-1"].instances.pop(names[0])
-    assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Done)
+    assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Succeeded)
     assert list(api.all["asg-1"].instances) == [names[2]]
 
 
@@ -110,7 +110,7 @@ def test_a_request_refused_for_one_that_has_just_gone_is_made_without_it() -> No
     )
     api.all["asg-1"].instances.pop(names[0])
     api.trouble["remove"] = [refusal(NotFound, "InvalidInstanceId.NotFound")]
-    assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Done)
+    assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Succeeded)
     assert list(api.all["asg-1"].instances) == [names[2]]
 
 
@@ -123,7 +123,7 @@ def test_not_found_for_instances_that_are_all_there_is_a_failure() -> None:
 
 
 def test_ALI_12_an_instance_of_another_group_is_refused_before_any_write() -> None:
-    api = FakeApi(Group("asg-1"), Group("asg-2"))
+    api = FakeApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-2"))
     mine, theirs = api.fill("asg-1", 3), api.fill("asg-2", 3)
     outcome = provider(api).remove(remove(3, mine[0], theirs[0]))
     assert isinstance(outcome, Failed)
@@ -133,7 +133,7 @@ def test_ALI_12_an_instance_of_another_group_is_refused_before_any_write() -> No
 
 
 def test_ALI_12_an_instance_of_a_group_that_the_policy_does_not_name_is_refused_too() -> None:
-    api = FakeApi(Group("asg-1"), Group("asg-9"))
+    api = FakeApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-9"))
     mine, theirs = api.fill("asg-1", 3), api.fill("asg-9", 1)
     outcome = provider(api, "0:10:asg-1").remove(remove(3, mine[0], theirs[0]))
     assert isinstance(outcome, Failed)
@@ -144,11 +144,11 @@ def test_ALI_12_an_instance_of_a_group_that_the_policy_does_not_name_is_refused_
 def test_ALI_DEFECT_14_removing_one_of_two_thousand_asks_for_that_one() -> None:
     api, names = world(2000, most=2000)
     outcome = provider(api, "0:2000:asg-1").remove(remove(2000, names[7]))
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     assert api.calls == ["groups 1", "instances asg-1", f"remove asg-1 {names[7]}"]
     api.calls.clear()
     api.step()
-    assert isinstance(provider(api, "0:2000:asg-1").poll(continued(remove(2000, names[7]), outcome)), Done)
+    assert isinstance(provider(api, "0:2000:asg-1").poll(continued(remove(2000, names[7]), outcome)), Succeeded)
     assert api.calls == ["groups 1", "instances asg-1"]
 
 
@@ -159,7 +159,7 @@ def test_ALI_DEFECT_3_a_batch_that_would_end_below_the_minimum_is_refused_as_a_w
     assert outcome.cls == "InvalidRequest"
     assert "below the minimum 3" in outcome.message
     assert api.writes() == []
-    assert isinstance(provider(api, "3:10:asg-1").remove(remove(5, *names[:2])), Pending)
+    assert isinstance(provider(api, "3:10:asg-1").remove(remove(5, *names[:2])), InProgress)
 
 
 def test_ALI_DEFECT_3_the_groups_own_minimum_counts_too() -> None:
@@ -235,7 +235,7 @@ def test_ALI_10_a_busy_group_is_to_be_asked_again() -> None:
     with pytest.raises(Conflict):
         provider(api).remove(remove(2, names[1]))
     api.step()
-    assert isinstance(to_the_end(api, remove(2, names[1])), Done)
+    assert isinstance(to_the_end(api, remove(2, names[1])), Succeeded)
 
 
 def test_a_failed_removal_activity_is_told_with_its_code() -> None:
@@ -261,7 +261,7 @@ def test_a_vendor_that_says_done_and_does_nothing_is_not_believed_for_ever() -> 
     group.activities[0] = msgspec.structs.replace(group.activities[0], status_code="Successful")
     api.set_state("asg-1", names[0], "InService")
     for _ in range(30):
-        if isinstance(outcome, Pending):
+        if isinstance(outcome, InProgress):
             outcome = provider(api).poll(continued(asked, outcome))
     assert isinstance(outcome, Failed)
     assert "lists it still" in outcome.message

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.unit.providers.alicloud.fake_api import (
     FakeApi,
-    Group,
+    FakeApiGroup,
     continued,
     grow,
     operation,
@@ -21,7 +21,7 @@ MODES = pytest.mark.parametrize("desired", [True, False], ids=["desired", "plain
 
 
 def world(size: int, *, desired: bool = True, **more: object) -> FakeApi:
-    api = FakeApi(Group("asg-1", desired_mode=desired, **more))  # type: ignore[arg-type]
+    api = FakeApi(FakeApiGroup("asg-1", desired_mode=desired, **more))  # type: ignore[arg-type]
     api.fill("asg-1", size)
     return api
 
@@ -36,11 +36,11 @@ def test_ALI_8_a_growth_is_one_call_and_its_activity_is_followed(desired: bool) 
     ]
     later = continued(asked, outcome)
     running = provider(api).poll(later)
-    assert isinstance(running, Pending)
+    assert isinstance(running, InProgress)
     assert running.after > 0
     api.step()
     done = provider(api).poll(continued(later, running))
-    assert isinstance(done, Done)
+    assert isinstance(done, Succeeded)
     assert done.facts["created"] == 3
     assert len(api.all["asg-1"].living()) == 5
 
@@ -53,7 +53,7 @@ def test_ALI_9_ALI_DEFECT_6_a_lost_answer_is_asked_for_again_with_the_same_token
         provider(api).grow(grow(0, 4))
     again = provider(api).grow(grow(0, 4))
     api.step()
-    assert isinstance(provider(api).poll(continued(grow(0, 4), again)), Done)
+    assert isinstance(provider(api).poll(continued(grow(0, 4), again)), Succeeded)
     assert api.made == {"asg-1": 4}
     assert len(api.writes()) == 1  # the second call found the activity of the first
 
@@ -62,10 +62,10 @@ def test_ALI_9_ALI_DEFECT_6_a_lost_answer_is_asked_for_again_with_the_same_token
 def test_ALI_17_two_cold_starts_in_mid_activity_make_no_second_growth(desired: bool) -> None:
     api = world(1, desired=desired)
     for _ in range(3):
-        assert isinstance(provider(api).grow(grow(1, 3)), Pending)
+        assert isinstance(provider(api).grow(grow(1, 3)), InProgress)
     api.step()
     for _ in range(2):
-        assert isinstance(provider(api).grow(grow(1, 3)), Done)
+        assert isinstance(provider(api).grow(grow(1, 3)), Succeeded)
     assert api.made == {"asg-1": 2}
 
 
@@ -91,7 +91,7 @@ def test_a_target_that_is_somebody_elses_is_left_alone(desired: bool) -> None:
 
 def test_a_target_that_is_there_already_is_done() -> None:
     api = world(5)
-    assert isinstance(provider(api).grow(grow(2, 5)), Done)
+    assert isinstance(provider(api).grow(grow(2, 5)), Succeeded)
     assert api.writes() == []
 
 
@@ -138,9 +138,9 @@ def test_ALI_DEFECT_4_waiting_instances_count_so_that_a_growth_never_shrinks() -
     assert observed.target == 5
     asked = grow(observed.target, 6)
     outcome = provider(api).grow(asked)
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     api.step()
-    assert isinstance(provider(api).poll(continued(asked, outcome)), Done)
+    assert isinstance(provider(api).poll(continued(asked, outcome)), Succeeded)
     assert len(api.all["asg-1"].living()) == 6
     assert api.scaled_in == []
 
@@ -159,7 +159,7 @@ def test_ALI_DEFECT_5_the_desired_capacity_is_the_target_while_ess_lags() -> Non
     observed = provider(api).observe(()).groups[0]  # not one instance is listed yet
     assert observed.target == 3
     assert observed.instances == ()
-    assert isinstance(provider(api).grow(grow(0, 3, plan="another")), Done)
+    assert isinstance(provider(api).grow(grow(0, 3, plan="another")), Succeeded)
     assert len(api.writes()) == 1
 
 
@@ -169,7 +169,7 @@ def test_ALI_10_ALI_DEFECT_8_a_busy_group_is_to_be_asked_again_and_has_not_faile
     with pytest.raises(Conflict) as caught:
         provider(api).grow(grow(2, 3))
     assert caught.value.code == "ScalingActivityInProgress"
-    assert isinstance(provider(api).grow(grow(2, 3)), Pending)
+    assert isinstance(provider(api).grow(grow(2, 3)), InProgress)
 
 
 def test_ALI_10_a_throttled_growth_is_to_be_asked_again() -> None:
@@ -217,7 +217,7 @@ def test_nothing_to_change_is_looked_into(size: int) -> None:
 
     api.groups = moved  # type: ignore[method-assign,assignment]
     if size == 3:
-        assert isinstance(provider(api).grow(grow(2, 3)), Done)
+        assert isinstance(provider(api).grow(grow(2, 3)), Succeeded)
     else:
         with pytest.raises(Conflict):
             provider(api).grow(grow(2, 3))
@@ -228,10 +228,10 @@ def test_polls_come_less_often_and_end_after_ten_minutes() -> None:
     asked = grow(0, 1)
     outcome = provider(api).grow(asked)
     waits = []
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         waits.append(outcome.after)
         outcome = provider(api).poll(continued(asked, outcome))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert waits[:4] == [5.0, 5.0, 10.0, 20.0]
     assert max(waits) == 30.0
     assert 600 <= sum(waits) <= 640
@@ -244,10 +244,10 @@ def test_an_activity_that_is_not_listed_yet_is_waited_for_and_rubbish_in_the_dat
     later = continued(grow(0, 1), outcome)
     later.status.data["polls"] = "many"
     waiting = provider(api).poll(later)
-    assert isinstance(waiting, Pending)
+    assert isinstance(waiting, InProgress)
     api.all["asg-1"].activities = hidden
     api.step()
-    assert isinstance(provider(api).poll(continued(later, waiting)), Done)
+    assert isinstance(provider(api).poll(continued(later, waiting)), Succeeded)
 
 
 @pytest.mark.parametrize("state", ["Inactive", "Deleting"])
@@ -268,11 +268,11 @@ def test_ALI_15_a_group_that_is_gone_is_not_found() -> None:
 
 
 def test_a_group_that_the_policy_does_not_name_is_never_touched() -> None:
-    api = FakeApi(Group("asg-1"), Group("asg-theirs"))
+    api = FakeApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-theirs"))
     found = provider(api, "0:5:asg-1")
     for outcome in (
         found.grow(grow(0, 1, group="asg-theirs")),
-        found.shrink_target(operation(Kind.SHRINK, "asg-theirs", 2, 1)),
+        found.shrink_target(operation(OperationKind.SHRINK, "asg-theirs", 2, 1)),
     ):
         assert isinstance(outcome, Failed)
     assert api.calls == []
@@ -287,7 +287,7 @@ def test_ALI_13_an_unfulfilled_target_is_lowered_and_no_instance_is_lost(
 ) -> None:
     api = world(3)
     api.all["asg-1"].desired = 5
-    asked = operation(Kind.SHRINK, "asg-1", 5, to_size)
+    asked = operation(OperationKind.SHRINK, "asg-1", 5, to_size)
     for _ in range(2):
         outcome = provider(api).shrink_target(asked)
         assert (outcome.cls if isinstance(outcome, Failed) else type(outcome).__name__) == expected
@@ -301,21 +301,21 @@ def test_ALI_DEFECT_11_leaving_instances_do_not_hold_a_target_up() -> None:
     api = world(1)
     api.fill("asg-1", 1, "Removing")
     api.all["asg-1"].desired = 2
-    assert isinstance(provider(api).shrink_target(operation(Kind.SHRINK, "asg-1", 2, 1)), Done)
+    assert isinstance(provider(api).shrink_target(operation(OperationKind.SHRINK, "asg-1", 2, 1)), Succeeded)
 
 
 def test_a_target_is_not_lowered_while_an_activity_runs_that_may_fill_it() -> None:
     api = world(1)
     provider(api).grow(grow(1, 3))
     with pytest.raises(Conflict):
-        provider(api).shrink_target(operation(Kind.SHRINK, "asg-1", 3, 1))
+        provider(api).shrink_target(operation(OperationKind.SHRINK, "asg-1", 3, 1))
     assert len(api.writes()) == 1
 
 
 def test_ALI_13_a_group_without_desired_capacity_has_nothing_to_lower() -> None:
     api = world(3, desired=False)
-    assert isinstance(provider(api).shrink_target(operation(Kind.SHRINK, "asg-1", 5, 3)), Done)
-    refused = provider(api).shrink_target(operation(Kind.SHRINK, "asg-1", 3, 2))
+    assert isinstance(provider(api).shrink_target(operation(OperationKind.SHRINK, "asg-1", 5, 3)), Succeeded)
+    refused = provider(api).shrink_target(operation(OperationKind.SHRINK, "asg-1", 3, 2))
     assert isinstance(refused, Failed)
     assert refused.cls == "InvalidRequest"
     assert api.writes() == []
@@ -324,6 +324,6 @@ def test_ALI_13_a_group_without_desired_capacity_has_nothing_to_lower() -> None:
 def test_a_target_is_not_lowered_below_the_groups_own_minimum() -> None:
     api = world(0, least=2)
     api.all["asg-1"].desired = 3
-    outcome = provider(api).shrink_target(operation(Kind.SHRINK, "asg-1", 3, 1))
+    outcome = provider(api).shrink_target(operation(OperationKind.SHRINK, "asg-1", 3, 1))
     assert isinstance(outcome, Failed)
     assert "MinSize 2" in outcome.message

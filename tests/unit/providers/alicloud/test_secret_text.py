@@ -10,7 +10,15 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers.alicloud.secret_format import parse_secret
 from chalicelib.providers.errors import Transient, Unauthorized
-from tests.unit.providers.alicloud.scripted_api import GROUP, KEY, KEY_ID, KEY_SECRET, HttpScript, Secrets, api_for
+from tests.unit.providers.alicloud.scripted_api import (
+    GROUP,
+    KEY,
+    KEY_ID,
+    KEY_SECRET,
+    HttpScript,
+    ScriptedApiSecrets,
+    api_for,
+)
 
 ROLE = "acs:ram::1234567890123456:role/outscaler"
 PROVIDER = "acs:ram::1234567890123456:oidc-provider/ack"
@@ -75,7 +83,7 @@ def test_ALI_DEFECT_16_a_half_filled_set_names_what_is_missing_and_asks_nobody(
     secret: dict[str, str], missing: str
 ) -> None:
     with HttpScript() as server:
-        api = api_for(server.url, read_secret=Secrets(key=json.dumps(secret)))
+        api = api_for(server.url, read_secret=ScriptedApiSecrets(key=json.dumps(secret)))
         with pytest.raises(Unauthorized, match=missing):
             api.groups([GROUP])
     assert server.requests == []

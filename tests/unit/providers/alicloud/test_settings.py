@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.alicloud.endpoints import Network, Service
-from chalicelib.providers.alicloud.settings import Bounds, parse_spec, read_settings
+from chalicelib.providers.alicloud.settings import AlicloudBounds, parse_spec, read_settings
 
 RIGHT = {"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": "0:5:asg-1"}
 
@@ -16,7 +16,7 @@ def problems(settings: dict[str, str], *groups: GroupPolicy) -> list[str]:
     with pytest.raises(BadInput) as raised:
         read_settings(settings, groups)
     bad = raised.value
-    return [str(each) for each in (bad.problems if isinstance(bad, BadInputs) else (bad,))]
+    return [str(each) for each in (bad.problems if isinstance(bad, InputErrors) else (bad,))]
 
 
 def test_what_is_right_is_read() -> None:
@@ -34,7 +34,11 @@ def test_what_is_right_is_read() -> None:
         },
         [GroupPolicy("alicloud", "asg-3", 1, 2, 7), GroupPolicy("exoscale", "pool", 1, 2)],
     )
-    assert settings.groups == (Bounds("asg-1", 0, 5), Bounds("asg-2", 2, 10), Bounds("asg-3", 1, 2, 7))
+    assert settings.groups == (
+        AlicloudBounds("asg-1", 0, 5),
+        AlicloudBounds("asg-2", 2, 10),
+        AlicloudBounds("asg-3", 1, 2, 7),
+    )
     assert settings.region == "cn-hangzhou"
     assert settings.endpoints.network is Network.VPC
     assert settings.endpoints.url(Service.ESS) == "https://ess.example.com"
@@ -47,12 +51,12 @@ def test_what_is_right_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "bounds"),
     [
-        ("0:5:asg-1", Bounds("asg-1", 0, 5)),
-        ("+1:+3:asg-1", Bounds("asg-1", 1, 3)),
-        ("3:3:asg:x:y", Bounds("asg:x:y", 3, 3)),
+        ("0:5:asg-1", AlicloudBounds("asg-1", 0, 5)),
+        ("+1:+3:asg-1", AlicloudBounds("asg-1", 1, 3)),
+        ("3:3:asg:x:y", AlicloudBounds("asg:x:y", 3, 3)),
     ],
 )
-def test_ALI_5_specs_that_are_right(text: str, bounds: Bounds) -> None:
+def test_ALI_5_specs_that_are_right(text: str, bounds: AlicloudBounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 

@@ -11,7 +11,7 @@ from chalicelib.providers.alicloud.models import InstanceType, LaunchTemplateDat
 from chalicelib.providers.alicloud.template_tags import is_label_key, is_label_value, label_value, read_tags
 from chalicelib.providers.errors import Unauthorized
 from tests.contract.suite.golden import assert_golden
-from tests.unit.providers.alicloud.fake_api import FakeApi, Group, overrides, provider, refusal, tags
+from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, overrides, provider, refusal, tags
 
 GOLDEN = Path(__file__).parents[3] / "contract" / "alicloud" / "golden"
 PREFIX = "k8s.io/cluster-autoscaler/node-template/"
@@ -50,7 +50,7 @@ def configuration(
 def group_of(
     plan: ScalingConfiguration | None = None, *, size: int = 0, api: FakeApi | None = None, **more: object
 ) -> NodeGroup:
-    api = api or FakeApi(Group("asg-1", more=more))
+    api = api or FakeApi(FakeApiGroup("asg-1", more=more))
     api.kinds = KINDS
     api.plans = {"asc-1": plan} if plan else {}
     api.fill("asg-1", size)
@@ -88,7 +88,7 @@ def test_ALI_14_several_gpu_types_promise_the_fewest_gpus() -> None:
 
 def launched(*own: str) -> NodeGroup:
     api = FakeApi(
-        Group(
+        FakeApiGroup(
             "asg-1",
             configuration="",
             more={
@@ -218,12 +218,12 @@ def test_without_a_template_the_group_says_why(plan: ScalingConfiguration | None
 
 
 def test_a_group_without_configuration_says_so() -> None:
-    group = group_of(api=FakeApi(Group("asg-1", configuration="")))
+    group = group_of(api=FakeApi(FakeApiGroup("asg-1", configuration="")))
     assert "neither a scaling configuration nor a launch template" in group.template_error
 
 
 def test_one_unknown_type_of_several_is_left_out_and_told() -> None:
-    api = FakeApi(Group("asg-1"))
+    api = FakeApi(FakeApiGroup("asg-1"))
     api.kinds, api.plans = KINDS, {"asc-1": configuration("ecs.unheard", "ecs.g7.xlarge")}
     observed = provider(api).observe(())
     assert observed.groups[0].template is not None
@@ -231,8 +231,10 @@ def test_one_unknown_type_of_several_is_left_out_and_told() -> None:
 
 
 def test_a_launch_template_that_is_gone_is_told_and_a_refusal_is_asked_for_once() -> None:
-    group = group_of(api=FakeApi(Group("asg-1", configuration="", more={"launch_template_id": "lt-gone"})))
+    group = group_of(api=FakeApi(FakeApiGroup("asg-1", configuration="", more={"launch_template_id": "lt-gone"})))
     assert "lt-gone (Default)" in group.template_error
-    api = FakeApi(*(Group(f"asg-{n}", configuration="", more={"launch_template_id": f"lt-{n}"}) for n in range(3)))
+    api = FakeApi(
+        *(FakeApiGroup(f"asg-{n}", configuration="", more={"launch_template_id": f"lt-{n}"}) for n in range(3))
+    )
     api.trouble["launch_template"] = [refusal(Unauthorized, "Forbidden.RAM")]
     assert all("Forbidden.RAM" in each.template_error for each in provider(api).observe(()).groups)

@@ -10,7 +10,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.providers.cherryservers.pool_definitions import Definition, Definitions, read_definitions
-from chalicelib.providers.cherryservers.settings import Bootstrap, Bounds, Settings, Source
+from chalicelib.providers.cherryservers.settings import Bootstrap, CherryBounds, CherryPoolSource, CherrySettings
 
 SCRIPT = (
     "#!/bin/bash\nkubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}} "
@@ -43,10 +43,10 @@ def settings(
     cluster: str = "cluster2",
     project: int = 0,
     bootstrap: Bootstrap = KEPT,
-) -> Settings:
-    source = Source(text, secret, msgspec.json.encode(mapping).decode() if mapping is not None else "")
-    return Settings(
-        "key", (Bounds("pool3", 0, 5),), source, cluster_name=cluster, project_id=project, bootstrap=bootstrap
+) -> CherrySettings:
+    source = CherryPoolSource(text, secret, msgspec.json.encode(mapping).decode() if mapping is not None else "")
+    return CherrySettings(
+        "key", (CherryBounds("pool3", 0, 5),), source, cluster_name=cluster, project_id=project, bootstrap=bootstrap
     )
 
 

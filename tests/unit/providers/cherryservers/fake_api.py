@@ -8,18 +8,18 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Operation, Target, operation_id
-from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.secret import Secret
-from chalicelib.providers.cherryservers.api import Api
+from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.bootstrap_tokens import Token
-from chalicelib.providers.cherryservers.context import Context
-from chalicelib.providers.cherryservers.deleted_servers import Gone
+from chalicelib.providers.cherryservers.context import CherryContext
+from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
 from chalicelib.providers.cherryservers.joined import lister
-from chalicelib.providers.cherryservers.models import CreateServer, Plan, Server
+from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer, CreateServer
 from chalicelib.providers.cherryservers.pool_definitions import read_definitions
 from chalicelib.providers.cherryservers.provider import CherryServers
-from chalicelib.providers.cherryservers.server_list import Odd
+from chalicelib.providers.cherryservers.server_list import UnreadableServer
 from chalicelib.providers.cherryservers.settings import read_settings
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.kube_protocol import KubeLists
@@ -53,24 +53,24 @@ class MemoryShelf:
         self.rows[key] = value
 
 
-class FakeCloud(Api):
+class FakeCloud(CherryApi):
     """One project. fates: of the next orders, "" for those that succeed. trouble: method -> errors of the next calls.
     lag: lists for which a new server is not shown; stale: for which a deleted one is shown as it was."""
 
     def __init__(self, *, stock: int | None = None, lag: int = 0, stale: int = 0) -> None:
         self.project = 10001
-        self.all: dict[int, Server] = {}
+        self.all: dict[int, CherryServer] = {}
         self.calls: list[str] = []
         self.fates: list[str | ProviderError] = []
         self.trouble: dict[str, list[ProviderError]] = {}
         self.stock, self.lag, self.stale = stock, lag, stale
-        self.plans: dict[str, Plan] = {}
+        self.plans: dict[str, CherryPlan] = {}
         self.orders: list[CreateServer] = []
         self.deleted: list[int] = []
         self.shelf = MemoryShelf()
         self.time = 1_000_000.0
         self._hidden: dict[int, int] = {}
-        self._ghosts: dict[int, tuple[Server, int]] = {}
+        self._ghosts: dict[int, tuple[CherryServer, int]] = {}
         self._late: list[tuple[int, CreateServer]] = []
         self._number = 1000
 
@@ -103,7 +103,7 @@ class FakeCloud(Api):
 
     # the calls
 
-    def servers(self, odd: list[Odd] | None = None) -> tuple[Server, ...]:
+    def servers(self, odd: list[UnreadableServer] | None = None) -> tuple[CherryServer, ...]:
         del odd
         self._call("servers")
         self._arrive()
@@ -113,14 +113,14 @@ class FakeCloud(Api):
         self._ghosts = {number: (server, left - 1) for number, (server, left) in self._ghosts.items() if left > 1}
         return tuple(shown.values())
 
-    def server(self, number: int) -> Server:
+    def server(self, number: int) -> CherryServer:
         self._call("server", str(number))
         if number not in self.all:
             raise NotFound(f"GET servers/{number}: 404", code="404")
         return self.all[number]
 
-    def create(self, bodies: Sequence[CreateServer]) -> tuple[Server | ProviderError | None, ...]:
-        results: list[Server | ProviderError | None] = []
+    def create(self, bodies: Sequence[CreateServer]) -> tuple[CherryServer | ProviderError | None, ...]:
+        results: list[CherryServer | ProviderError | None] = []
         for body in bodies:
             stopped = any(isinstance(each, _STOPS) for each in results)
             results.append(None if stopped else self._order(body))
@@ -135,7 +135,7 @@ class FakeCloud(Api):
         if self.stale:
             self._ghosts[number] = server, self.stale
 
-    def plan(self, slug: str, *, fresh: bool = False) -> Plan | None:
+    def plan(self, slug: str, *, fresh: bool = False) -> CherryPlan | None:
         self._call("plan", f"{slug}{' fresh' if fresh else ''}")
         if self.plans:
             return self.plans.get(slug)
@@ -153,7 +153,7 @@ class FakeCloud(Api):
                 "pricing": [{"price": 0.1, "unit": "Hourly", "currency": "EUR"}],
                 "available_regions": [{"id": 1, "slug": "eu_nord_1", "stock_qty": stock, "spot_qty": stock}],
             },
-            Plan,
+            CherryPlan,
         )
 
     def tag(self, number: int, tags: Mapping[str, str]) -> None:
@@ -174,17 +174,17 @@ class FakeCloud(Api):
 
     def _put(self, hostname: str, tags: Mapping[str, str], **more: Any) -> int:
         number, self._number = self._number, self._number + 1
-        self.all[number] = Server(number, f"server-{number}", hostname, tags=dict(tags), **more)
+        self.all[number] = CherryServer(number, f"server-{number}", hostname, tags=dict(tags), **more)
         return number
 
-    def _make(self, body: CreateServer) -> Server:
+    def _make(self, body: CreateServer) -> CherryServer:
         number = self._put(body.hostname, body.tags, state="pending", status="deploying")
         self._hidden[number] = self.lag
         if self.stock is not None:
             self.stock -= 1
         return self.all[number]
 
-    def _order(self, body: CreateServer) -> Server | ProviderError:
+    def _order(self, body: CreateServer) -> CherryServer | ProviderError:
         self.calls.append(f"create {body.hostname}")
         self.orders.append(body)
         fate = self.fates.pop(0) if self.fates else ""
@@ -202,7 +202,7 @@ class FakeCloud(Api):
         self._late = [(left - 1, body) for left, body in self._late if left > 0]
 
 
-class _Page(msgspec.Struct, frozen=True):
+class _ServerPage(msgspec.Struct, frozen=True):
     body: bytes
     first: bool = True
 
@@ -215,13 +215,13 @@ class FakeKube:
         self.selectors: list[str] = []
         self.error: Exception | None = None
 
-    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterator[_Page]:
+    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterator[_ServerPage]:
         assert path == "/api/v1/nodes"
         if self.error is not None:
             raise self.error
         selector = (query or {}).get("labelSelector", "")
         self.selectors.append(selector)
-        yield _Page(
+        yield _ServerPage(
             msgspec.json.encode(
                 {
                     "items": [
@@ -265,11 +265,11 @@ def provider(
         }
     )
     return CherryServers(
-        Context(
+        CherryContext(
             settings,
             read_definitions=lambda: read_definitions(settings, lambda name: name),
             open_api=lambda _: cloud,
-            open_gone=lambda project: Gone(cloud.shelf, project, lambda: cloud.time),
+            open_gone=lambda project: DeletedServers(cloud.shelf, project, lambda: cloud.time),
             open_tokens=lambda: tokens or FixedTokens(),
             nodes=None if kube is None else lister(kube),
         )
@@ -277,19 +277,28 @@ def provider(
 
 
 def grow(from_size: int, to_size: int, *, pool: str = POOL, plan: str = "p") -> Operation:
-    return operation(Kind.GROW, pool, from_size, to_size, (), plan)
+    return operation(OperationKind.GROW, pool, from_size, to_size, (), plan)
 
 
-def remove(from_size: int, *targets: int | Target, pool: str = POOL, kind: Kind = Kind.REMOVE) -> Operation:
+def remove(
+    from_size: int, *targets: int | RemovalTarget, pool: str = POOL, kind: OperationKind = OperationKind.REMOVE
+) -> Operation:
     named = tuple(
-        each if isinstance(each, Target) else Target(f"node-of-{each}", f"cherryservers://{each}", str(each))
+        each
+        if isinstance(each, RemovalTarget)
+        else RemovalTarget(f"node-of-{each}", f"cherryservers://{each}", str(each))
         for each in targets
     )
     return operation(kind, pool, from_size, from_size - len(named), named, "p")
 
 
 def operation(
-    kind: Kind, pool: str, from_size: int, to_size: int, targets: tuple[Target, ...] = (), plan: str = "p"
+    kind: OperationKind,
+    pool: str,
+    from_size: int,
+    to_size: int,
+    targets: tuple[RemovalTarget, ...] = (),
+    plan: str = "p",
 ) -> Operation:
     name = operation_id("ours", pool, kind, from_size, to_size, tuple(each.node for each in targets), plan)
     return new_operation(name, "ours", "cherryservers", pool, kind, plan, 0.0, from_size, to_size, targets)
@@ -302,13 +311,13 @@ def claimed(asked: Operation) -> Operation:
 
 def continued(asked: Operation, outcome: Outcome) -> Operation:
     """The operation as the executor comes back with it."""
-    assert isinstance(outcome, Pending), outcome
+    assert isinstance(outcome, InProgress), outcome
     return claimed(asked.with_status(data=outcome.data, step=outcome.step))
 
 
 def drive(cloud: FakeCloud, asked: Operation, *specs: str, **more: Any) -> Outcome:
     """To its end, a fresh provider and a new attempt for each step; errors that may pass are waited for."""
-    verb = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target"}.get(asked.spec.kind, "remove")
+    verb = {OperationKind.GROW: "grow", OperationKind.SHRINK: "shrink_target"}.get(asked.spec.kind, "remove")
     current = claimed(asked)
     for _ in range(100):
         try:
@@ -316,7 +325,7 @@ def drive(cloud: FakeCloud, asked: Operation, *specs: str, **more: Any) -> Outco
         except (Transient, Throttled):
             current = claimed(current)
             continue
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return outcome
         cloud.time += outcome.after
         current, verb = continued(current, outcome), "poll"

@@ -6,14 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.providers.base import Connection
-from chalicelib.providers.cherryservers.api import Api
+from chalicelib.providers.cherryservers.api import CherryApi
 from chalicelib.providers.cherryservers.client_factory import open_api
 from chalicelib.providers.cherryservers.models import CreateServer
 from chalicelib.providers.cherryservers.pool_definition import Definition
-from chalicelib.providers.cherryservers.settings import Settings, Source
-from chalicelib.providers.services import Means, Pacer, Shelf, Unpaced
+from chalicelib.providers.cherryservers.settings import CherryPoolSource, CherrySettings
+from chalicelib.providers.services import Cache, ProviderServices, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.policy_permissions import LOOPBACK
-from tests.unit.providers.alicloud.scripted_api import Board, Books, Clock, HttpScript, Reply, Secrets, Seen
+from tests.unit.providers.alicloud.scripted_api import (
+    Board,
+    Books,
+    HttpScript,
+    Reply,
+    ScriptedApiClock,
+    ScriptedApiSecrets,
+    Seen,
+)
 
 TOKEN, PROJECT = "EXAMPLE.cherry-api-token_0123456789", 10001
 TAGS = {"k8s-cluster": "cluster2", "k8s-nodepool": "pool3"}
@@ -68,19 +76,25 @@ SERVERS = f"/v1/projects/{PROJECT}/servers"
 def open_to(
     url: str,
     *,
-    clock: Clock | None = None,
+    clock: ScriptedApiClock | None = None,
     read_secret: Callable[[str], str] | None = None,
-    pacer: Pacer | None = None,
-    shelf: Shelf | None = None,
+    pacer: RateLimiter | None = None,
+    shelf: Cache | None = None,
     calls_per_second: float = 4.0,
-) -> Api:
+) -> CherryApi:
     """An Api that talks to the script."""
-    clock = clock or Clock()
-    settings = Settings("token", (), Source(secret="definitions"), root=f"{url}/v1", calls_per_second=calls_per_second)
-    means = Means(
-        deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Board()
+    clock = clock or ScriptedApiClock()
+    settings = CherrySettings(
+        "token", (), CherryPoolSource(secret="definitions"), root=f"{url}/v1", calls_per_second=calls_per_second
     )
-    connection = Connection("prod", {}, (), read_secret or Secrets(token=TOKEN), None, clock, means=means)
+    means = ProviderServices(
+        deployment=LOOPBACK,
+        sleep=clock.sleep,
+        chance=lambda: 0.5,
+        pacer=pacer or UnlimitedRateLimiter(),
+        shelf=shelf or Board(),
+    )
+    connection = Connection("prod", {}, (), read_secret or ScriptedApiSecrets(token=TOKEN), None, clock, means=means)
     return open_api(connection, settings, PROJECT)
 
 
@@ -133,10 +147,10 @@ __all__ = [
     "TOKEN",
     "Board",
     "Books",
-    "Clock",
     "HttpScript",
     "Reply",
-    "Secrets",
+    "ScriptedApiClock",
+    "ScriptedApiSecrets",
     "Seen",
     "definition",
     "open_to",

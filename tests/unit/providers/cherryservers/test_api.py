@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from chalicelib.providers.cherryservers.api import Api
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.api import CherryApi
+from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.errors import (
     InvalidRequest,
     NotFound,
@@ -28,10 +28,10 @@ from tests.unit.providers.cherryservers.scripted_api import (
     TOKEN,
     Board,
     Books,
-    Clock,
     HttpScript,
     Reply,
-    Secrets,
+    ScriptedApiClock,
+    ScriptedApiSecrets,
     Seen,
     open_to,
     order,
@@ -45,7 +45,7 @@ def listed(*numbers: int, total: int | str | None = "all") -> Reply:
     return Reply(200, [ROW | {"id": number} for number in numbers], headers)
 
 
-def ids(api: Api) -> list[int]:
+def ids(api: CherryApi) -> list[int]:
     return [server.id for server in api.servers()]
 
 
@@ -125,7 +125,7 @@ def test_an_empty_project_has_no_servers() -> None:
 
 
 def test_CHERRY_10_a_list_that_is_throttled_is_asked_again_once_after_the_two_seconds() -> None:
-    clock = Clock()
+    clock = ScriptedApiClock()
     with HttpScript([refusal(429, "Too many requests", Retry_After="2"), listed(1)]) as server:
         assert ids(open_to(server.url, clock=clock)) == [1]
     assert clock.slept == 2.0
@@ -152,7 +152,7 @@ def raised(call: Callable[[], object]) -> type[Exception]:
     return error.type
 
 
-CHANGES: list[Callable[[Api], type[Exception]]] = [
+CHANGES: list[Callable[[CherryApi], type[Exception]]] = [
     lambda api: type(api.create([order()])[0]),  # type: ignore[list-item,return-value]
     lambda api: raised(lambda: api.delete(1000)),
     lambda api: raised(lambda: api.tag(1000, TAGS)),
@@ -160,7 +160,7 @@ CHANGES: list[Callable[[Api], type[Exception]]] = [
 
 
 def test_CHERRY_10_an_order_that_is_throttled_is_reported_and_everybody_pauses() -> None:
-    books, clock = Books(), Clock()
+    books, clock = Books(), ScriptedApiClock()
     with HttpScript([refusal(429, "Too many requests", Retry_After="2")]) as server:
         [error] = open_to(server.url, pacer=books, clock=clock).create([order()])
     assert isinstance(error, Throttled)
@@ -205,7 +205,7 @@ def test_an_order_that_is_refused_for_its_stock_by_a_success_is_out_of_stock() -
     body = {"code": 400, "message": "Not enough stock for the requested plan"}
     with HttpScript([Reply(200, body), Reply(201, {**ROW, **body})]) as server:
         answers = [open_to(server.url).create([order()])[0] for _ in range(2)]
-    assert [type(each) for each in answers] == [OutOfStock, Server]
+    assert [type(each) for each in answers] == [OutOfStock, CherryServer]
 
 
 def test_a_deletion_that_is_answered_with_the_server_is_one() -> None:
@@ -257,7 +257,7 @@ def test_CHERRY_D10_the_token_is_in_no_error_whatever_the_vendor_echoes() -> Non
 
 
 def test_a_token_that_was_replaced_is_looked_up_once_more() -> None:
-    secrets = Secrets(token="OLD-EXAMPLE")
+    secrets = ScriptedApiSecrets(token="OLD-EXAMPLE")
     secrets.now["token"] = json.dumps({"authtoken": TOKEN})
     with HttpScript([refusal(401), listed(1), refusal(401)]) as server:
         api = open_to(server.url, read_secret=secrets)
@@ -284,7 +284,7 @@ def test_CHERRY_D7_calls_keep_even_distances_whatever_is_to_come() -> None:
 
 
 def test_CHERRY_D19_a_second_template_within_the_hour_makes_no_call() -> None:
-    shelf, clock = Board(), Clock()
+    shelf, clock = Board(), ScriptedApiClock()
     with HttpScript(lambda _: Reply(200, PLAN)) as server:
         for _ in range(3):
             plan = open_to(server.url, shelf=shelf, clock=clock).plan("amd-ryzen-9950x")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.kube.client import Cluster
-from chalicelib.kube.credentials import Credential
+from chalicelib.kube.client import KubeClient
+from chalicelib.kube.credentials import KubeCredential
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import Secret, SecretUnavailable
 from chalicelib.model.timestamps import parse_time
@@ -24,8 +24,8 @@ from chalicelib.providers.cherryservers.bootstrap_tokens import Tokens, open_tok
 from chalicelib.providers.cherryservers.managed_tokens import GROUPS, IDS, LABEL
 from chalicelib.providers.cherryservers.settings import Bootstrap
 from chalicelib.providers.errors import Conflict, ProviderError, Transient, Unauthorized
-from infra.emulators.kube.auth import MASTERS, Rule, User
-from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.auth import MASTERS, RbacRule, User
+from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.in_process_transport import DirectLine
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
@@ -37,10 +37,10 @@ START = 1_800_000_000.0
 HOUR = 3600.0
 
 
-def granted() -> list[Rule]:
+def granted() -> list[RbacRule]:
     [role] = (each for each in yaml.safe_load_all(ROLE.read_text()) if each["kind"] == "Role")
     return [
-        Rule(
+        RbacRule(
             verbs=tuple(rule["verbs"]),
             groups=("",),
             resources=tuple(rule["resources"]),
@@ -55,9 +55,9 @@ class Login:
     """A service account's token that stays."""
 
     def __init__(self, server: ApiServer, token: str) -> None:
-        self._credential = Credential(server.url, token=Secret(token))
+        self._credential = KubeCredential(server.url, token=Secret(token))
 
-    def current(self) -> Credential:
+    def current(self) -> KubeCredential:
         return self._credential
 
     def renew(self) -> None:
@@ -77,12 +77,12 @@ class There:
         self.line = DirectLine(self.server, lambda seconds: None)
         self.asked: list[str] = []
         self.line.ask = self._ask
-        self.fault: Callable[[str, str], Fault | None] = lambda method, target: None
+        self.fault: Callable[[str, str], KubeFault | None] = lambda method, target: None
         self.drawn = (f"{number:016d}" for number in itertools.count(1))
         login = Login(self.server, "our-token")
-        self.kube = Cluster(login, sleep=lambda seconds: None, jitter=lambda: 0.5, dial=self.line.dial)
+        self.kube = KubeClient(login, sleep=lambda seconds: None, jitter=lambda: 0.5, dial=self.line.dial)
 
-    def _ask(self, method: str, target: str) -> Fault | None:
+    def _ask(self, method: str, target: str) -> KubeFault | None:
         self.asked.append(f"{method} {target.rpartition('/')[2]}")
         return self.fault(method, target)
 
@@ -187,7 +187,7 @@ def test_two_functions_at_once_have_one_token(there: There) -> None:
     """The other one makes its token between our look and our writing."""
     others: list[str] = []
 
-    def once(method: str, target: str) -> Fault | None:
+    def once(method: str, target: str) -> KubeFault | None:
         if method == "POST" and not others:
             others.append("")
             others[0] = there.tokens().current().secret.reveal()
@@ -199,7 +199,7 @@ def test_two_functions_at_once_have_one_token(there: There) -> None:
 
 
 def test_an_answer_that_got_lost_is_found_by_the_next_attempt(there: There) -> None:
-    there.fault = lambda method, target: Fault(close=True, late=True) if method == "POST" else None
+    there.fault = lambda method, target: KubeFault(close=True, late=True) if method == "POST" else None
     with pytest.raises(Transient):
         there.tokens().current()
     there.fault = lambda method, target: None
@@ -271,7 +271,7 @@ def test_what_the_server_says_of_it_does_not_show_the_token(
 ) -> None:
     encoded = base64.b64encode(b"0000000000000001").decode()
     text = f'{{"kind": "Status", "message": "refused 0000000000000001 {encoded}", "code": {status}}}'
-    there.fault = lambda method, target: Fault(status=status, body=text.encode()) if method == "POST" else None
+    there.fault = lambda method, target: KubeFault(status=status, body=text.encode()) if method == "POST" else None
     with pytest.raises(cls) as raised:
         there.tokens().current()
     assert "refused *** ***" in raised.value.message
@@ -279,7 +279,7 @@ def test_what_the_server_says_of_it_does_not_show_the_token(
 
 
 def test_a_proxys_page_in_the_place_of_a_secret_is_no_secret(there: There) -> None:
-    there.fault = lambda method, target: Fault(status=200, body=b"<html>") if method == "GET" else None
+    there.fault = lambda method, target: KubeFault(status=200, body=b"<html>") if method == "GET" else None
     with pytest.raises(Transient):
         there.tokens().current()
 

@@ -22,14 +22,14 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 
 ORDER, READ, GIVE_BACK = "POST api.example/v1/projects/1/servers", "GET api.example/v1/plans/x", "DELETE api.example/v1"
 
 
 def error(status: int, body: Any, call: str = ORDER) -> ProviderError:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return error_for(Answer(call, status, {}, text))
+    return error_for(VendorResponse(call, status, {}, text))
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from chalicelib.providers.cherryservers.bootstrap_token import parse_token
 from chalicelib.providers.cherryservers.bootstrap_tokens import Token
 from chalicelib.providers.cherryservers.cloud_init import needs_token, user_data
 from chalicelib.providers.cherryservers.hostnames import hostname
-from chalicelib.providers.cherryservers.instances import Roll
+from chalicelib.providers.cherryservers.instances import ServerList
 from chalicelib.providers.cherryservers.managed_tokens import GROUPS, IDS
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.pool_definitions import Definitions, read_definitions
-from chalicelib.providers.cherryservers.settings import Settings, read_settings
+from chalicelib.providers.cherryservers.settings import CherrySettings, read_settings
 
 INFRA = Path(__file__).resolve().parents[4] / "infra"
 FOLDER = INFRA / "cherryservers"
@@ -28,7 +28,7 @@ def example(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
-def settings() -> Settings:
+def settings() -> CherrySettings:
     policy, warnings = load(example("policy.yaml"), place="policy.yaml")
     assert warnings == ()
     return read_settings(policy.providers["cherryservers"], policy.node_groups)
@@ -97,7 +97,9 @@ def test_CHERRY_D5_tags_are_keys_and_values_and_not_the_single_words_of_the_read
         {"k8s-cluster": "prod-vilnius", "k8s-nodepool": "pool1"},
         {"k8s-cluster-prod-vilnius": "", "k8s-nodepool-pool1": ""},
     ]
-    roll = Roll(Server(id=number, hostname=f"w{number}", tags=each) for number, each in enumerate(tags, start=1))
+    roll = ServerList(
+        CherryServer(id=number, hostname=f"w{number}", tags=each) for number, each in enumerate(tags, start=1)
+    )
     assert [each.id for each in roll.members(definition)] == [1]
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from chalicelib.providers.cherryservers.deleted_servers import Gone
-from chalicelib.providers.services import Bare
+from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
+from chalicelib.providers.services import NullCache
 from tests.unit.providers.cherryservers.fake_api import MemoryShelf
 
 
 def test_what_was_noted_is_known_for_an_hour() -> None:
     shelf, now = MemoryShelf(), [1000.0]
-    Gone(shelf, 1, lambda: now[0]).add([7, 8])
-    assert Gone(shelf, 1, lambda: now[0]).among([7, 8, 9]) == {7, 8}
-    assert Gone(shelf, 2, lambda: now[0]).among([7, 8, 9]) == frozenset()
+    DeletedServers(shelf, 1, lambda: now[0]).add([7, 8])
+    assert DeletedServers(shelf, 1, lambda: now[0]).among([7, 8, 9]) == {7, 8}
+    assert DeletedServers(shelf, 2, lambda: now[0]).among([7, 8, 9]) == frozenset()
     now[0] += 3599
-    Gone(shelf, 1, lambda: now[0]).add([9])
-    assert Gone(shelf, 1, lambda: now[0]).among([7, 9]) == {7, 9}
+    DeletedServers(shelf, 1, lambda: now[0]).add([9])
+    assert DeletedServers(shelf, 1, lambda: now[0]).among([7, 9]) == {7, 9}
     now[0] += 2
-    assert Gone(shelf, 1, lambda: now[0]).among([7, 9]) == {9}
+    assert DeletedServers(shelf, 1, lambda: now[0]).among([7, 9]) == {9}
 
 
 class _Racing(MemoryShelf):
@@ -35,15 +35,15 @@ class _Racing(MemoryShelf):
 
 def test_a_row_that_somebody_else_has_written_over_is_written_again() -> None:
     shelf = _Racing()
-    Gone(shelf, 1, lambda: 1.0).add([7])
-    assert Gone(shelf, 1, lambda: 1.0).among([7]) == {7}
+    DeletedServers(shelf, 1, lambda: 1.0).add([7])
+    assert DeletedServers(shelf, 1, lambda: 1.0).among([7]) == {7}
 
 
 def test_nothing_noted_writes_nothing_and_no_shelf_is_no_error() -> None:
     shelf = MemoryShelf()
-    Gone(shelf, 1, lambda: 1.0).add([])
+    DeletedServers(shelf, 1, lambda: 1.0).add([])
     assert shelf.rows == {}
-    bare = Gone(Bare(), 1, lambda: 1.0)
+    bare = DeletedServers(NullCache(), 1, lambda: 1.0)
     bare.add([7])
     assert bare.among([7]) == frozenset()
 
@@ -51,7 +51,7 @@ def test_nothing_noted_writes_nothing_and_no_shelf_is_no_error() -> None:
 def test_a_row_that_cannot_be_read_is_an_empty_one() -> None:
     shelf = MemoryShelf()
     shelf.rows["cherryservers/deleted/1"] = b"\xff{"
-    gone = Gone(shelf, 1, lambda: 1.0)
+    gone = DeletedServers(shelf, 1, lambda: 1.0)
     assert gone.among([7]) == frozenset()
     gone.add([7])
     assert gone.among([7]) == {7}

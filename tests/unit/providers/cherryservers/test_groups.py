@@ -8,10 +8,10 @@ import pytest
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.base import Observation
-from chalicelib.providers.cherryservers.models import Plan
+from chalicelib.providers.cherryservers.models import CherryPlan
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized, Unknown
 from tests.unit.providers.cherryservers.fake_api import (
     CLUSTER,
@@ -226,7 +226,7 @@ def test_CHERRY_D1_a_control_plane_with_the_tags_is_no_member(label: str) -> Non
 def test_CHERRY_D17_a_server_we_deleted_counts_no_more_though_it_is_listed_as_active() -> None:
     cloud = FakeCloud(stale=100)
     numbers = cloud.add(3)
-    assert isinstance(drive(cloud, remove(3, numbers[0])), Done)
+    assert isinstance(drive(cloud, remove(3, numbers[0])), Succeeded)
     group = pool(cloud)
     assert group.target == 2
     assert by_handle(group)[str(numbers[0])].state is DELETING
@@ -244,7 +244,7 @@ def test_a_clock_that_went_back_makes_no_server_gone_for_ever() -> None:
 
 def test_CHERRY_15_an_unknown_plan_stops_no_other_pool() -> None:
     cloud = FakeCloud()
-    cloud.plans = {"e5_1620v4": Plan(slug="e5_1620v4")}
+    cloud.plans = {"e5_1620v4": CherryPlan(slug="e5_1620v4")}
     config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=gone\n'
     cloud.add(1, "pool2")
     one, two = provider(cloud, config=config).observe([]).groups
@@ -328,16 +328,16 @@ def test_observing_writes_nothing() -> None:
     assert cloud.shelf.rows == {}
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_a_pool_that_the_policy_does_not_name_is_never_touched(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(OperationKind))
+def test_a_pool_that_the_policy_does_not_name_is_never_touched(kind: OperationKind) -> None:
     cloud = FakeCloud()
     (number,) = cloud.add(1, "stranger")
     asked = operation(
         kind,
         "stranger",
         1,
-        2 if kind is Kind.GROW else 0,
-        remove(1, number).spec.targets if kind in (Kind.REMOVE, Kind.DISCARD) else (),
+        2 if kind is OperationKind.GROW else 0,
+        remove(1, number).spec.targets if kind in (OperationKind.REMOVE, OperationKind.DISCARD) else (),
     )
     outcome = provider(cloud).poll(asked)
     assert getattr(outcome, "cls", "") == "InvalidRequest"

@@ -7,7 +7,7 @@ import base64
 import msgspec
 import pytest
 
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import (
     InvalidRequest,
     OutOfStock,
@@ -42,20 +42,20 @@ def test_a_growth_is_announced_before_anything_is_bought() -> None:
     cloud = world(2)
     asked = claimed(grow(2, 5))
     outcome = provider(cloud).grow(asked)
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     assert (outcome.after, outcome.step) == (0.0, "announce")
     assert cloud.calls == ["servers"]
     bought = provider(cloud).poll(continued(asked, outcome))
-    assert isinstance(bought, Pending)
+    assert isinstance(bought, InProgress)
     assert bought.step == "create"
     assert len(cloud.posts()) == 3
-    assert isinstance(provider(cloud).poll(continued(continued(asked, outcome), bought)), Done)
+    assert isinstance(provider(cloud).poll(continued(continued(asked, outcome), bought)), Succeeded)
 
 
 def test_what_is_bought_bears_the_tags_and_names_of_its_operation() -> None:
     cloud = world(1)
     asked = grow(1, 4)
-    assert isinstance(drive(cloud, asked), Done)
+    assert isinstance(drive(cloud, asked), Succeeded)
     assert {tuple(sorted(each.tags.items())) for each in cloud.orders} == {
         (("k8s-cluster", CLUSTER), ("k8s-nodepool", POOL), ("outscaler-operation", asked.spec.id))
     }
@@ -76,7 +76,7 @@ def test_what_is_bought_bears_the_tags_and_names_of_its_operation() -> None:
 
 def test_CHERRY_3_a_pool_without_a_definition_gets_its_own_tags_and_names() -> None:
     cloud = FakeCloud()
-    assert isinstance(drive(cloud, grow(0, 1, pool="pool9"), "0:10:pool9"), Done)
+    assert isinstance(drive(cloud, grow(0, 1, pool="pool9"), "0:10:pool9"), Succeeded)
     assert cloud.orders[0].tags["k8s-nodepool"] == "pool9"
     assert cloud.orders[0].hostname.startswith("k8s-cluster2-pool9-")
 
@@ -122,7 +122,7 @@ def test_CHERRY_D11_a_size_that_is_another_than_planned_is_a_conflict() -> None:
 def test_CHERRY_D12_a_terminating_server_is_no_part_of_the_size() -> None:
     cloud = world(2)
     cloud.add(1, state="terminating")
-    assert isinstance(drive(cloud, grow(2, 3)), Done)
+    assert isinstance(drive(cloud, grow(2, 3)), Succeeded)
     assert len(cloud.alive()) == 3
 
 
@@ -131,14 +131,14 @@ def test_asked_again_when_all_are_there_it_is_done_though_the_pool_has_changed_s
     drive(cloud, grow(1, 3))
     del cloud.all[1000]
     before = len(cloud.posts())
-    assert isinstance(provider(cloud).grow(claimed(grow(1, 3))), Done)
+    assert isinstance(provider(cloud).grow(claimed(grow(1, 3))), Succeeded)
     assert len(cloud.posts()) == before
 
 
 def test_a_control_plane_that_bears_the_tags_is_no_part_of_the_size() -> None:
     cloud = world(3)
     kube = FakeKube(("m", "cherryservers://1002", {"node-role.kubernetes.io/control-plane": ""}))
-    assert isinstance(drive(cloud, grow(2, 4), kube=kube), Done)
+    assert isinstance(drive(cloud, grow(2, 4), kube=kube), Succeeded)
     assert isinstance(drive(cloud, grow(2, 4, plan="q")), Failed)
 
 
@@ -215,12 +215,12 @@ def test_a_large_growth_goes_in_lots() -> None:
     asked = claimed(grow(0, 50))
     current, sizes = asked, []
     outcome = provider(cloud, f"0:60:{POOL}").grow(asked)
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         current = continued(current, outcome)
         before = len(cloud.posts())
         outcome = provider(cloud, f"0:60:{POOL}").poll(current)
         sizes.append(len(cloud.posts()) - before)
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert sizes == [20, 20, 10, 0]
 
 
@@ -228,10 +228,10 @@ def test_the_growth_is_over_when_the_list_shows_its_machines() -> None:
     cloud = world(1, lag=3)
     asked = claimed(grow(1, 3))
     current, outcome = asked, provider(cloud).grow(asked)
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         current = continued(current, outcome)
         outcome = provider(cloud).poll(current)
-    assert outcome == Done({"from": 1, "to": 3, "created": 2, "asked": 2})
+    assert outcome == Succeeded({"from": 1, "to": 3, "created": 2, "asked": 2})
     assert provider(cloud).observe([]).groups[0].target == 3
 
 
@@ -241,7 +241,7 @@ def test_a_machine_whose_deployment_failed_at_once_was_bought() -> None:
     announced = continued(asked, provider(cloud).grow(asked))
     bought = continued(announced, provider(cloud).poll(announced))
     cloud.change(1000, status="failed deployment")
-    assert isinstance(provider(cloud).poll(bought), Done)
+    assert isinstance(provider(cloud).poll(bought), Succeeded)
 
 
 def test_the_bootstrap_token_is_asked_for_once_a_lot_and_is_nowhere_else() -> None:

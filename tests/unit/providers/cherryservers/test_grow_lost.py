@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import (
     Conflict,
     InvalidRequest,
@@ -42,7 +42,7 @@ def test_CHERRY_8_an_order_whose_answer_is_lost_is_not_repeated() -> None:
     cloud = world(1)
     cloud.fates = [LOST]
     outcome = drive(cloud, grow(1, 2))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert len(cloud.posts()) == 1
     assert len(cloud.alive()) == 2
 
@@ -52,7 +52,7 @@ def test_CHERRY_8_an_order_whose_answer_is_lost_is_not_repeated() -> None:
 def test_CHERRY_8_nor_where_the_list_shows_it_late(lag: int, fates: list[str | ProviderError]) -> None:
     cloud = world(1, lag=lag)
     cloud.fates = fates
-    assert isinstance(drive(cloud, grow(1, 5)), Done)
+    assert isinstance(drive(cloud, grow(1, 5)), Succeeded)
     assert len(cloud.posts()) == 4
     assert len(cloud.alive()) == 5
 
@@ -61,7 +61,7 @@ def test_an_order_that_never_arrived_is_sent_once_more_after_a_minute() -> None:
     cloud = world(0)
     cloud.fates = [DROPPED]
     begun = cloud.time
-    assert isinstance(drive(cloud, grow(0, 1)), Done)
+    assert isinstance(drive(cloud, grow(0, 1)), Succeeded)
     assert len(cloud.posts()) == 2
     assert cloud.time - begun >= 60
     assert len(cloud.alive()) == 1
@@ -82,7 +82,7 @@ def test_and_a_third_and_a_fourth_time_and_not_a_fifth() -> None:
 def test_errors_in_a_row_for_one_order_are_outlived(fates: list[str | ProviderError]) -> None:
     cloud = world(0)
     cloud.fates = fates
-    assert isinstance(drive(cloud, grow(0, 2)), Done)
+    assert isinstance(drive(cloud, grow(0, 2)), Succeeded)
     assert len(cloud.alive()) == 2
     assert len({cloud.all[number].hostname for number in cloud.alive()}) == 2
 
@@ -106,10 +106,10 @@ def test_a_function_that_died_with_the_orders_in_hand_is_followed_by_a_look_firs
     current = claimed(announced)
     for _ in range(10):
         outcome = provider(cloud).poll(current)
-        if isinstance(outcome, Done):
+        if isinstance(outcome, Succeeded):
             break
         current = continued(current, outcome)
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert len(cloud.posts()) == 4
     assert len(cloud.alive()) == 4
 
@@ -124,10 +124,10 @@ def test_two_functions_at_once_end_with_what_was_asked_for() -> None:
     for told in (first, second):
         current = continued(announced, told)
         outcome = provider(cloud).poll(current)
-        while isinstance(outcome, Pending):
+        while isinstance(outcome, InProgress):
             current = continued(current, outcome)
             outcome = provider(cloud).poll(current)
-        assert isinstance(outcome, Done)
+        assert isinstance(outcome, Succeeded)
     assert cloud.alive() == [1000, 1001]
     assert len({cloud.all[number].hostname for number in cloud.alive()}) == 2
 
@@ -135,7 +135,7 @@ def test_two_functions_at_once_end_with_what_was_asked_for() -> None:
 def test_a_machine_that_came_late_and_twice_goes_back_while_it_is_being_deployed() -> None:
     cloud = world(0)
     cloud.fates = [LATE]
-    assert isinstance(drive(cloud, grow(0, 1)), Done)
+    assert isinstance(drive(cloud, grow(0, 1)), Succeeded)
     assert len(cloud.alive()) == 1
 
 
@@ -145,7 +145,7 @@ def test_a_second_machine_of_a_name_that_runs_is_left_alone() -> None:
     drive(cloud, asked)
     twin = cloud.all[1000]
     cloud.all[1002] = msgspec.structs.replace(twin, id=1002, state="active", status="deployed")
-    assert isinstance(provider(cloud).grow(claimed(asked)), Done)
+    assert isinstance(provider(cloud).grow(claimed(asked)), Succeeded)
     assert len(cloud.all) == 3
 
 
@@ -157,7 +157,7 @@ def test_CHERRY_10_too_many_calls_before_anything_was_bought_is_raised_and_comes
     with pytest.raises(Throttled):
         provider(cloud).poll(announced)
     assert len(cloud.posts()) == 1
-    assert isinstance(drive(cloud, grow(0, 2)), Done)
+    assert isinstance(drive(cloud, grow(0, 2)), Succeeded)
     assert len(cloud.alive()) == 2
 
 
@@ -167,7 +167,7 @@ def test_a_first_order_that_our_own_pace_held_back_was_not_sent_and_need_not_be_
     asked = claimed(grow(0, 2))
     announced = continued(asked, provider(cloud).grow(asked))
     outcome = provider(cloud).poll(announced)
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     assert (outcome.after, outcome.step) == (7.0, "announce")
     provider(cloud).poll(continued(announced, outcome))
     assert len(cloud.alive()) == 2
@@ -179,7 +179,7 @@ def test_too_many_calls_in_the_middle_is_a_pause_and_not_a_failure() -> None:
     asked = claimed(grow(0, 5))
     announced = continued(asked, provider(cloud).grow(asked))
     outcome = provider(cloud).poll(announced)
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     assert outcome.after == 7.0
     assert len(cloud.posts()) == 3
     outcome = provider(cloud).poll(continued(announced, outcome))
@@ -190,7 +190,7 @@ def test_too_many_calls_in_the_middle_is_a_pause_and_not_a_failure() -> None:
 def test_a_throttle_that_lasts_never_becomes_a_failed_growth_nor_a_second_machine() -> None:
     cloud = world(0)
     cloud.fates = [Throttled("429")] * 6
-    assert isinstance(drive(cloud, grow(0, 2)), Done)
+    assert isinstance(drive(cloud, grow(0, 2)), Succeeded)
     assert len(cloud.alive()) == 2
     assert len(cloud.posts()) == 8
 
@@ -204,7 +204,7 @@ def test_a_vendor_that_cannot_be_asked_just_now_costs_no_look(method: str, error
     cloud.trouble[method] = [error, error]
     for _ in range(2):
         outcome = provider(cloud).poll(announced)
-        assert isinstance(outcome, Pending)
+        assert isinstance(outcome, InProgress)
         announced = continued(announced, outcome)
     provider(cloud).poll(announced)
     assert len(cloud.posts()) == 1
@@ -235,7 +235,7 @@ def test_a_conflict_at_the_vendor_is_raised() -> None:
 def test_a_list_that_never_shows_them_does_not_hold_the_growth_for_ever() -> None:
     cloud = world(0, lag=1000)
     outcome = drive(cloud, grow(0, 2))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert outcome.facts["unlisted"] == 2
     assert len(cloud.posts()) == 2
 
@@ -253,7 +253,7 @@ def test_lost_tags_are_written_again() -> None:
         "k8s-nodepool": POOL,
         "outscaler-operation": asked.spec.id,
     }
-    assert isinstance(drive(cloud, grow(0, 2)), Done)
+    assert isinstance(drive(cloud, grow(0, 2)), Succeeded)
     assert len(cloud.posts()) == 2
 
 
@@ -264,7 +264,7 @@ def test_a_renamed_machine_is_found_by_its_operation() -> None:
     announced = continued(asked, provider(cloud).grow(asked))
     waiting = provider(cloud).poll(announced)
     cloud.change(1001, hostname="renamed")
-    assert isinstance(provider(cloud).poll(continued(announced, waiting)), Done)
+    assert isinstance(provider(cloud).poll(continued(announced, waiting)), Succeeded)
     assert len(cloud.posts()) == 2
 
 
@@ -277,14 +277,14 @@ def test_a_renamed_machine_stands_for_none_that_the_vendor_has_told_us_of() -> N
     cloud.change(1001, hostname="renamed")
     cloud._hidden[1000] = 1000
     current, outcome = announced, waiting
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         current = continued(current, outcome)
         outcome = provider(cloud).poll(current)
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert len(cloud.posts()) == 2
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(OperationKind))
 @pytest.mark.parametrize(
     "data",
     [
@@ -295,11 +295,11 @@ def test_a_renamed_machine_stands_for_none_that_the_vendor_has_told_us_of() -> N
         {"something": "else"},
     ],
 )
-def test_rubbish_in_an_operation_is_no_crash(kind: Kind, data: dict[str, str]) -> None:
+def test_rubbish_in_an_operation_is_no_crash(kind: OperationKind, data: dict[str, str]) -> None:
     cloud = world(2)
     for asked in (operation(kind, POOL, 2, 3), operation(kind, POOL, -1, 10**9), operation(kind, POOL, 2, 1)):
         outcome = provider(cloud).poll(asked.with_status(data=data, attempt=7))
-        assert isinstance(outcome, Done | Pending | Failed)
+        assert isinstance(outcome, Succeeded | InProgress | Failed)
     assert cloud.posts() == []
 
 
@@ -308,11 +308,11 @@ def test_data_that_cannot_be_read_are_taken_for_sent_orders() -> None:
     asked = claimed(grow(0, 2)).with_status(data={"growth": "[1"})
     current, outcome = asked, provider(cloud).poll(asked)
     waits = []
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         waits.append(outcome.after)
         current = continued(current, outcome)
         outcome = provider(cloud).poll(current)
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert sum(waits) >= 60
     assert len(cloud.posts()) == 2
 
@@ -323,7 +323,7 @@ def test_a_machine_that_was_renamed_after_it_was_bought_is_found_at_once() -> No
     announced = continued(asked, provider(cloud).grow(asked))
     bought = continued(announced, provider(cloud).poll(announced))
     cloud.change(1000, hostname="renamed")
-    assert provider(cloud).poll(bought) == Done({"from": 0, "to": 2, "created": 2, "asked": 2})
+    assert provider(cloud).poll(bought) == Succeeded({"from": 0, "to": 2, "created": 2, "asked": 2})
 
 
 @pytest.mark.parametrize("error", [Unauthorized("403", code="403"), Unknown("no plan")])
@@ -337,7 +337,7 @@ def test_what_was_bought_before_a_refusal_is_still_looked_for(error: ProviderErr
     second = continued(first, provider(cloud, config).poll(first))
     cloud.trouble["plan"] = [error]
     current, outcome = second, provider(cloud, config).poll(second)
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         current = continued(current, outcome)
         outcome = provider(cloud, config).poll(current)
     assert isinstance(outcome, Failed)
@@ -353,7 +353,7 @@ def test_a_machine_that_lost_its_name_and_its_tags_is_told_and_not_touched() -> 
     announced = continued(asked, provider(cloud).grow(asked))
     current, outcome = announced, provider(cloud).poll(announced)
     cloud.change(1000, hostname="renamed", tags={})
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         current = continued(current, outcome)
         outcome = provider(cloud).poll(current)
     assert isinstance(outcome, Failed)
@@ -369,7 +369,7 @@ def test_tags_that_the_vendor_will_not_write_end_the_growth_only_when_all_is_loo
     current, outcome = announced, provider(cloud).poll(announced)
     cloud.change(1000, tags={})
     cloud.trouble["tag"] = [InvalidRequest("400 no tags"), Unauthorized("403")] + [InvalidRequest("400")] * 9
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         current = continued(current, outcome)
         outcome = provider(cloud).poll(current)
     assert isinstance(outcome, Failed)
@@ -384,6 +384,6 @@ def test_a_second_machine_that_the_vendor_will_not_take_back_ends_no_growth() ->
     bought = continued(announced, provider(cloud).poll(announced))
     cloud.all[1001] = msgspec.structs.replace(cloud.all[1000], id=1001)
     cloud.trouble["delete"] = [InvalidRequest("400 locked")]
-    assert isinstance(provider(cloud).poll(bought), Done)
+    assert isinstance(provider(cloud).poll(bought), Succeeded)
     assert sorted(cloud.all) == [1000, 1001]
     assert provider(cloud).observe([]).groups[0].target == 2

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.cherryservers.api import THREADS
-from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.errors import (
     InvalidRequest,
     OutOfStock,
@@ -17,17 +17,17 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
 )
-from chalicelib.providers.services import Pace
+from chalicelib.providers.services import RateLimit
 from infra.emulators.scripted_http_server import fingerprint
 from tests.unit.providers.cherryservers.scripted_api import (
     PROJECT,
     SERVERS,
     TOKEN,
     Books,
-    Clock,
     HttpScript,
     Reply,
-    Secrets,
+    ScriptedApiClock,
+    ScriptedApiSecrets,
     Seen,
     open_to,
     order,
@@ -36,7 +36,7 @@ from tests.unit.providers.cherryservers.scripted_api import (
 
 
 def names(answers: tuple[object, ...]) -> list[str]:
-    return [each.hostname if isinstance(each, Server) else type(each).__name__ for each in answers]
+    return [each.hostname if isinstance(each, CherryServer) else type(each).__name__ for each in answers]
 
 
 def made(seen: Seen) -> Reply:
@@ -71,7 +71,7 @@ def test_a_turn_is_taken_only_when_there_is_a_line_to_use_it() -> None:
             super().__init__()
             self.seen: list[int] = []
 
-        def take(self, pace: Pace, calls: int) -> float:
+        def take(self, pace: RateLimit, calls: int) -> float:
             self.seen.append(len(arrived))
             return super().take(pace, calls)
 
@@ -100,13 +100,13 @@ def test_an_order_that_fails_stops_no_other() -> None:
     with HttpScript(answer) as server:
         answers = open_to(server.url).create([order(number) for number in range(7)])
     assert [type(each) for each in answers] == [
-        Server,
+        CherryServer,
         OutOfStock,
         Transient,
         Transient,
         Transient,
         InvalidRequest,
-        Server,
+        CherryServer,
     ]
     assert len(server.requests) == 7
 
@@ -123,7 +123,7 @@ def test_nothing_more_is_ordered_once_the_vendor_refuses_us(status: int, error: 
 
 def test_a_token_that_was_replaced_meanwhile_is_replaced_for_all_orders_on_their_way() -> None:
     """Four orders find the old one refused at the same time; one of them reads the secret anew."""
-    secrets, full, old = Secrets(token="OLD-EXAMPLE"), threading.Event(), list[str]()
+    secrets, full, old = ScriptedApiSecrets(token="OLD-EXAMPLE"), threading.Event(), list[str]()
     secrets.now["token"] = TOKEN
 
     def answer(seen: Seen) -> Reply:
@@ -142,7 +142,7 @@ def test_a_token_that_was_replaced_meanwhile_is_replaced_for_all_orders_on_their
 
 
 def test_orders_wait_for_their_turn_and_say_where_it_is_too_far_off() -> None:
-    books, clock = Books([0.0, 0.25, 0.0, 99.0, 99.0]), Clock()
+    books, clock = Books([0.0, 0.25, 0.0, 99.0, 99.0]), ScriptedApiClock()
     with HttpScript(made) as server:
         first, second, refused, last = open_to(server.url, pacer=books, clock=clock).create(
             [order(number) for number in range(4)]
@@ -159,7 +159,7 @@ def test_without_a_token_nothing_is_sent() -> None:
         raise OutscalerError("the secret cannot be read now")
 
     with HttpScript() as server:
-        for secrets, error in ((unreadable, Transient), (Secrets(token=" "), Unauthorized)):
+        for secrets, error in ((unreadable, Transient), (ScriptedApiSecrets(token=" "), Unauthorized)):
             api = open_to(server.url, read_secret=secrets)
             answers = api.create([order(0), order(1)])
             assert (type(answers[0]), answers[1]) == (error, None)

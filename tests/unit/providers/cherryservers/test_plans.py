@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.providers.cherryservers.models import AvailableRegion, Plan
+from chalicelib.providers.cherryservers.models import AvailableRegion, CherryPlan
 from chalicelib.providers.cherryservers.plans import stock_of
 from chalicelib.providers.errors import OutOfStock
 from tests.unit.providers.cherryservers.scripted_api import PLAN
 
 
-def plan(*regions: AvailableRegion, **more: Any) -> Plan:
-    return msgspec.structs.replace(msgspec.convert(PLAN, Plan), **{"available_regions": regions} | more)
+def plan(*regions: AvailableRegion, **more: Any) -> CherryPlan:
+    return msgspec.structs.replace(msgspec.convert(PLAN, CherryPlan), **{"available_regions": regions} | more)
 
 
 REGIONS = (

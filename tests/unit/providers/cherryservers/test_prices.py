@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.providers.cherryservers.models import Plan, Pricing
+from chalicelib.providers.cherryservers.models import CherryPlan, Pricing
 from chalicelib.providers.cherryservers.plans import hourly
 from tests.unit.providers.cherryservers.scripted_api import PLAN
 
@@ -51,10 +51,10 @@ EUR = "EUR"
 )
 def test_the_price_by_the_hour(rows: tuple[Pricing, ...], plain: float | None, spot: float | None) -> None:
     for some in (rows, rows[::-1]):
-        plan = Plan(slug="a", pricing=some)
+        plan = CherryPlan(slug="a", pricing=some)
         assert (hourly(plan, spot=False), hourly(plan, spot=True)) == (plain, spot)
 
 
 def test_the_example_plans_prices() -> None:
-    plan = msgspec.convert(PLAN, Plan)
+    plan = msgspec.convert(PLAN, CherryPlan)
     assert (hourly(plan), hourly(plan, spot=True)) == (0.4932, 0.37)

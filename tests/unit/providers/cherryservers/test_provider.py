@@ -9,8 +9,8 @@ import pytest
 
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.group import InstanceState
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.cherryservers.provider import build
@@ -75,12 +75,12 @@ def test_definitions_that_are_wrong_fail_a_change_and_name_the_place() -> None:
 
 
 @pytest.mark.parametrize("cls", [Transient, Throttled, Conflict])
-@pytest.mark.parametrize("kind", list(Kind))
-def test_what_may_pass_is_raised(cls: type[ProviderError], kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(OperationKind))
+def test_what_may_pass_is_raised(cls: type[ProviderError], kind: OperationKind) -> None:
     cloud = FakeCloud()
     cloud.add(2)
     cloud.trouble["servers"] = [cls("later")]
-    asked = operation(kind, POOL, 2, 3 if kind is Kind.GROW else 1, remove(2, 1000).spec.targets)
+    asked = operation(kind, POOL, 2, 3 if kind is OperationKind.GROW else 1, remove(2, 1000).spec.targets)
     with pytest.raises(cls):
         provider(cloud).poll(claimed(asked))
 
@@ -120,7 +120,7 @@ class _Chaos:
         if failed or (living and self.random.random() < 0.4):
             some = self.random.sample(failed or living, self.random.randint(1, len(failed or living)))
             self.named.update(some)
-            whole = remove(group.target, *some, kind=Kind.DISCARD if failed else Kind.REMOVE)
+            whole = remove(group.target, *some, kind=OperationKind.DISCARD if failed else OperationKind.REMOVE)
             return whole.with_spec(id=f"remove-{turn}")
         more = self.random.randint(1, 4)
         if group.target + more > group.max:
@@ -152,10 +152,10 @@ class _Chaos:
             outcome = self._step(current, first=first)
             if self.random.random() < 0.25:
                 outcome = None  # dead before it was written down
-            if isinstance(outcome, Done | Failed):
+            if isinstance(outcome, Succeeded | Failed):
                 self._ended(whole, outcome)
                 return
-            if isinstance(outcome, Pending):
+            if isinstance(outcome, InProgress):
                 current, first = current.with_status(data=outcome.data, step=outcome.step), False
                 self.cloud.time += outcome.after
             current = claimed(current)
@@ -163,7 +163,7 @@ class _Chaos:
 
     def _step(self, current: Operation, *, first: bool) -> Outcome | None:
         found = provider(self.cloud)
-        begin = found.grow if current.spec.kind is Kind.GROW else found.remove
+        begin = found.grow if current.spec.kind is OperationKind.GROW else found.remove
         try:
             return begin(current) if first else found.poll(current)
         except (Transient, Throttled, Conflict):
@@ -173,11 +173,11 @@ class _Chaos:
         bought = {each.hostname for each in self.cloud.orders if each.tags["outscaler-operation"] == name}
         return sum(each.hostname in bought for each in self.cloud.all.values())
 
-    def _ended(self, whole: Operation, outcome: Done | Failed) -> None:
-        if whole.spec.kind is Kind.GROW:
+    def _ended(self, whole: Operation, outcome: Succeeded | Failed) -> None:
+        if whole.spec.kind is OperationKind.GROW:
             assert self._made(whole.spec.id) == outcome.facts["created"]
             assert isinstance(outcome, Failed) == (outcome.facts["created"] != self.asked[whole.spec.id])
-        elif isinstance(outcome, Done):
+        elif isinstance(outcome, Succeeded):
             assert set(self.cloud.all).isdisjoint(int(target.handle) for target in whole.spec.targets)
 
     def _check(self) -> None:

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from chalicelib.kube.errors import Unavailable
-from chalicelib.model.operation import Kind, Target
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import (
     Conflict,
     InvalidRequest,
@@ -37,7 +37,7 @@ def world(size: int = 3, **more: int) -> FakeCloud:
     return cloud
 
 
-def refused(cloud: FakeCloud, *targets: int | Target, least: int = 0) -> Failed:
+def refused(cloud: FakeCloud, *targets: int | RemovalTarget, least: int = 0) -> Failed:
     """The failure of a removal that nothing was deleted for."""
     outcome = provider(cloud, f"{least}:5:{POOL}").remove(claimed(remove(3, *targets)))
     assert isinstance(outcome, Failed)
@@ -48,37 +48,37 @@ def refused(cloud: FakeCloud, *targets: int | Target, least: int = 0) -> Failed:
 def test_CHERRY_12_a_server_is_deleted_by_its_number_in_one_call() -> None:
     cloud = world()
     outcome = provider(cloud).remove(claimed(remove(3, 1001)))
-    assert outcome == Done({"removed": 1, "group": POOL})
+    assert outcome == Succeeded({"removed": 1, "group": POOL})
     assert cloud.calls == ["servers", "delete 1001"]
 
 
 @pytest.mark.parametrize("instance", ["cherryservers://1001", "1001"])
 def test_CHERRY_12_the_provider_id_says_it_where_there_is_no_handle(instance: str) -> None:
     cloud = world()
-    assert isinstance(provider(cloud).remove(claimed(remove(3, Target("n", instance)))), Done)
+    assert isinstance(provider(cloud).remove(claimed(remove(3, RemovalTarget("n", instance)))), Succeeded)
     assert cloud.deleted == [1001]
 
 
 def test_CHERRY_D15_a_strange_provider_id_does_no_harm_where_the_handle_is_known() -> None:
     cloud = world()
-    assert isinstance(provider(cloud).remove(claimed(remove(3, Target("n", "aws://1", "1001")))), Done)
+    assert isinstance(provider(cloud).remove(claimed(remove(3, RemovalTarget("n", "aws://1", "1001")))), Succeeded)
     assert cloud.deleted == [1001]
 
 
 def test_CHERRY_12_a_name_alone_leads_to_the_one_server_that_bears_it() -> None:
     cloud = world()
-    asked = remove(3, Target(cloud.all[1001].hostname.upper(), ""))
-    assert isinstance(drive(cloud, asked), Done)
+    asked = remove(3, RemovalTarget(cloud.all[1001].hostname.upper(), ""))
+    assert isinstance(drive(cloud, asked), Succeeded)
     assert cloud.deleted == [1001]
 
 
 def test_what_a_name_meant_is_known_after_its_server_is_gone() -> None:
     cloud = world()
-    asked = claimed(remove(3, Target(cloud.all[1001].hostname, "")))
+    asked = claimed(remove(3, RemovalTarget(cloud.all[1001].hostname, "")))
     known = continued(asked, provider(cloud).remove(asked))
     assert cloud.deleted == []
     for _ in range(3):  # dead before it was written down, twice
-        assert isinstance(provider(cloud).poll(known), Done)
+        assert isinstance(provider(cloud).poll(known), Succeeded)
     assert cloud.deleted == [1001]
 
 
@@ -86,36 +86,38 @@ def test_CHERRY_12_CHERRY_D16_two_servers_of_one_name_are_both_left() -> None:
     cloud = world()
     cloud.change(1000, hostname="twin")
     cloud.change(1001, hostname="twin")
-    outcome = refused(cloud, Target("twin", ""))
+    outcome = refused(cloud, RemovalTarget("twin", ""))
     assert outcome.cls == "InvalidRequest"
     assert "1000, 1001" in outcome.message
 
 
 def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_not_reported_as_deleted() -> None:
-    assert "no server bears that name" in refused(world(), Target("nobody", ""), 1000).message
+    assert "no server bears that name" in refused(world(), RemovalTarget("nobody", ""), 1000).message
 
 
-@pytest.mark.parametrize("target", [Target("n", "aws://1"), Target("n", "", "x-7"), Target("", "")])
-def test_CHERRY_D14_nor_is_a_target_that_names_no_server_of_ours(target: Target) -> None:
+@pytest.mark.parametrize(
+    "target", [RemovalTarget("n", "aws://1"), RemovalTarget("n", "", "x-7"), RemovalTarget("", "")]
+)
+def test_CHERRY_D14_nor_is_a_target_that_names_no_server_of_ours(target: RemovalTarget) -> None:
     assert refused(world(), 1000, target).cls == "InvalidRequest"
 
 
 def test_CHERRY_12_404_and_a_server_that_is_gone_count_as_removed() -> None:
     cloud = world(stale=5)
     del cloud.all[1002]
-    assert isinstance(provider(cloud).remove(claimed(remove(3, 1002))), Done)
+    assert isinstance(provider(cloud).remove(claimed(remove(3, 1002))), Succeeded)
     assert cloud.calls == ["servers", "server 1002"]
     other = world()
     other.trouble["delete"] = []
     drive(other, remove(3, 1000))
-    assert isinstance(drive(other, remove(3, 1000)), Done)
+    assert isinstance(drive(other, remove(3, 1000)), Succeeded)
     assert other.deleted == [1000]
 
 
 def test_CHERRY_12_a_server_that_is_leaving_counts_as_removed() -> None:
     cloud = world()
     cloud.change(1000, state="terminating")
-    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000))), Done)
+    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000))), Succeeded)
     assert cloud.writes() == []
 
 
@@ -148,26 +150,26 @@ def test_CHERRY_12_a_server_of_another_project_refuses_it_as_well(answer: str) -
 def test_a_member_that_the_list_does_not_show_yet_is_deleted() -> None:
     cloud = world()
     cloud._hidden[1001] = 5
-    assert isinstance(provider(cloud).remove(claimed(remove(3, 1001))), Done)
+    assert isinstance(provider(cloud).remove(claimed(remove(3, 1001))), Succeeded)
     assert cloud.deleted == [1001]
 
 
 def test_CHERRY_12_below_the_minimum_is_refused() -> None:
     cloud = world()
     assert "below the minimum 2" in refused(cloud, 1000, 1001, least=2).message
-    assert isinstance(provider(cloud, TWO).remove(claimed(remove(3, 1000))), Done)
+    assert isinstance(provider(cloud, TWO).remove(claimed(remove(3, 1000))), Succeeded)
 
 
 def test_CHERRY_12_a_discarding_does_not_ask_for_the_minimum() -> None:
     cloud = world()
-    outcome = provider(cloud, f"3:5:{POOL}").remove(claimed(remove(3, 1000, kind=Kind.DISCARD)))
-    assert isinstance(outcome, Done)
+    outcome = provider(cloud, f"3:5:{POOL}").remove(claimed(remove(3, 1000, kind=OperationKind.DISCARD)))
+    assert isinstance(outcome, Succeeded)
 
 
 def test_CHERRY_D17_a_second_removal_at_once_cannot_break_the_minimum() -> None:
     """The list still shows the deleted server as active."""
     cloud = world(stale=50)
-    assert isinstance(provider(cloud, TWO).remove(claimed(remove(3, 1000))), Done)
+    assert isinstance(provider(cloud, TWO).remove(claimed(remove(3, 1000))), Succeeded)
     outcome = provider(cloud, TWO).remove(claimed(remove(3, 1001)))
     assert isinstance(outcome, Failed)
     assert "minimum" in outcome.message
@@ -210,7 +212,9 @@ def test_a_control_plane_is_never_deleted_and_not_counted() -> None:
 )
 def test_one_that_has_joined_is_not_discarded_nor_is_any_other_with_it(seen: tuple[str, str]) -> None:
     cloud = world()
-    outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(claimed(remove(3, 1000, 1001, kind=Kind.DISCARD)))
+    outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(
+        claimed(remove(3, 1000, 1001, kind=OperationKind.DISCARD))
+    )
     assert isinstance(outcome, Failed)
     assert outcome.cls == "Conflict"
     assert cloud.writes() == []
@@ -219,12 +223,12 @@ def test_one_that_has_joined_is_not_discarded_nor_is_any_other_with_it(seen: tup
 @pytest.mark.parametrize("seen", [("n", "cherryservers://1002"), ("pool3-1001", "cherryservers://1002"), ("other", "")])
 def test_other_nodes_keep_nothing_from_being_discarded(seen: tuple[str, str]) -> None:
     cloud = world()
-    outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(claimed(remove(3, 1001, kind=Kind.DISCARD)))
-    assert isinstance(outcome, Done)
+    outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(claimed(remove(3, 1001, kind=OperationKind.DISCARD)))
+    assert isinstance(outcome, Succeeded)
 
 
-@pytest.mark.parametrize("kind", [Kind.REMOVE, Kind.DISCARD])
-def test_a_cluster_that_does_not_answer_deletes_nothing(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [OperationKind.REMOVE, OperationKind.DISCARD])
+def test_a_cluster_that_does_not_answer_deletes_nothing(kind: OperationKind) -> None:
     cloud, kube = world(), FakeKube()
     kube.error = Unavailable("no answer")
     with pytest.raises(Transient):
@@ -247,7 +251,7 @@ def test_a_refusal_because_somebody_was_faster_is_no_failure() -> None:
     cloud = world()
     cloud.trouble["delete"] = [InvalidRequest("DELETE: 400 it is being deleted")]
     cloud.server = lambda number: cloud.all[number].__class__(number, state="terminating")  # type: ignore[method-assign]
-    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000))), Done)
+    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000))), Succeeded)
 
 
 @pytest.mark.parametrize("error", [Transient("no answer"), Throttled("429", retry_after=9.0), Conflict("409")])
@@ -256,7 +260,7 @@ def test_what_may_pass_is_raised_where_nothing_was_done_yet(error: ProviderError
     cloud.trouble["delete"] = [error]
     with pytest.raises(type(error)):
         provider(cloud).remove(claimed(remove(3, 1000, 1001)))
-    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000, 1001))), Done)
+    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000, 1001))), Succeeded)
 
 
 def test_and_waited_for_where_something_was() -> None:
@@ -272,10 +276,10 @@ def test_and_waited_for_where_something_was() -> None:
 
     cloud.delete = stop  # type: ignore[method-assign]
     outcome = found.remove(asked)
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     assert outcome.after == 9.0
     cloud.delete = delete  # type: ignore[method-assign]
-    assert isinstance(provider(cloud).poll(continued(asked, outcome)), Done)
+    assert isinstance(provider(cloud).poll(continued(asked, outcome)), Succeeded)
     assert cloud.deleted == [1000, 1001, 1002]
 
 
@@ -292,11 +296,11 @@ def test_many_are_deleted_twenty_at_a_time() -> None:
     cloud = world(50)
     asked = claimed(remove(50, *range(1000, 1045)))
     current, outcome, sizes = asked, provider(cloud).remove(asked), [20]
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         before, current = len(cloud.deleted), continued(current, outcome)
         outcome = provider(cloud).poll(current)
         sizes.append(len(cloud.deleted) - before)
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert sizes == [20, 20, 5]
     assert outcome.facts["removed"] == 45
 
@@ -307,11 +311,11 @@ def test_many_that_are_gone_are_asked_for_twenty_at_a_time() -> None:
     kept = {1044: cloud.all[1044]}
     cloud.all = dict(kept)
     current, outcome, asks = asked, provider(cloud).remove(asked), []
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         asks.append(sum(call.startswith("server ") for call in cloud.calls))
         current = continued(current, outcome)
         outcome = provider(cloud).poll(current)
-    assert outcome == Done({"removed": 45, "group": POOL})
+    assert outcome == Succeeded({"removed": 45, "group": POOL})
     assert asks == [20, 40]
     assert cloud.deleted == [1044]
 
@@ -327,15 +331,15 @@ def test_a_failure_of_many_names_ten() -> None:
 def test_without_a_shelf_a_list_that_lags_deletes_once_more_and_no_other() -> None:
     cloud = world(stale=50)
     cloud.shelf.put = lambda *_: None  # type: ignore[method-assign]
-    assert isinstance(drive(cloud, remove(3, 1000)), Done)
-    assert isinstance(drive(cloud, remove(3, 1000)), Done)
+    assert isinstance(drive(cloud, remove(3, 1000)), Succeeded)
+    assert isinstance(drive(cloud, remove(3, 1000)), Succeeded)
     assert cloud.deleted == [1000]
     assert cloud.alive() == [1001, 1002]
 
 
 def test_CHERRY_D18_a_target_is_not_lowered_apart_from_its_machines() -> None:
     cloud = world()
-    outcome = provider(cloud).shrink_target(operation(Kind.SHRINK, POOL, 3, 2))
+    outcome = provider(cloud).shrink_target(operation(OperationKind.SHRINK, POOL, 3, 2))
     assert isinstance(outcome, Failed)
     assert outcome.cls == "InvalidRequest"
     assert "its size is the 3 servers it has" in outcome.message
@@ -344,13 +348,13 @@ def test_CHERRY_D18_a_target_is_not_lowered_apart_from_its_machines() -> None:
 
 
 def test_CHERRY_D18_a_target_that_is_there_already_is_done() -> None:
-    assert isinstance(provider(world(2)).shrink_target(operation(Kind.SHRINK, POOL, 3, 2)), Done)
-    assert isinstance(provider(world(2)).poll(operation(Kind.SHRINK, POOL, 3, 2)), Done)
+    assert isinstance(provider(world(2)).shrink_target(operation(OperationKind.SHRINK, POOL, 3, 2)), Succeeded)
+    assert isinstance(provider(world(2)).poll(operation(OperationKind.SHRINK, POOL, 3, 2)), Succeeded)
 
 
 @pytest.mark.parametrize(("from_size", "to_size"), [(2, 3), (3, 3), (3, -1)])
 def test_CHERRY_D18_only_a_smaller_size_is_a_shrinking(from_size: int, to_size: int) -> None:
-    outcome = provider(world(2)).shrink_target(operation(Kind.SHRINK, POOL, from_size, to_size))
+    outcome = provider(world(2)).shrink_target(operation(OperationKind.SHRINK, POOL, from_size, to_size))
     assert isinstance(outcome, Failed)
     assert outcome.cls == "InvalidRequest"
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS
-from chalicelib.providers.cherryservers.settings import Bootstrap, Bounds, Source, parse_spec, read_settings
+from chalicelib.providers.cherryservers.settings import (
+    Bootstrap,
+    CherryBounds,
+    CherryPoolSource,
+    parse_spec,
+    read_settings,
+)
 from tests.unit.providers.cherryservers.config_documents import refused
 
 RIGHT = {"credentialsSecret": "key", "nodes": "0:5:pool1", "cloudConfigSecret": "config"}
@@ -17,7 +23,7 @@ def problems(settings: dict[str, str], *groups: GroupPolicy) -> list[str]:
     with pytest.raises(BadInput) as raised:
         read_settings(settings, groups)
     bad = raised.value
-    return [str(each) for each in (bad.problems if isinstance(bad, BadInputs) else (bad,))]
+    return [str(each) for each in (bad.problems if isinstance(bad, InputErrors) else (bad,))]
 
 
 def test_what_is_right_is_read() -> None:
@@ -36,11 +42,15 @@ def test_what_is_right_is_read() -> None:
         },
         [GroupPolicy("cherryservers", "pool3", 1, 2, 7), GroupPolicy("exoscale", "pool", 1, 2)],
     )
-    assert settings.groups == (Bounds("pool1", 0, 5), Bounds("pool_2", 2, 10), Bounds("pool3", 1, 2, 7))
+    assert settings.groups == (
+        CherryBounds("pool1", 0, 5),
+        CherryBounds("pool_2", 2, 10),
+        CherryBounds("pool3", 1, 2, 7),
+    )
     assert (settings.cluster_name, settings.project_id, settings.root) == ("c", 10001, "http://127.0.0.1:8080/v1")
     assert settings.controller_labels == ("example.com/controller",)
     assert settings.bootstrap == Bootstrap(create=True, lifetime=1800.0)
-    assert settings.definitions == Source(secret="config")
+    assert settings.definitions == CherryPoolSource(secret="config")
     assert (settings.reserve, settings.calls_per_second) == ({"cpu": 100}, 2.5)
 
 
@@ -54,13 +64,13 @@ def test_CHERRY_D1_both_labels_of_control_plane_nodes_are_known() -> None:
 @pytest.mark.parametrize(
     ("text", "bounds"),
     [
-        ("3:3:p", Bounds("p", 3, 3)),
-        ("0:10:pool9", Bounds("pool9", 0, 10)),
-        ("0:1:" + "a" * 63, Bounds("a" * 63, 0, 1)),
-        ("0:1:A.b_c-d", Bounds("A.b_c-d", 0, 1)),
+        ("3:3:p", CherryBounds("p", 3, 3)),
+        ("0:10:pool9", CherryBounds("pool9", 0, 10)),
+        ("0:1:" + "a" * 63, CherryBounds("a" * 63, 0, 1)),
+        ("0:1:A.b_c-d", CherryBounds("A.b_c-d", 0, 1)),
     ],
 )
-def test_CHERRY_4_specs_that_are_right(text: str, bounds: Bounds) -> None:
+def test_CHERRY_4_specs_that_are_right(text: str, bounds: CherryBounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 

@@ -9,21 +9,21 @@ import pytest
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.plan.scale_up.expanders.node_prices import has_gpu
-from chalicelib.providers.cherryservers.models import Plan
+from chalicelib.providers.cherryservers.models import CherryPlan
 from chalicelib.providers.cherryservers.node_template import make_template
 from tests.unit.providers.cherryservers.scripted_api import PLAN, definition
 
 GIB = 2**30
 
 
-def plan(**specs: Any) -> Plan:
+def plan(**specs: Any) -> CherryPlan:
     """The example plan; specs: other parts, each over the example's."""
     parts = PLAN["specs"]
     changed = {key: {**parts[key], **value} if isinstance(value, dict) else value for key, value in specs.items()}
-    return msgspec.convert(PLAN | {"specs": {**parts, **changed}}, Plan)
+    return msgspec.convert(PLAN | {"specs": {**parts, **changed}}, CherryPlan)
 
 
-def node(of: Plan | None = None, reserve: dict[str, int] | None = None, **more: Any) -> Node:
+def node(of: CherryPlan | None = None, reserve: dict[str, int] | None = None, **more: Any) -> Node:
     template = make_template(definition(**more), of or plan(), reserve or {})
     assert template.problem == ""
     assert template.node is not None

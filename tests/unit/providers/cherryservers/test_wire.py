@@ -12,16 +12,16 @@ import pytest
 
 from chalicelib.providers.cherryservers import models, wire_parts
 from chalicelib.providers.cherryservers.decoding import read_list, read_one
-from chalicelib.providers.cherryservers.models import Plan, Server
+from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer
 from chalicelib.providers.errors import Transient, Unknown
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from tests.reference_data import SHARED, needs_shared
 from tests.unit.providers.cherryservers.scripted_api import FULL_ROW, PLAN, ROW, TAGS, order
 
 
-def answer(body: Any) -> Answer:
+def answer(body: Any) -> VendorResponse:
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Answer("GET api.example/v1/servers", 200, {}, text)
+    return VendorResponse("GET api.example/v1/servers", 200, {}, text)
 
 
 def sorted_json(text: bytes) -> str:
@@ -46,7 +46,7 @@ def test_CHERRY_6_what_is_empty_is_left_out_but_the_lists_which_are_null() -> No
 
 
 def test_the_contracts_list_rows_are_read_whole() -> None:
-    small, full = read_list(answer([ROW, FULL_ROW]), Server)
+    small, full = read_list(answer([ROW, FULL_ROW]), CherryServer)
     assert (small.id, small.hostname, small.state, small.tags) == (1000, ROW["hostname"], "active", TAGS)
     assert (full.id, full.status, full.region.slug, full.plan.slug) == (
         899712,
@@ -59,7 +59,7 @@ def test_the_contracts_list_rows_are_read_whole() -> None:
 
 
 def test_a_plan_is_read_whole() -> None:
-    plan = read_one(answer(PLAN), Plan)
+    plan = read_one(answer(PLAN), CherryPlan)
     assert (plan.slug, plan.name, plan.specs.cpus.cores) == ("amd-ryzen-9950x", "AMD Ryzen 9950X", 16)
     assert [row.unit for row in plan.pricing] == ["Hourly", "Spot hourly", "Monthly"]
     assert [row.stock_qty for row in plan.available_regions] == [4, 0]
@@ -152,8 +152,8 @@ def test_the_contracts_own_table_names_no_key_that_is_not_modelled() -> None:
 @pytest.mark.parametrize(
     ("change", "key", "value"),
     [
-        ({"plan": None}, "plan", Plan()),
-        ({"plan": []}, "plan", Plan()),
+        ({"plan": None}, "plan", CherryPlan()),
+        ({"plan": []}, "plan", CherryPlan()),
         ({"hostname": None}, "hostname", ""),
         ({"status": 7}, "status", ""),
         ({"spot_instance": "perhaps"}, "spot_instance", False),
@@ -169,7 +169,7 @@ def test_the_contracts_own_table_names_no_key_that_is_not_modelled() -> None:
     ids=str,
 )
 def test_a_strange_value_hides_neither_its_row_nor_the_list(change: dict[str, Any], key: str, value: object) -> None:
-    other, strange = read_list(answer([FULL_ROW, ROW | change]), Server)
+    other, strange = read_list(answer([FULL_ROW, ROW | change]), CherryServer)
     assert other.plan.slug == "amd-ryzen-9950x"
     assert getattr(strange, key) == value
     assert strange.state == "active"
@@ -180,7 +180,7 @@ def test_a_strange_value_deep_inside_is_all_that_is_lost() -> None:
     strange["plan"]["specs"]["cpus"]["cores"] = "many"
     strange["plan"]["specs"]["storage"].insert(0, "an old disk")
     strange["ip_addresses"][0] |= {"id": 5, "tags": "none"}
-    [server] = read_list(answer([strange]), Server)
+    [server] = read_list(answer([strange]), CherryServer)
     assert server.plan.specs.cpus.cores == 0
     assert server.plan.specs.cpus.frequency == 4.3
     assert [disk.name for disk in server.plan.specs.storage] == ["NVMe 1TB"]
@@ -207,7 +207,7 @@ def test_a_strange_value_deep_inside_is_all_that_is_lost() -> None:
 )
 def test_a_row_that_cannot_be_counted_fails_the_list(row: object) -> None:
     with pytest.raises(Unknown, match="row 1: "):
-        read_list(answer([ROW, row]), Server)
+        read_list(answer([ROW, row]), CherryServer)
 
 
 @pytest.mark.parametrize(
@@ -226,12 +226,12 @@ def test_a_row_that_cannot_be_counted_fails_the_list(row: object) -> None:
 )
 def test_what_is_no_list_is_never_an_empty_one(body: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
-        read_list(answer(body), Server)
+        read_list(answer(body), CherryServer)
 
 
 def test_a_server_nested_without_end_is_refused() -> None:
     body = b'{"id":1,"region":' + b'{"bgp":' * 40 + b"1" + b"}" * 41
-    assert read_one(answer(body), Server).region == models.Region()
+    assert read_one(answer(body), CherryServer).region == models.Region()
 
 
 _RUBBISH: tuple[Any, ...] = (None, "", "x", 0, -1, 2**70, 1.5, True, [], {}, [None], {"id": []}, [[]], {"tags": 1})
@@ -252,7 +252,7 @@ def test_whatever_comes_is_a_whole_list_or_an_error_of_the_tree() -> None:
     for _ in range(400):
         rows = [_bent(FULL_ROW | {"plan": PLAN, "tags": TAGS}, chance) for _ in range(2)]
         try:
-            found = read_list(answer(rows), Server)
+            found = read_list(answer(rows), CherryServer)
         except (Unknown, Transient):
             refused += 1
             continue

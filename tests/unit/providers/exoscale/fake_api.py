@@ -17,13 +17,13 @@ from chalicelib.kube.errors import Unavailable
 from chalicelib.model.group import Instance as Machine
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind, Operation, Target, operation_id
-from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Transient, Unauthorized
-from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.ids import checked
 from chalicelib.providers.exoscale.models import (
-    Instance,
+    ExoscaleInstance,
     InstancePool,
     InstanceType,
     Manager,
@@ -53,7 +53,7 @@ OURS, THEIRS = uuid(1, "c"), uuid(2, "c")  # SKS clusters
 
 
 @dataclass
-class Pool:
+class FakeApiPool:
     """One pool. cluster "": a standalone one. stock: machines that may still be made; None: any number. steps: how
     many steps a change takes. lag: what was accepted shows only at the end of it."""
 
@@ -82,12 +82,12 @@ class _Change:
     left: int = 1
 
 
-class FakeApi(Api):
+class FakeApi(ExoscaleApi):
     """The calls over Pools. trouble: method -> errors of its next calls. lost: methods whose next answer is lost."""
 
-    def __init__(self, *pools: Pool, quota: Quota | None = None) -> None:
+    def __init__(self, *pools: FakeApiPool, quota: Quota | None = None) -> None:
         self.all = {pool.id: pool for pool in pools}
-        self.machines: dict[str, Instance] = {}
+        self.machines: dict[str, ExoscaleInstance] = {}
         self.names = {OURS: "prod", THEIRS: "stage"}
         self.kinds: dict[str, InstanceType] = {
             MEDIUM: InstanceType(MEDIUM, "standard", "medium", 2, 4 * 2**30, zones=(ZONE,))
@@ -111,7 +111,9 @@ class FakeApi(Api):
         for _ in range(size):
             self._number += 1
             name = uuid(self._number, "i")
-            self.machines[name] = Instance(name, f"pool-{self._number}", state, manager=Manager(pool, "instance-pool"))
+            self.machines[name] = ExoscaleInstance(
+                name, f"pool-{self._number}", state, manager=Manager(pool, "instance-pool")
+            )
             self.all[pool].members.append(name)
             made.append(name)
         return made
@@ -131,7 +133,7 @@ class FakeApi(Api):
             for name in pool.members
         ]
 
-    def _labels(self, pool: Pool) -> dict[str, str]:
+    def _labels(self, pool: FakeApiPool) -> dict[str, str]:
         return {"node.exoscale.net/nodepool-id": pool.owner} if pool.cluster else {}
 
     # -- the calls
@@ -143,11 +145,11 @@ class FakeApi(Api):
     def expect(self, calls: int) -> None:
         del calls
 
-    def instances(self) -> tuple[Instance, ...]:
+    def instances(self) -> tuple[ExoscaleInstance, ...]:
         self._call("instances")
         return tuple(each for each in self.machines.values() if each.manager is not None)
 
-    def instance(self, id: str) -> Instance:  # noqa: A002
+    def instance(self, id: str) -> ExoscaleInstance:  # noqa: A002
         self._call("instance", id)
         if id not in self.machines:
             raise NotFound(f"no instance {id}", code="404")
@@ -204,7 +206,7 @@ class FakeApi(Api):
 
     # -- how the vendor behaves
 
-    def _owned(self, cluster: str, nodepool: str) -> Pool:
+    def _owned(self, cluster: str, nodepool: str) -> FakeApiPool:
         return next(each for each in self.all.values() if (each.cluster, each.owner) == (cluster, nodepool))
 
     def _call(self, method: str, text: str = "", *, counted: bool = True) -> None:
@@ -215,7 +217,7 @@ class FakeApi(Api):
         if self.trouble.get(method):
             raise self.trouble[method].pop(0)
 
-    def _change(self, method: str, pool: Pool, size: int | None, evicted: tuple[str, ...]) -> Work:
+    def _change(self, method: str, pool: FakeApiPool, size: int | None, evicted: tuple[str, ...]) -> Work:
         self._call(method, f"{pool.name} {size}" if size is not None else f"{pool.name} {' '.join(evicted)}")
         if any(change.pool == pool.id for change in self.changes) or "ing" in pool.state.removeprefix("running"):
             raise Conflict("another operation runs on the pool", code="409")
@@ -277,7 +279,7 @@ class FakeApi(Api):
             change.work, state="failure" if failed else "success", reason=reason
         )
 
-    def _pool(self, pool: Pool) -> InstancePool:
+    def _pool(self, pool: FakeApiPool) -> InstancePool:
         manager = Manager(pool.owner, "sks-nodepool") if pool.cluster else None
         name = f"nodepool-{pool.name}" if pool.cluster else pool.name
         made = InstancePool(
@@ -292,7 +294,7 @@ class FakeApi(Api):
         )
         return msgspec.structs.replace(made, **pool.more)
 
-    def _nodepool(self, pool: Pool) -> Nodepool:
+    def _nodepool(self, pool: FakeApiPool) -> Nodepool:
         made = Nodepool(pool.owner, pool.name, pool.nodepool_state, pool.size, Ref(pool.id), Ref(MEDIUM), 50)
         return msgspec.structs.replace(made, **pool.nodepool)
 
@@ -307,33 +309,35 @@ def provider(api: FakeApi, *specs: str, kube: KubeLists | None = None, **setting
     return Exoscale(api, read_settings(fields), kube)
 
 
-def operation(kind: Kind, group: str, from_size: int, to_size: int, *handles: str, plan: str = "p") -> Operation:
-    targets = tuple(Target(f"node-{handle[-4:]}", f"exoscale://{handle}", handle) for handle in handles)
+def operation(
+    kind: OperationKind, group: str, from_size: int, to_size: int, *handles: str, plan: str = "p"
+) -> Operation:
+    targets = tuple(RemovalTarget(f"node-{handle[-4:]}", f"exoscale://{handle}", handle) for handle in handles)
     name = operation_id("ours", group, kind, from_size, to_size, handles, plan)
     return new_operation(name, "ours", "exoscale", group, kind, plan, 0.0, from_size, to_size, targets)
 
 
 def grow(from_size: int, to_size: int, group: str = A) -> Operation:
-    return operation(Kind.GROW, group, from_size, to_size)
+    return operation(OperationKind.GROW, group, from_size, to_size)
 
 
 def shrink(from_size: int, to_size: int, group: str = A) -> Operation:
-    return operation(Kind.SHRINK, group, from_size, to_size)
+    return operation(OperationKind.SHRINK, group, from_size, to_size)
 
 
-def remove(from_size: int, *handles: str, group: str = A, kind: Kind = Kind.REMOVE) -> Operation:
+def remove(from_size: int, *handles: str, group: str = A, kind: OperationKind = OperationKind.REMOVE) -> Operation:
     return operation(kind, group, from_size, from_size - len(handles), *handles)
 
 
 def continued(asked: Operation, outcome: Outcome) -> Operation:
     """The operation as the executor comes back with it."""
-    assert isinstance(outcome, Pending), outcome
+    assert isinstance(outcome, InProgress), outcome
     return asked.with_status(data=outcome.data, step=outcome.step)
 
 
 def to_the_end(api: FakeApi, asked: Operation, *specs: str, kube: KubeLists | None = None, steps: int = 60) -> Outcome:
     """As messages come: a fresh provider each time, and the vendor works in between."""
-    verbs = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target"}
+    verbs = {OperationKind.GROW: "grow", OperationKind.SHRINK: "shrink_target"}
     verb = verbs.get(asked.spec.kind, "remove")
     for _ in range(steps):
         try:
@@ -341,7 +345,7 @@ def to_the_end(api: FakeApi, asked: Operation, *specs: str, kube: KubeLists | No
         except (Conflict, Transient):
             api.step()
             continue
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return outcome
         verb, asked = "poll", continued(asked, outcome)
         api.step()
@@ -365,22 +369,22 @@ def machine(api: FakeApi, name: str, group: str = A, nodes: Sequence[Node] = ())
     return {each.handle: each for each in seen(api, f"0:10:{group}", nodes=nodes)[group].instances}[name]
 
 
-class _Page(msgspec.Struct):
+class _FakeApiPage(msgspec.Struct):
     body: bytes
     first: bool = True
 
 
-class Kube:
+class FakeApiKube:
     """A cluster whose nodes have these provider ids."""
 
     def __init__(self, *ids: str) -> None:
         self.ids, self.down = ids, False
 
-    def list_pages(self, path: str, *, query: object = None) -> list[_Page]:
+    def list_pages(self, path: str, *, query: object = None) -> list[_FakeApiPage]:
         assert path == "/api/v1/nodes"
         if self.down:
             raise Unavailable("no answer")
-        return [_Page(json.dumps({"items": [{"spec": {"providerID": each}} for each in self.ids]}).encode())]
+        return [_FakeApiPage(json.dumps({"items": [{"spec": {"providerID": each}} for each in self.ids]}).encode())]
 
 
 def node(name: str, provider_id: str, **labels: str) -> Node:

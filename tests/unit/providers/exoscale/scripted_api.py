@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Mapping
 
 from chalicelib.providers.base import Connection
-from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.client_factory import open_api
 from chalicelib.providers.exoscale.settings import read_settings
-from chalicelib.providers.services import Bare, Means, Pacer, Shelf, Unpaced
+from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
-from tests.unit.providers.alicloud.scripted_api import NOW, Board, Books, Clock, Secrets
+from tests.unit.providers.alicloud.scripted_api import NOW, Board, Books, ScriptedApiClock, ScriptedApiSecrets
 
 API_KEY, API_SECRET = "EXO0123456789abcdefexample", "exampleSecret-0123456789abcdefghijklmnopqrs"
 KEY = json.dumps({"apiKey": API_KEY, "apiSecret": API_SECRET})
@@ -84,7 +84,7 @@ BEGUN = {
 }
 
 # Each call: its line, the call itself, and an answer.
-CALLS: dict[str, tuple[str, Callable[[Api], object], object]] = {
+CALLS: dict[str, tuple[str, Callable[[ExoscaleApi], object], object]] = {
     "instances": ("GET /v2/instance", lambda api: api.instances(), {"instances": [INSTANCE]}),
     "instance": (f"GET /v2/instance/{ONE}", lambda api: api.instance(ONE), INSTANCE),
     "pools": ("GET /v2/instance-pool", lambda api: api.pools(), {"instance-pools": [INSTANCE_POOL]}),
@@ -113,19 +113,23 @@ CHANGES = [name for name in CALLS if name not in READS]
 def api_for(
     url: str,
     *,
-    clock: Clock | None = None,
+    clock: ScriptedApiClock | None = None,
     read_secret: Callable[[str], str] | None = None,
-    pacer: Pacer | None = None,
-    shelf: Shelf | None = None,
+    pacer: RateLimiter | None = None,
+    shelf: Cache | None = None,
     **settings: str,
-) -> Api:
+) -> ExoscaleApi:
     """An Api that talks to the script."""
-    clock = clock or Clock()
+    clock = clock or ScriptedApiClock()
     given = {"zone": "ch-gva-2", "credentialsSecret": "key", "endpoint": url} | settings
-    means = Means(
-        deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Bare()
+    means = ProviderServices(
+        deployment=LOOPBACK,
+        sleep=clock.sleep,
+        chance=lambda: 0.5,
+        pacer=pacer or UnlimitedRateLimiter(),
+        shelf=shelf or NullCache(),
     )
-    connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
+    connection = Connection("prod", given, (), read_secret or ScriptedApiSecrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given))
 
 
@@ -162,10 +166,10 @@ __all__ = [
     "WORK",
     "Board",
     "Books",
-    "Clock",
     "HttpScript",
     "Reply",
-    "Secrets",
+    "ScriptedApiClock",
+    "ScriptedApiSecrets",
     "Seen",
     "api_for",
     "call",

@@ -21,10 +21,10 @@ from chalicelib.providers.exoscale.decoding import (
 )
 from chalicelib.providers.exoscale.error_mapping import error_for, why
 from chalicelib.providers.exoscale.models import InstancePool, InstanceType, Work
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from tests.unit.providers.exoscale.scripted_api import BEGUN, INSTANCE, INSTANCE_POOL, MEDIUM, POOL, SKS, TYPE, WORK
 
-READERS: dict[str, Callable[[Answer], object]] = {
+READERS: dict[str, Callable[[VendorResponse], object]] = {
     "instances": read_instances,
     "pools": read_pools,
     "clusters": read_clusters,
@@ -71,8 +71,8 @@ def places(thing: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [place for key, value in inside for place in [(*at, key), *places(value, (*at, key))]]
 
 
-def answered(body: object, status: int = 200) -> Answer:
-    return Answer("GET api.example/v2/x", status, {}, json.dumps(body).encode())
+def answered(body: object, status: int = 200) -> VendorResponse:
+    return VendorResponse("GET api.example/v2/x", status, {}, json.dumps(body).encode())
 
 
 def refusal(name: str, body: object) -> ProviderError | None:
@@ -120,7 +120,7 @@ def test_rubbish_is_refused_and_never_an_empty_list_unless_it_is_empty(name: str
 @given(st.integers(300, 599), st.one_of(RUBBISH, st.binary(max_size=20)))
 def test_every_refusal_is_an_error_of_the_tree(status: int, body: object) -> None:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    error = error_for(Answer("PUT api.example/v2/x", status, {}, raw))
+    error = error_for(VendorResponse("PUT api.example/v2/x", status, {}, raw))
     assert error.message.startswith(f"PUT api.example/v2/x: HTTP {status}")
     assert error.code == str(status)
 

@@ -14,7 +14,7 @@ from chalicelib.providers.errors import (
     Transient,
     Unknown,
 )
-from chalicelib.providers.exoscale.models import NO_SIZE, Instance, Manager, Ref, Taint
+from chalicelib.providers.exoscale.models import NO_SIZE, ExoscaleInstance, ExoscaleTaint, Manager, Ref
 from tests.unit.providers.exoscale.scripted_api import (
     BEGUN,
     CALLS,
@@ -73,7 +73,7 @@ def test_things_are_read_as_the_vendor_shows_them() -> None:
             return call(name, server.url)
 
     assert answered("instances") == (
-        Instance(
+        ExoscaleInstance(
             ONE, "pool-0f7c2-abcde", "running", "2026-01-15T08:12:03Z", Ref(TYPE), 50, Manager(POOL, "instance-pool")
         ),
     )
@@ -82,7 +82,7 @@ def test_things_are_read_as_the_vendor_shows_them() -> None:
     [cluster] = answered("clusters")
     [nodepool] = cluster.nodepools
     assert (cluster.id, cluster.name, nodepool.id, nodepool.instance_pool) == (CLUSTER, "prod", NODEPOOL, Ref(POOL))
-    assert (nodepool.labels, nodepool.taints) == ({"tier": "web"}, {"dedicated": Taint("web", "NoSchedule")})
+    assert (nodepool.labels, nodepool.taints) == ({"tier": "web"}, {"dedicated": ExoscaleTaint("web", "NoSchedule")})
     assert answered("types")[TYPE].memory == 4 * 2**30
     assert answered("work").reference.id == POOL
 

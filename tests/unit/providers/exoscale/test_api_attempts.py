@@ -22,10 +22,10 @@ from tests.unit.providers.exoscale.scripted_api import (
     KEY,
     READS,
     Books,
-    Clock,
     HttpScript,
     Reply,
-    Secrets,
+    ScriptedApiClock,
+    ScriptedApiSecrets,
     api_for,
     call,
     said,
@@ -56,7 +56,7 @@ def test_EXO_10_a_busy_pool_is_told_at_once(name: str) -> None:
 
 
 def test_EXO_10_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_it() -> None:
-    clock, books = Clock(), Books()
+    clock, books = ScriptedApiClock(), Books()
     with HttpScript([said(429, {"message": "slow"}, {"Retry-After": "2"}), said(200, {})]) as server:
         assert api_for(server.url, clock=clock, pacer=books).pools() == ()
     assert clock.slept == 2.0
@@ -77,7 +77,7 @@ def test_nobody_there_is_transient_and_names_the_call() -> None:
 @pytest.mark.parametrize("status", [401, 403])
 def test_EXO_1_a_refused_key_is_told_once_without_the_key(status: int) -> None:
     echo = f"key {API_KEY} with {API_SECRET} is refused"
-    secrets = Secrets(key=KEY)
+    secrets = ScriptedApiSecrets(key=KEY)
     with HttpScript([said(status, {"message": echo})] * 2) as server, pytest.raises(Unauthorized) as raised:
         api_for(server.url, read_secret=secrets).pools()
     assert len(server.requests) == 1
@@ -90,7 +90,7 @@ def test_EXO_1_a_refused_key_is_told_once_without_the_key(status: int) -> None:
 
 
 def test_a_key_that_was_just_replaced_is_looked_up_once_more() -> None:
-    secrets = Secrets(key=KEY)
+    secrets = ScriptedApiSecrets(key=KEY)
     secrets.now["key"] = json.dumps({"apiKey": "EXO-EXAMPLE-NEW", "apiSecret": "example-new"})
     with HttpScript([said(401, {"message": "expired"}), said(200, {}), said(401)]) as server:
         api = api_for(server.url, read_secret=secrets)

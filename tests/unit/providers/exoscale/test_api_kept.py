@@ -16,9 +16,9 @@ from tests.unit.providers.exoscale.scripted_api import (
     MEDIUM,
     TYPE,
     Board,
-    Clock,
     HttpScript,
     Reply,
+    ScriptedApiClock,
     api_for,
     said,
 )
@@ -27,7 +27,7 @@ QUOTA = {"resource": "instance", "usage": 4, "limit": 20}
 
 
 def test_EXO_5_a_quota_is_asked_for_every_five_minutes_and_at_once_where_it_matters() -> None:
-    clock, board = Clock(), Board()
+    clock, board = ScriptedApiClock(), Board()
     with HttpScript([said(200, {**QUOTA, "usage": number}) for number in range(4, 9)]) as server:
 
         def quota() -> Quota:
@@ -47,7 +47,7 @@ def test_EXO_5_a_quota_is_asked_for_every_five_minutes_and_at_once_where_it_matt
 
 @pytest.mark.parametrize("reply", [said(500), said(403, {"message": "no"}), said(200, {"message": "x"}), said(404)])
 def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_is_the_last_one_of_a_day(reply: Reply) -> None:
-    clock, board = Clock(), Board()
+    clock, board = ScriptedApiClock(), Board()
     with HttpScript([said(200, QUOTA), *[reply] * 20]) as server:
 
         def quota() -> Quota:
@@ -89,7 +89,7 @@ def test_EXO_DEFECT_4_no_limit_is_told_as_such() -> None:
 
 
 def test_types_are_kept_for_a_day_and_unknown_ones_for_an_hour() -> None:
-    clock, board = Clock(), Board()
+    clock, board = ScriptedApiClock(), Board()
     other = TYPE.replace("b6", "c7")
     replies = {TYPE: said(200, MEDIUM), other: said(404, {"message": "no"})}
     with HttpScript(lambda seen: replies[seen.path.rpartition("/")[2]]) as server:

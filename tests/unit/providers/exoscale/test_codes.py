@@ -9,14 +9,14 @@ import pytest
 from chalicelib.providers import errors
 from chalicelib.providers.exoscale.error_mapping import REASONS, error_for, is_forbidden, message_in, why
 from chalicelib.providers.exoscale.models import Work
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 
 GET, PUT = "GET api-ch-gva-2.exoscale.com/v2/instance", "PUT api-ch-gva-2.exoscale.com/v2/instance-pool/p:scale"
 
 
-def answer(status: int, body: object = b"", call: str = PUT, **headers: str) -> Answer:
+def answer(status: int, body: object = b"", call: str = PUT, **headers: str) -> VendorResponse:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return Answer(call, status, {name.replace("_", "-"): value for name, value in headers.items()}, raw)
+    return VendorResponse(call, status, {name.replace("_", "-"): value for name, value in headers.items()}, raw)
 
 
 @pytest.mark.parametrize(

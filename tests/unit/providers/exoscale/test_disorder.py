@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled, Transient
-from tests.unit.providers.exoscale.fake_api import A, FakeApi, Pool, continued, grow, provider, remove, seen
+from tests.unit.providers.exoscale.fake_api import A, FakeApi, FakeApiPool, continued, grow, provider, remove, seen
 
 TROUBLES = (Transient("503"), Throttled("429"), Conflict("409"))
 METHODS = (
@@ -28,13 +28,13 @@ METHODS = (
 )
 
 
-class _Walk:
+class _DisorderRandomWalk:
     """One zone and one seed: operations one after the other, each driven through disorder."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         sks = bool(seed % 2)
-        pool = Pool(size=3) if sks else Pool(A, "db", "", size=3)
+        pool = FakeApiPool(size=3) if sks else FakeApiPool(A, "db", "", size=3)
         pool.lag, pool.steps = self.chance.random() < 0.3, self.chance.randint(1, 3)
         self.api, self.pool, self.sks = FakeApi(pool), pool, sks
 
@@ -46,14 +46,14 @@ class _Walk:
 
     def drive(self, asked: Operation) -> Outcome:
         fresh = asked
-        verb = first = "grow" if asked.spec.kind is Kind.GROW else "remove"
+        verb = first = "grow" if asked.spec.kind is OperationKind.GROW else "remove"
         for _ in range(150):
             outcome = self.ask(verb, asked)
-            if isinstance(outcome, Done | Failed):
+            if isinstance(outcome, Succeeded | Failed):
                 return outcome
-            if isinstance(outcome, Pending) and self.chance.random() < 0.25:
+            if isinstance(outcome, InProgress) and self.chance.random() < 0.25:
                 verb, asked = first, fresh  # the function died before it wrote anything down
-            elif isinstance(outcome, Pending) and self.chance.random() < 0.8:  # else the same message comes again
+            elif isinstance(outcome, InProgress) and self.chance.random() < 0.8:  # else the same message comes again
                 verb, asked = "poll", continued(asked, outcome)
             if self.chance.random() < 0.7:
                 self.api.step()
@@ -74,7 +74,7 @@ class _Walk:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_EXO_17_EXO_DEFECT_15_whatever_goes_wrong_on_the_way_the_end_is_what_was_asked_for(seed: int) -> None:
-    walk = _Walk(seed)
+    walk = _DisorderRandomWalk(seed)
     for _ in range(6):
         size, before = walk.pool.size, list(walk.pool.members)
         named: list[str] = []
@@ -87,7 +87,7 @@ def test_EXO_17_EXO_DEFECT_15_whatever_goes_wrong_on_the_way_the_end_is_what_was
             wanted = size - len(named)
             outcome = walk.drive(remove(size, *named))
         walk.settle()
-        assert isinstance(outcome, Done)
+        assert isinstance(outcome, Succeeded)
         assert walk.pool.size == len(walk.pool.members) == wanted
         assert [name for name in before if name not in named] == walk.pool.members[: len(before) - len(named)]
         assert walk.api.chosen == []
@@ -95,18 +95,18 @@ def test_EXO_17_EXO_DEFECT_15_whatever_goes_wrong_on_the_way_the_end_is_what_was
 
 @pytest.mark.parametrize("seed", range(40))
 def test_EXO_9_whatever_goes_wrong_missing_machines_are_given_up_and_no_other_is(seed: int) -> None:
-    walk = _Walk(seed)
+    walk = _DisorderRandomWalk(seed)
     walk.pool.stock = walk.chance.randint(0, 2)
     stock = walk.pool.stock
     walk.disturb()
     outcome = walk.drive(grow(3, 6))
     walk.settle()
-    assert isinstance(outcome, Failed | Done)
+    assert isinstance(outcome, Failed | Succeeded)
     assert len(walk.pool.members) == 3 + stock
     lost = [each.handle for each in seen(walk.api, f"0:20:{A}")[A].instances if each.error]
     assert len(lost) == 3 - stock
     walk.disturb()
-    assert isinstance(walk.drive(remove(6, *lost, kind=Kind.DISCARD)), Done)
+    assert isinstance(walk.drive(remove(6, *lost, kind=OperationKind.DISCARD)), Succeeded)
     walk.settle()
     assert walk.pool.size == len(walk.pool.members) == 3 + stock
     assert walk.api.chosen == []

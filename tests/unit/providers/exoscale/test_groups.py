@@ -17,7 +17,7 @@ from tests.unit.providers.exoscale.fake_api import (
     B,
     C,
     FakeApi,
-    Pool,
+    FakeApiPool,
     machine,
     node,
     provider,
@@ -31,25 +31,25 @@ CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, Ins
 
 def both(**more: object) -> FakeApi:
     """A Nodepool of three and a standalone pool of two."""
-    return FakeApi(Pool(size=3), Pool(B, "db", "", NP_B, size=2), **more)  # type: ignore[arg-type]
+    return FakeApi(FakeApiPool(size=3), FakeApiPool(B, "db", "", NP_B, size=2), **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [1, 200])
 def test_EXO_3_EXO_DEFECT_1_a_cold_start_finds_every_group_in_four_calls(size: int) -> None:
-    api = FakeApi(Pool(size=size), Pool(B, "db", "", NP_B, size=2))
+    api = FakeApi(FakeApiPool(size=size), FakeApiPool(B, "db", "", NP_B, size=2))
     groups = seen(api)
     assert {name: (each.target, len(each.instances)) for name, each in groups.items()} == {A: (size, size), B: (2, 2)}
     assert api.calls == ["pools", "instances", "clusters", "quota"]
 
 
 def test_EXO_DEFECT_2_calls_do_not_grow_with_nodes_or_groups() -> None:
-    api = FakeApi(*(Pool(uuid(n, "p"), f"g{n}", owner=uuid(n, "n"), size=5) for n in range(1, 60)))
+    api = FakeApi(*(FakeApiPool(uuid(n, "p"), f"g{n}", owner=uuid(n, "n"), size=5) for n in range(1, 60)))
     assert len(seen(api)) == 59
     assert len(api.calls) == 4
 
 
 def test_clusters_and_quota_are_not_read_where_nobody_needs_them() -> None:
-    api = FakeApi(Pool(B, "db", "", NP_B, size=2))
+    api = FakeApi(FakeApiPool(B, "db", "", NP_B, size=2))
     seen(api, "1:5:db")
     assert api.calls == ["pools", "instances"]
 
@@ -197,7 +197,7 @@ def test_EXO_13_a_pool_that_is_gone_is_no_group() -> None:
 
 
 def test_EXO_14_EXO_DEFECT_10_an_empty_pool_has_no_instances_and_a_template() -> None:
-    api = FakeApi(Pool(size=0), Pool(B, "more", size=1, owner=NP_B))
+    api = FakeApi(FakeApiPool(size=0), FakeApiPool(B, "more", size=1, owner=NP_B))
     group = seen(api)[A]
     assert (group.target, group.instances) == (0, ())
     assert group.template is not None
@@ -313,7 +313,7 @@ def test_a_nodepool_that_is_ahead_of_its_pool_misses_nothing() -> None:
 
 
 def test_the_last_one_of_a_standalone_pool_cannot_be_taken_back_so_it_is_not_told() -> None:
-    api = FakeApi(Pool(A, "db", "", size=1))
+    api = FakeApi(FakeApiPool(A, "db", "", size=1))
     api.all[A].members.clear()
     api.machines.clear()
     assert not [each for each in seen(api, "1:4:db")[A].instances if each.error]
@@ -337,7 +337,7 @@ def test_EXO_5_EXO_DEFECT_4_no_limit_is_no_maximum_of_minus_one(quota: Quota, mo
 
 
 def test_EXO_5_a_maximum_is_never_below_the_minimum() -> None:
-    api = FakeApi(Pool(size=0), quota=Quota("instance", 20, 20))
+    api = FakeApi(FakeApiPool(size=0), quota=Quota("instance", 20, 20))
     group = seen(api, sksCluster="prod")[A]
     assert (group.min, group.max) == (1, 1)
 
@@ -406,7 +406,9 @@ def test_types_that_cannot_be_read_cost_the_templates() -> None:
 
 
 def test_EXO_DEFECT_14_a_pool_of_another_cluster_is_left_alone() -> None:
-    api = FakeApi(Pool(size=2), Pool(B, "web", THEIRS, NP_B, size=2), Pool(C, "db", "", NP_C, size=2))
+    api = FakeApi(
+        FakeApiPool(size=2), FakeApiPool(B, "web", THEIRS, NP_B, size=2), FakeApiPool(C, "db", "", NP_C, size=2)
+    )
     assert list(seen(api, nodes=api.nodes(A))) == [A]
     assert NP_A in str(seen(api, nodes=api.nodes(A))[A].template)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.group import InstanceState
-from chalicelib.model.outcome import Done
+from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.errors import Transient, Unauthorized
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,
@@ -14,7 +14,7 @@ from tests.unit.providers.exoscale.fake_api import (
     A,
     B,
     FakeApi,
-    Pool,
+    FakeApiPool,
     forbidden,
     grow,
     node,
@@ -27,7 +27,7 @@ from tests.unit.providers.exoscale.fake_api import (
 )
 
 
-def key(*pools: Pool, sks: bool = True) -> FakeApi:
+def key(*pools: FakeApiPool, sks: bool = True) -> FakeApi:
     """A zone and a key that may do what upstream's list says."""
     api = FakeApi(*pools)
     api.denied = {"pools", "instances"} | (set() if sks else {"clusters", "scale_nodepool", "evict_nodepool"})
@@ -36,7 +36,7 @@ def key(*pools: Pool, sks: bool = True) -> FakeApi:
 
 @pytest.mark.parametrize("size", [3, 80])
 def test_EXO_16_a_key_for_sks_sees_its_groups_in_calls_by_pools(size: int) -> None:
-    api = key(Pool(size=size), Pool(B, "gpu", owner=NP_B, size=0))
+    api = key(FakeApiPool(size=size), FakeApiPool(B, "gpu", owner=NP_B, size=0))
     groups = seen(api)
     assert {name: (each.target, len(each.instances)) for name, each in groups.items()} == {A: (size, size), B: (0, 0)}
     assert not [group.error for group in groups.values() if group.error]
@@ -46,7 +46,7 @@ def test_EXO_16_a_key_for_sks_sees_its_groups_in_calls_by_pools(size: int) -> No
 
 @pytest.mark.parametrize("size", [3, 80])
 def test_EXO_16_a_key_for_instance_pools_sees_its_groups_in_calls_by_pools(size: int) -> None:
-    api = key(Pool(A, "db", "", size=size), Pool(B, "web", THEIRS, NP_B, size=9), sks=False)
+    api = key(FakeApiPool(A, "db", "", size=size), FakeApiPool(B, "web", THEIRS, NP_B, size=9), sks=False)
     groups = seen(api, nodes=api.nodes(A))
     assert {name: (group.target, group.error) for name, group in groups.items()} == {A: (size, "")}
     assert len(api.calls) <= 6
@@ -54,7 +54,7 @@ def test_EXO_16_a_key_for_instance_pools_sees_its_groups_in_calls_by_pools(size:
 
 
 def test_EXO_16_nodes_without_labels_lead_to_their_nodepools_too() -> None:
-    api = key(Pool(size=3))
+    api = key(FakeApiPool(size=3))
     nodes = [node(each.name, each.provider_id) for each in api.nodes()]
     group = seen(api, nodes=nodes)[A]
     assert (group.target, group.error) == (3, "")
@@ -62,7 +62,7 @@ def test_EXO_16_nodes_without_labels_lead_to_their_nodepools_too() -> None:
 
 
 def test_EXO_16_a_machine_that_is_no_node_is_asked_for() -> None:
-    api = key(Pool(size=3))
+    api = key(FakeApiPool(size=3))
     name = api.all[A].members[2]
     api.set_state(name, "error")
     (told,) = [each for each in seen(api, nodes=api.nodes()[:2])[A].instances if each.error]
@@ -71,13 +71,13 @@ def test_EXO_16_a_machine_that_is_no_node_is_asked_for() -> None:
 
 
 def test_EXO_16_a_machine_that_is_gone_holds_up_no_other() -> None:
-    api = key(Pool(A, "db", "", size=2), sks=False)
+    api = key(FakeApiPool(A, "db", "", size=2), sks=False)
     gone = node("left over", f"exoscale://{uuid(700, 'i')}")
     assert seen(api, nodes=[gone, *api.nodes()])[A].target == 2
 
 
 def test_EXO_16_only_one_of_the_lists_may_be_forbidden() -> None:
-    api = key(Pool(size=3), Pool(B, "db", "", NP_B, size=2))
+    api = key(FakeApiPool(size=3), FakeApiPool(B, "db", "", NP_B, size=2))
     api.denied = {"instances"}
     assert {name: len(group.instances) for name, group in seen(api).items()} == {A: 3, B: 2}
     api.denied = {"pools"}
@@ -85,14 +85,14 @@ def test_EXO_16_only_one_of_the_lists_may_be_forbidden() -> None:
 
 
 def test_EXO_16_both_keys_scale() -> None:
-    for api in (key(Pool(size=3)), key(Pool(A, "db", "", size=3), sks=False)):
-        assert isinstance(to_the_end(api, grow(3, 5)), Done)
-        assert isinstance(to_the_end(api, remove(5, *api.all[A].members[:4])), Done)
+    for api in (key(FakeApiPool(size=3)), key(FakeApiPool(A, "db", "", size=3), sks=False)):
+        assert isinstance(to_the_end(api, grow(3, 5)), Succeeded)
+        assert isinstance(to_the_end(api, remove(5, *api.all[A].members[:4])), Succeeded)
         assert (api.all[A].size, len(api.evicted), api.chosen) == (1, 4, [])
 
 
 def test_EXO_16_groups_are_named_by_a_key_that_may_not_list() -> None:
-    api = key(Pool(size=0), Pool(B, "db", "", NP_B, size=2))
+    api = key(FakeApiPool(size=0), FakeApiPool(B, "db", "", NP_B, size=2))
     for name in ("web", "prod/web", NP_A, A):
         assert seen(api, f"0:7:{name}", nodes=[])[A].max == 7
     assert seen(api, f"1:7:{B}", nodes=[])[B].max == 7
@@ -100,7 +100,7 @@ def test_EXO_16_groups_are_named_by_a_key_that_may_not_list() -> None:
 
 
 def test_a_key_that_may_nothing_is_refused_in_few_calls() -> None:
-    api = key(Pool(size=50))
+    api = key(FakeApiPool(size=50))
     api.denied |= {"clusters", "pool", "instance"}
     with pytest.raises(Unauthorized):
         seen(api)
@@ -108,7 +108,7 @@ def test_a_key_that_may_nothing_is_refused_in_few_calls() -> None:
 
 
 def test_a_key_that_is_no_key_is_refused_at_once() -> None:
-    api = FakeApi(Pool(size=5))
+    api = FakeApi(FakeApiPool(size=5))
     api.trouble["pools"] = [Unauthorized("HTTP 401", code="401")]
     with pytest.raises(Unauthorized):
         seen(api)
@@ -116,14 +116,14 @@ def test_a_key_that_is_no_key_is_refused_at_once() -> None:
 
 
 def test_a_pool_that_cannot_be_read_alone_carries_its_error() -> None:
-    api = key(Pool(size=3), Pool(B, "gpu", owner=NP_B, size=1))
+    api = key(FakeApiPool(size=3), FakeApiPool(B, "gpu", owner=NP_B, size=1))
     api.trouble["pool"] = [Transient("HTTP 500")]
     groups = seen(api)
     assert sorted(bool(group.error) for group in groups.values()) == [False, True]
 
 
 def test_a_named_pool_that_cannot_be_read_alone_keeps_its_bounds() -> None:
-    api = key(Pool(A, "db", "", size=3), Pool(B, "api", "", NP_B, size=1), sks=False)
+    api = key(FakeApiPool(A, "db", "", size=3), FakeApiPool(B, "api", "", NP_B, size=1), sks=False)
     api.trouble["pool"] = [Transient("HTTP 500")]
     groups = seen(api, f"2:7:{A}", f"0:3:{B}", nodes=api.nodes(B))
     group = groups[A]
@@ -132,7 +132,7 @@ def test_a_named_pool_that_cannot_be_read_alone_keeps_its_bounds() -> None:
 
 
 def test_who_is_refused_at_the_second_machine_does_not_ask_for_the_rest() -> None:
-    api = key(Pool(size=60))
+    api = key(FakeApiPool(size=60))
     api.denied.add("instance")
     group = seen(api, nodes=api.nodes()[:1])[A]
     assert len(group.instances) == 60
@@ -140,12 +140,12 @@ def test_who_is_refused_at_the_second_machine_does_not_ask_for_the_rest() -> Non
 
 
 def test_EXO_16_a_removal_of_many_that_are_gone_asks_one_by_one() -> None:
-    api = key(Pool(A, "db", "", size=6), sks=False)
+    api = key(FakeApiPool(A, "db", "", size=6), sks=False)
     names = list(api.all[A].members)
     for name in names[:4]:
         api.all[A].members.remove(name)
         del api.machines[name]
     api.all[A].size = 2
-    assert isinstance(provider(api).remove(remove(6, *names[:4])), Done)
+    assert isinstance(provider(api).remove(remove(6, *names[:4])), Succeeded)
     assert not api.writes()
     assert forbidden().code == "403"

@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers import registry
@@ -25,7 +25,7 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.exoscale.models import NO_SIZE
-from tests.unit.providers.exoscale.fake_api import A, FakeApi, Pool, grow, operation, provider, remove, uuid
+from tests.unit.providers.exoscale.fake_api import A, FakeApi, FakeApiPool, grow, operation, provider, remove, uuid
 
 SETTINGS = {"zone": "ch-gva-2", "credentialsSecret": "exo"}
 
@@ -49,9 +49,9 @@ def test_settings_that_cannot_be_are_said_when_it_is_built() -> None:
 
 def asked() -> tuple[FakeApi, list[tuple[str, Operation]]]:
     """Every change there is, for a group of three, of which one more is wanted."""
-    api = FakeApi(Pool(size=3))
+    api = FakeApi(FakeApiPool(size=3))
     api.all[A].size = 4
-    polled = operation(Kind.SHRINK, A, 4, 3)
+    polled = operation(OperationKind.SHRINK, A, 4, 3)
     return api, [
         ("grow", grow(4, 5)),
         ("remove", remove(4, api.all[A].members[0])),
@@ -78,7 +78,9 @@ def test_EXO_DEFECT_12_what_is_not_fails_with_its_class_and_the_vendors_code(cls
         api.trouble["clusters"] = [cls("the vendor says no", code="V")]
         outcome = getattr(provider(api), verb)(each)
         assert isinstance(outcome, Failed)
-        if not (cls is NotFound and each.spec.kind is Kind.REMOVE):  # then it is asked whether its machines are gone
+        if not (
+            cls is NotFound and each.spec.kind is OperationKind.REMOVE
+        ):  # then it is asked whether its machines are gone
             assert (outcome.cls, outcome.code) == (cls.__name__, "V")
 
 
@@ -86,7 +88,7 @@ def test_EXO_DEFECT_3_an_operation_about_nothing_the_vendor_knows_is_no_crash() 
     api = FakeApi()
     for verb, each in asked()[1]:
         outcome = getattr(provider(api), verb)(each)
-        assert outcome.facts["removed"] == 1 if each.spec.kind is Kind.REMOVE else outcome.cls == "NotFound"
+        assert outcome.facts["removed"] == 1 if each.spec.kind is OperationKind.REMOVE else outcome.cls == "NotFound"
     assert provider(api).release(remove(3, uuid(1, "i"))) is False
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Transient
 from chalicelib.providers.exoscale.models import Work
 from tests.operations import new_operation
@@ -13,8 +13,8 @@ from tests.unit.providers.exoscale.fake_api import (
     A,
     B,
     FakeApi,
-    Kube,
-    Pool,
+    FakeApiKube,
+    FakeApiPool,
     continued,
     operation,
     provider,
@@ -26,21 +26,21 @@ from tests.unit.providers.exoscale.fake_api import (
 
 
 def sks(size: int = 4, **more: object) -> FakeApi:
-    return FakeApi(Pool(size=size, **more))  # type: ignore[arg-type]
+    return FakeApi(FakeApiPool(size=size, **more))  # type: ignore[arg-type]
 
 
 def discard(size: int, *handles: str) -> Operation:
-    return remove(size, *handles, kind=Kind.DISCARD)
+    return remove(size, *handles, kind=OperationKind.DISCARD)
 
 
 @pytest.mark.parametrize(
-    ("pool", "call"), [(Pool(size=4), "evict_nodepool web"), (Pool(A, "db", "", size=4), "evict_pool db")]
+    ("pool", "call"), [(FakeApiPool(size=4), "evict_nodepool web"), (FakeApiPool(A, "db", "", size=4), "evict_pool db")]
 )
-def test_EXO_11_one_eviction_for_all_by_the_call_of_the_kind(pool: Pool, call: str) -> None:
+def test_EXO_11_one_eviction_for_all_by_the_call_of_the_kind(pool: FakeApiPool, call: str) -> None:
     api = FakeApi(pool)
     first, second, third, fourth = pool.members
     outcome = to_the_end(api, remove(4, second, fourth))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert outcome.facts["removed"] == 2
     assert api.writes() == [f"{call} {second} {fourth}"]
     assert (pool.members, pool.size, api.chosen) == ([first, third], 2, [])
@@ -53,19 +53,19 @@ def test_EXO_11_EXO_DEFECT_9_below_the_minimum_is_refused_before_any_write() -> 
     assert isinstance(outcome, Failed)
     assert (outcome.cls, "minimum 2" in outcome.message) == ("InvalidRequest", True)
     assert not api.writes()
-    assert isinstance(provider(api, "2:9:web").remove(remove(3, names[0])), Pending)
+    assert isinstance(provider(api, "2:9:web").remove(remove(3, names[0])), InProgress)
 
 
 def test_EXO_11_without_a_spec_one_is_kept_and_a_nodepool_with_one_may_be_emptied() -> None:
     api = sks(1)
     (name,) = api.all[A].members
     assert isinstance(provider(api).remove(remove(1, name)), Failed)
-    assert isinstance(to_the_end(api, remove(1, name), "0:9:web"), Done)
+    assert isinstance(to_the_end(api, remove(1, name), "0:9:web"), Succeeded)
     assert api.all[A].size == 0
 
 
 def test_EXO_11_EXO_DEFECT_9_another_groups_machine_is_refused_by_name_before_any_write() -> None:
-    api = FakeApi(Pool(size=3), Pool(B, "db", "", size=3))
+    api = FakeApi(FakeApiPool(size=3), FakeApiPool(B, "db", "", size=3))
     theirs = api.all[B].members[0]
     outcome = provider(api).remove(remove(3, api.all[A].members[0], theirs))
     assert isinstance(outcome, Failed)
@@ -84,10 +84,12 @@ def test_a_machine_of_no_pool_is_refused() -> None:
     assert name in outcome.message
 
 
-@pytest.mark.parametrize("target", [Target("n", "aws:///i-1", "i-1"), Target("n", ""), Target("n", "", "../evil")])
-def test_a_target_that_is_no_machine_of_this_cloud_is_refused(target: Target) -> None:
+@pytest.mark.parametrize(
+    "target", [RemovalTarget("n", "aws:///i-1", "i-1"), RemovalTarget("n", ""), RemovalTarget("n", "", "../evil")]
+)
+def test_a_target_that_is_no_machine_of_this_cloud_is_refused(target: RemovalTarget) -> None:
     api = sks()
-    asked = new_operation("r", "ours", "exoscale", A, Kind.REMOVE, "p", 0.0, 4, 3, (target,))
+    asked = new_operation("r", "ours", "exoscale", A, OperationKind.REMOVE, "p", 0.0, 4, 3, (target,))
     assert isinstance(provider(api).remove(asked), Failed)
     assert api.calls == []
 
@@ -100,7 +102,7 @@ def test_EXO_11_who_is_gone_already_is_dropped_and_the_others_go() -> None:
     api.all[A].members.remove(going)
     api.set_state(going, "destroying")
     api.all[A].size = 2
-    assert isinstance(to_the_end(api, remove(4, gone, going, left)), Done)
+    assert isinstance(to_the_end(api, remove(4, gone, going, left)), Succeeded)
     assert api.evicted == [left]
     assert api.all[A].size == 1
 
@@ -108,8 +110,8 @@ def test_EXO_11_who_is_gone_already_is_dropped_and_the_others_go() -> None:
 def test_all_gone_already_is_done_without_a_write() -> None:
     api = sks(4)
     asked = remove(4, api.all[A].members[0])
-    assert isinstance(to_the_end(api, asked), Done)
-    assert isinstance(provider(api).remove(asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
+    assert isinstance(provider(api).remove(asked), Succeeded)
     assert len(api.writes()) == 1
 
 
@@ -120,7 +122,7 @@ def test_EXO_11_a_lost_answer_never_evicts_twice(lag: bool) -> None:
     api.lost.add("evict_nodepool")
     with pytest.raises(Transient):
         provider(api).remove(asked)
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
     api.step()
     assert len(api.evicted) == 2
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (3, 3, [])
@@ -129,7 +131,7 @@ def test_EXO_11_a_lost_answer_never_evicts_twice(lag: bool) -> None:
 def test_EXO_11_an_eviction_that_did_not_get_through_is_asked_for_again() -> None:
     api = sks(3)
     api.trouble["evict_nodepool"] = [Transient("HTTP 503")]
-    assert isinstance(to_the_end(api, remove(3, api.all[A].members[0])), Done)
+    assert isinstance(to_the_end(api, remove(3, api.all[A].members[0])), Succeeded)
     assert len(api.writes()) == 2
     assert (api.all[A].size, len(api.evicted)) == (2, 1)
 
@@ -137,13 +139,13 @@ def test_EXO_11_an_eviction_that_did_not_get_through_is_asked_for_again() -> Non
 def test_EXO_17_two_functions_evict_once() -> None:
     api = sks(4, steps=3)
     asked = remove(4, api.all[A].members[0])
-    assert isinstance(provider(api).remove(asked), Pending)
-    assert isinstance(provider(api).remove(asked), Done)  # it is going
+    assert isinstance(provider(api).remove(asked), InProgress)
+    assert isinstance(provider(api).remove(asked), Succeeded)  # it is going
     api.set_state(api.all[A].members[0], "running")
     for _ in range(2):
         with pytest.raises(Conflict):
             provider(api).remove(asked)
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
     assert len(api.writes()) == 1
     assert api.all[A].size == 3
 
@@ -151,11 +153,11 @@ def test_EXO_17_two_functions_evict_once() -> None:
 def test_EXO_17_EXO_DEFECT_9_removals_side_by_side_take_one_each() -> None:
     api = sks(5)
     one, two = (remove(5, api.all[A].members[at]) for at in (0, 2))
-    assert isinstance(provider(api).remove(one), Pending)
+    assert isinstance(provider(api).remove(one), InProgress)
     with pytest.raises(Conflict):
         provider(api).remove(two)
-    assert isinstance(to_the_end(api, two), Done)
-    assert isinstance(to_the_end(api, one), Done)
+    assert isinstance(to_the_end(api, two), Succeeded)
+    assert isinstance(to_the_end(api, one), Succeeded)
     assert (api.all[A].size, len(api.evicted), api.chosen) == (3, 2, [])
 
 
@@ -173,7 +175,7 @@ def test_EXO_10_a_removal_in_a_busy_pool_waits_long_enough_for_its_turn(refused:
         provider(api).remove(remove(5, name))
     assert raised.value.retry_after >= 60.0
     with pytest.raises(Conflict) as raised:
-        provider(api, kube=Kube()).remove(discard(5, name))
+        provider(api, kube=FakeApiKube()).remove(discard(5, name))
     assert raised.value.retry_after == 0.0
 
 
@@ -210,7 +212,7 @@ def test_an_eviction_that_succeeds_and_does_nothing_is_not_believed_for_ever() -
     asked = continued(asked, provider(api).remove(asked))
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "success")
     outcome = provider(api).poll(asked)
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         asked = continued(asked, outcome)
         outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
@@ -225,7 +227,7 @@ def test_EXO_13_a_pool_that_is_gone_took_its_machines_along() -> None:
     assert isinstance(outcome, Failed)
     assert outcome.cls == "NotFound"
     api.machines.clear()
-    assert isinstance(provider(api).remove(asked), Done)
+    assert isinstance(provider(api).remove(asked), Succeeded)
     assert provider(api).release(asked) is False
 
 
@@ -235,15 +237,15 @@ def test_EXO_13_a_pool_that_is_gone_took_its_machines_along() -> None:
 def test_a_discard_asks_no_minimum_and_spares_who_has_joined() -> None:
     api = sks(2)
     name, other = api.all[A].members
-    outcome = provider(api, "2:9:web", kube=Kube(f"exoscale://{other}")).remove(discard(2, name, other))
+    outcome = provider(api, "2:9:web", kube=FakeApiKube(f"exoscale://{other}")).remove(discard(2, name, other))
     assert isinstance(outcome, Failed)
     assert (outcome.cls, other in outcome.message) == ("Conflict", True)
     assert not api.writes()
-    assert isinstance(provider(api, "2:9:web", kube=Kube("")).remove(discard(2, name)), Pending)
+    assert isinstance(provider(api, "2:9:web", kube=FakeApiKube("")).remove(discard(2, name)), InProgress)
 
 
 def test_a_discard_waits_for_a_cluster_that_does_not_answer() -> None:
-    api, kube = sks(2), Kube()
+    api, kube = sks(2), FakeApiKube()
     kube.down = True
     with pytest.raises(Transient):
         provider(api, kube=kube).remove(discard(2, api.all[A].members[0]))
@@ -254,10 +256,10 @@ def test_EXO_9_discarding_what_never_came_lowers_the_size_and_touches_nobody() -
     api = sks(2)
     api.all[A].size, api.all[A].stock = 5, 0
     handles = [each.handle for each in seen(api)[A].instances if each.error]
-    assert isinstance(to_the_end(api, discard(5, *handles)), Done)
+    assert isinstance(to_the_end(api, discard(5, *handles)), Succeeded)
     assert api.writes() == ["scale_nodepool web 2"]
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (2, 2, [])
-    assert isinstance(to_the_end(api, discard(5, *handles)), Done)
+    assert isinstance(to_the_end(api, discard(5, *handles)), Succeeded)
     assert len(api.writes()) == 1
 
 
@@ -267,7 +269,7 @@ def test_EXO_9_what_came_after_all_stays() -> None:
     api.all[A].size, api.all[A].stock = 5, 0
     handles = [each.handle for each in seen(api)[A].instances if each.error]
     api.fill(A, 2)
-    assert isinstance(to_the_end(api, discard(5, *handles)), Done)
+    assert isinstance(to_the_end(api, discard(5, *handles)), Succeeded)
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (4, 4, [])
 
 
@@ -279,10 +281,10 @@ def test_EXO_15_a_broken_machine_and_missing_ones_go_together() -> None:
     nodes = [each for each in api.nodes() if not each.provider_id.endswith(broken)]
     handles = [each.handle for each in seen(api, nodes=nodes)[A].instances if each.error]
     assert len(handles) == 3
-    assert isinstance(to_the_end(api, discard(5, *handles)), Done)
+    assert isinstance(to_the_end(api, discard(5, *handles)), Succeeded)
     assert api.writes() == ["scale_nodepool web 3", f"evict_nodepool web {broken}"]
     assert (api.all[A].size, len(api.all[A].members), api.evicted, api.chosen) == (2, 2, [broken], [])
-    assert isinstance(to_the_end(api, discard(5, *handles)), Done)
+    assert isinstance(to_the_end(api, discard(5, *handles)), Succeeded)
     assert len(api.writes()) == 2
 
 
@@ -353,7 +355,7 @@ def test_while_a_pool_shrinks_nobody_can_say_who_stays(field: str, state: str) -
 def test_placeholders_are_given_back_while_the_size_stands() -> None:
     api = sks(2)
     api.all[A].size = 3
-    asked = operation(Kind.DISCARD, A, 3, 2, f"placeholder-{A}-0")
+    asked = operation(OperationKind.DISCARD, A, 3, 2, f"placeholder-{A}-0")
     assert provider(api).release(asked) is True
     api.all[A].size = 2
     assert provider(api).release(asked) is False
@@ -361,5 +363,5 @@ def test_placeholders_are_given_back_while_the_size_stands() -> None:
 
 def test_a_machine_that_nobody_knows_counts_as_removed() -> None:
     api = sks(3)
-    assert isinstance(provider(api).remove(remove(3, uuid(900, "i"))), Done)
+    assert isinstance(provider(api).remove(remove(3, uuid(900, "i"))), Succeeded)
     assert not api.writes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import (
     Conflict,
     InvalidRequest,
@@ -20,7 +20,7 @@ from tests.unit.providers.exoscale.fake_api import (
     A,
     B,
     FakeApi,
-    Pool,
+    FakeApiPool,
     continued,
     forbidden,
     grow,
@@ -32,17 +32,17 @@ from tests.unit.providers.exoscale.fake_api import (
 
 
 def sks(size: int = 2, **more: object) -> FakeApi:
-    return FakeApi(Pool(size=size, **more))  # type: ignore[arg-type]
+    return FakeApi(FakeApiPool(size=size, **more))  # type: ignore[arg-type]
 
 
 def standalone(size: int = 2, **more: object) -> FakeApi:
-    return FakeApi(Pool(A, "db", "", size=size, **more))  # type: ignore[arg-type]
+    return FakeApi(FakeApiPool(A, "db", "", size=size, **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("api", "call"), [(sks(), "scale_nodepool web 5"), (standalone(), "scale_pool db 5")])
 def test_EXO_7_each_kind_is_grown_by_its_own_call_to_an_absolute_size(api: FakeApi, call: str) -> None:
     outcome = to_the_end(api, grow(2, 5))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert outcome.facts["created"] == 3
     assert api.writes() == [call]
     assert len(api.all[A].members) == 5
@@ -50,7 +50,7 @@ def test_EXO_7_each_kind_is_grown_by_its_own_call_to_an_absolute_size(api: FakeA
 
 def test_EXO_7_from_zero() -> None:
     api = sks(0)
-    assert isinstance(to_the_end(api, grow(0, 2)), Done)
+    assert isinstance(to_the_end(api, grow(0, 2)), Succeeded)
     assert len(api.all[A].members) == 2
 
 
@@ -78,7 +78,7 @@ def test_EXO_5_past_the_quota_is_refused_before_any_write(quota: Quota, cls: str
 def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_forbids_no_growth() -> None:
     api = sks()
     api.trouble["quota"] = [Transient("HTTP 500")]
-    assert isinstance(provider(api).grow(grow(2, 5)), Pending)
+    assert isinstance(provider(api).grow(grow(2, 5)), InProgress)
 
 
 def test_a_size_that_somebody_changed_is_left_alone() -> None:
@@ -95,16 +95,16 @@ def test_EXO_DEFECT_9_the_size_is_read_now_and_not_remembered() -> None:
     api.all[A].size = 4
     assert isinstance(provider(api).grow(grow(2, 5)), Failed)
     api.all[A].size = 2
-    assert isinstance(to_the_end(api, grow(2, 5)), Done)
+    assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
     assert api.all[A].size == 5
 
 
 def test_asked_again_it_buys_nothing_more() -> None:
     api = sks()
     for _ in range(3):
-        assert isinstance(provider(api).grow(grow(2, 5)), Pending)
-    assert isinstance(to_the_end(api, grow(2, 5)), Done)
-    assert isinstance(to_the_end(api, grow(2, 5)), Done)
+        assert isinstance(provider(api).grow(grow(2, 5)), InProgress)
+    assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
+    assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
     assert len(api.writes()) == 1
 
 
@@ -115,7 +115,7 @@ def test_a_lost_answer_buys_nothing_twice(make: object, lag: bool) -> None:
     api.lost.add(f"scale_{'nodepool' if api.all[A].cluster else 'pool'}")
     with pytest.raises(Transient):
         provider(api).grow(grow(2, 5))
-    assert isinstance(to_the_end(api, grow(2, 5)), Done)
+    assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (5, 5, [])
 
 
@@ -124,7 +124,7 @@ def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_
     asked, outcome = grow(2, 5), provider(api).grow(grow(2, 5))
     waits: list[float] = []
     assert len(api.calls) <= 4
-    while isinstance(outcome, Pending) and len(waits) < 12:
+    while isinstance(outcome, InProgress) and len(waits) < 12:
         waits.append(outcome.after)
         asked = continued(asked, outcome)
         api.calls.clear()
@@ -136,14 +136,14 @@ def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_
     with pytest.raises(Conflict):
         provider(api).grow(grow(5, 7))
     api.step(20)
-    assert isinstance(provider(api).poll(asked), Done)
-    assert isinstance(to_the_end(api, grow(5, 7)), Done)
+    assert isinstance(provider(api).poll(asked), Succeeded)
+    assert isinstance(to_the_end(api, grow(5, 7)), Succeeded)
 
 
 def test_EXO_DEFECT_5_a_growth_that_takes_too_long_is_no_failure() -> None:
     api = sks(2, steps=10_000)
     outcome = to_the_end(api, grow(2, 5))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert "under way" in str(outcome.facts["note"])
     assert not [each for each in seen(api)[A].instances if each.error]
 
@@ -173,7 +173,7 @@ def test_EXO_9_a_partial_growth_says_how_many_came_and_the_rest_is_taken_back() 
     assert (outcome.cls, outcome.facts["created"]) == ("OutOfStock", 2)
     group = seen(api)[A]
     assert [each.error.cls for each in group.instances if each.error] == ["OutOfStock", "OutOfStock"]
-    assert isinstance(to_the_end(api, shrink(6, 4)), Done)
+    assert isinstance(to_the_end(api, shrink(6, 4)), Succeeded)
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (4, 4, [])
 
 
@@ -188,10 +188,10 @@ def test_EXO_9_an_operation_that_timed_out_is_judged_by_the_pool(made: int) -> N
         del api.all[A].members[2:]
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "timeout")
     outcome = provider(api).poll(asked)
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         asked = continued(asked, outcome)
         outcome = provider(api).poll(asked)
-    assert isinstance(outcome, Done if made else Failed)
+    assert isinstance(outcome, Succeeded if made else Failed)
 
 
 def test_a_success_that_leaves_the_size_as_it_was_is_a_failure_that_lets_others_have_their_turn() -> None:
@@ -200,7 +200,7 @@ def test_a_success_that_leaves_the_size_as_it_was_is_a_failure_that_lets_others_
     asked = continued(grow(2, 4), provider(api).grow(grow(2, 4)))
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "success")
     outcome = provider(api).poll(asked)
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         asked = continued(asked, outcome)
         outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
@@ -236,7 +236,7 @@ def test_an_operation_that_the_vendor_knows_no_more_is_judged_by_the_pool() -> N
     asked = continued(grow(2, 5), provider(api).grow(grow(2, 5)))
     api.step()
     api.works.clear()
-    assert isinstance(provider(api).poll(asked), Done)
+    assert isinstance(provider(api).poll(asked), Succeeded)
     assert len(api.writes()) == 1
 
 
@@ -249,7 +249,7 @@ def test_a_pool_that_is_still_at_it_after_its_operation_is_waited_for() -> None:
     for _ in range(8):
         asked = continued(asked, provider(api).poll(asked))
     api.all[A].state, api.all[A].members = "running", members
-    assert isinstance(provider(api).poll(asked), Done)
+    assert isinstance(provider(api).poll(asked), Succeeded)
 
 
 @pytest.mark.parametrize(
@@ -258,9 +258,9 @@ def test_a_pool_that_is_still_at_it_after_its_operation_is_waited_for() -> None:
 def test_rubbish_in_the_row_is_read_as_nothing(data: dict[str, str]) -> None:
     api = sks(2)
     asked = grow(2, 4).with_status(data=data)
-    assert isinstance(provider(api).poll(asked), Pending | Failed)
+    assert isinstance(provider(api).poll(asked), InProgress | Failed)
     api.step()
-    assert isinstance(to_the_end(api, grow(2, 4)), Done)
+    assert isinstance(to_the_end(api, grow(2, 4)), Succeeded)
     assert api.all[A].size == 4
 
 
@@ -270,10 +270,10 @@ def test_a_success_that_brings_nothing_ends_with_a_note() -> None:
     api.step()
     del api.all[A].members[2:]
     outcome = provider(api).poll(asked)
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         asked = continued(asked, outcome)
         outcome = provider(api).poll(asked)
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert "2 of 4" in str(outcome.facts["note"])
 
 
@@ -300,7 +300,7 @@ def test_EXO_10_what_is_temporary_is_raised_for_the_caller_to_come_back(error: E
     api.trouble["scale_nodepool"] = [error]  # type: ignore[list-item]
     with pytest.raises(type(error)):
         provider(api).grow(grow(2, 5))
-    assert isinstance(to_the_end(api, grow(2, 5)), Done)
+    assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
 
 
 @pytest.mark.parametrize("error", [forbidden("scale-sks-nodepool"), QuotaExceeded("402"), NotFound("404")])
@@ -324,7 +324,7 @@ def test_EXO_13_EXO_DEFECT_7_a_suspended_pool_is_refused_at_once() -> None:
 def test_a_pool_of_sks_whose_cluster_is_unknown_is_not_touched() -> None:
     api = sks()
     api.all[A].cluster = ""
-    api.all[A].more["manager"] = FakeApi(Pool())._pool(Pool()).manager
+    api.all[A].more["manager"] = FakeApi(FakeApiPool())._pool(FakeApiPool()).manager
     outcome = provider(api).grow(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert NP_A in outcome.message
@@ -353,10 +353,10 @@ def test_a_group_that_there_is_not_is_refused(group: str) -> None:
 def test_EXO_12_EXO_DEFECT_8_only_what_never_came_is_taken_back_and_really_is() -> None:
     api = sks(2)
     api.all[A].size = 5
-    assert isinstance(to_the_end(api, shrink(5, 3)), Done)
+    assert isinstance(to_the_end(api, shrink(5, 3)), Succeeded)
     assert api.writes() == ["scale_nodepool web 3"]
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (3, 3, [])  # the vendor tries once more
-    assert isinstance(to_the_end(api, shrink(5, 3)), Done)
+    assert isinstance(to_the_end(api, shrink(5, 3)), Succeeded)
     assert len(api.writes()) == 1
 
 
@@ -389,7 +389,7 @@ def test_EXO_12_a_lowering_that_the_vendor_does_not_carry_out_is_told() -> None:
     asked = continued(shrink(5, 2), provider(api).shrink_target(shrink(5, 2)))
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "success")
     outcome = provider(api).poll(asked)
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         asked = continued(asked, outcome)
         outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)

@@ -9,10 +9,10 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.providers.exoscale.secret_format import parse_secret
-from chalicelib.providers.exoscale.signing import Credential
+from chalicelib.providers.exoscale.signing import ExoscaleCredential
 from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET
 
-RIGHT = Credential(Secret(API_KEY), Secret(API_SECRET))
+RIGHT = ExoscaleCredential(Secret(API_KEY), Secret(API_SECRET))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_EXO_1_all_the_ways_it_is_written(text: str) -> None:
 
 
 def test_the_dummy_of_a_local_emulation_is_taken() -> None:
-    assert parse_secret('{"apiKey": "x", "apiSecret": "x"}', "secret s") == Credential(Secret("x"), Secret("x"))
+    assert parse_secret('{"apiKey": "x", "apiSecret": "x"}', "secret s") == ExoscaleCredential(Secret("x"), Secret("x"))
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.unit.providers.exoscale.fake_api import (
     B,
     C,
     FakeApi,
-    Pool,
+    FakeApiPool,
     seen,
     warnings,
 )
@@ -32,7 +32,9 @@ from tests.unit.providers.exoscale.fake_api import (
 
 def zone() -> FakeApi:
     """`web` in our cluster and in theirs, and a standalone pool `db`."""
-    return FakeApi(Pool(size=2), Pool(B, "web", THEIRS, NP_B, size=2), Pool(C, "db", "", NP_C, size=2))
+    return FakeApi(
+        FakeApiPool(size=2), FakeApiPool(B, "web", THEIRS, NP_B, size=2), FakeApiPool(C, "db", "", NP_C, size=2)
+    )
 
 
 @pytest.mark.parametrize("name", [A, NP_A, A.upper(), "web", "prod/web", f"{OURS}/web"])
@@ -77,7 +79,7 @@ def test_EXO_DEFECT_14_a_name_that_means_two_is_told_with_both_ids_and_means_non
 
 
 def test_EXO_DEFECT_14_a_name_of_both_kinds_stops_what_it_may_mean_and_nothing_else() -> None:
-    api = FakeApi(Pool(size=2), Pool(B, "web", "", NP_B, size=2), Pool(C, "db", "", NP_C, size=2))
+    api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "web", "", NP_B, size=2), FakeApiPool(C, "db", "", NP_C, size=2))
     groups = seen(api, "2:7:web", "1:4:db")
     assert "means 2 groups" in groups[A].error
     assert "means 2 groups" in groups[B].error
@@ -85,12 +87,12 @@ def test_EXO_DEFECT_14_a_name_of_both_kinds_stops_what_it_may_mean_and_nothing_e
 
 
 def test_EXO_DEFECT_14_a_name_of_both_kinds_means_the_one_that_has_our_nodes() -> None:
-    api = FakeApi(Pool(size=2), Pool(B, "web", "", NP_B, size=2))
+    api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "web", "", NP_B, size=2))
     assert {name: group.max for name, group in seen(api, "2:7:web", nodes=api.nodes(A)).items()} == {A: 7}
 
 
 def test_EXO_DEFECT_14_a_name_that_only_another_cluster_has_is_not_taken_for_it() -> None:
-    api = FakeApi(Pool(size=2), Pool(B, "api", THEIRS, NP_B, size=2))
+    api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "api", THEIRS, NP_B, size=2))
     assert not seen(api, "2:7:api", nodes=api.nodes(A))
     assert "write stage/api" in warnings(api, "2:7:api", nodes=api.nodes(A))
     assert set(seen(api, "2:7:stage/api", nodes=api.nodes(A))) == {B}
@@ -117,7 +119,7 @@ def test_named_groups_come_first_and_need_no_node() -> None:
 
 
 def test_EXO_14_an_empty_nodepool_beside_ours_is_a_group_unless_scale_from_zero_is_off() -> None:
-    api = FakeApi(Pool(size=2), Pool(B, "gpu", owner=NP_B), Pool(C, "theirs", THEIRS, NP_C))
+    api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "gpu", owner=NP_B), FakeApiPool(C, "theirs", THEIRS, NP_C))
     assert set(seen(api)) == {A, B}
     assert set(seen(api, scaleFromZero="false")) == {A}
     assert set(seen(api, "0:3:gpu", scaleFromZero="false")) == {B}
@@ -169,7 +171,7 @@ def _held(api: FakeApi, *specs: str, nodes: Sequence[str] = (), **settings: Any)
 def test_EXO_DEFECT_14_running_machines_of_a_nodepool_that_only_a_bare_name_makes_ours_are_never_discarded() -> None:
     """They are nodes of another cluster, if its Nodepool happens to have the name: to us they look as if they had never
     joined, and would all be discarded after the provision time."""
-    api = FakeApi(Pool(size=3), Pool(C, "db", "", NP_C, size=2))
+    api = FakeApi(FakeApiPool(size=3), FakeApiPool(C, "db", "", NP_C, size=2))
     assert _held(api, "0:7:web") == {True}
     assert _held(api, "0:7:web", nodes=(C,)) == {True}, "a node of a standalone pool says nothing of SKS"
     assert "write prod/web" in warnings(api, "0:7:web", nodes=[])
@@ -180,19 +182,19 @@ def test_EXO_DEFECT_14_running_machines_of_a_nodepool_that_only_a_bare_name_make
     [("0:7:prod/web", {}), (f"0:7:{A}", {}), (f"0:7:{NP_A}", {}), ("0:7:web", {"sksCluster": "prod"})],
 )
 def test_who_says_which_cluster_is_meant_is_believed(spec: str, settings: dict[str, Any]) -> None:
-    api = FakeApi(Pool(size=3))
+    api = FakeApi(FakeApiPool(size=3))
     assert _held(api, spec, **settings) == {False}
     assert not warnings(api, spec, nodes=[], **settings)
 
 
 def test_a_node_or_another_entry_says_which_cluster_is_ours() -> None:
-    api = FakeApi(Pool(size=3), Pool(B, "api", owner=NP_B, size=1))
+    api = FakeApi(FakeApiPool(size=3), FakeApiPool(B, "api", owner=NP_B, size=1))
     assert _held(api, "0:7:web", nodes=(B,)) == {False}
     assert _held(api, "0:7:web", "0:2:prod/api") == {False}
 
 
 def test_EXO_14_an_empty_nodepool_may_be_named_barely_and_what_the_vendor_calls_broken_goes() -> None:
-    api = FakeApi(Pool(size=0))
+    api = FakeApi(FakeApiPool(size=0))
     assert not seen(api, "0:7:web", nodes=[])[A].error
     assert not warnings(api, "0:7:web", nodes=[])
     api.all[A].size = 1
@@ -211,7 +213,11 @@ def _thief(api: FakeApi, victim: str, at: int = 0) -> list[Node]:
 
 def _foreign(victim_cluster: str = THEIRS) -> FakeApi:
     """`web` of our cluster with three machines; the pool B of four is another cluster's, or a standalone one."""
-    return FakeApi(Pool(size=3), Pool(B, "web", victim_cluster, NP_B, size=4), Pool(C, "gpu", victim_cluster, NP_C))
+    return FakeApi(
+        FakeApiPool(size=3),
+        FakeApiPool(B, "web", victim_cluster, NP_B, size=4),
+        FakeApiPool(C, "gpu", victim_cluster, NP_C),
+    )
 
 
 @pytest.mark.parametrize(
@@ -249,7 +255,7 @@ def test_a_standalone_pool_that_only_a_node_names_is_told_to_be_discovered() -> 
 
 
 def test_groups_of_an_sks_cluster_are_discovered_until_most_machines_are_nodes() -> None:
-    api = FakeApi(Pool(size=3), Pool(B, "gpu", owner=NP_B))
+    api = FakeApi(FakeApiPool(size=3), FakeApiPool(B, "gpu", owner=NP_B))
     found = [
         {name: group.discovered for name, group in seen(api, nodes=api.nodes(A)[:count]).items()}
         for count in (0, 1, 2, 3)

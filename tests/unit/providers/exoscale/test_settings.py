@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.exoscale.settings import KNOWN, Bounds, parse_spec, read_settings
+from chalicelib.providers.exoscale.settings import KNOWN, ExoscaleBounds, parse_spec, read_settings
 from tests.unit.providers.exoscale.scripted_api import NODEPOOL, POOL
 
 RIGHT = {"zone": "ch-gva-2", "credentialsSecret": "key"}
@@ -16,7 +16,7 @@ def problems(settings: dict[str, str], *groups: GroupPolicy) -> list[str]:
     with pytest.raises(BadInput) as raised:
         read_settings(settings, groups)
     bad = raised.value
-    return [str(each) for each in (bad.problems if isinstance(bad, BadInputs) else (bad,))]
+    return [str(each) for each in (bad.problems if isinstance(bad, InputErrors) else (bad,))]
 
 
 def test_what_is_right_is_read() -> None:
@@ -33,7 +33,11 @@ def test_what_is_right_is_read() -> None:
         },
         [GroupPolicy("exoscale", "prod/batch", 1, 2, 7), GroupPolicy("alicloud", "asg-1", 1, 2)],
     )
-    assert settings.groups == (Bounds("web", 1, 5), Bounds(NODEPOOL, 0, 10), Bounds("prod/batch", 1, 2, 7))
+    assert settings.groups == (
+        ExoscaleBounds("web", 1, 5),
+        ExoscaleBounds(NODEPOOL, 0, 10),
+        ExoscaleBounds("prod/batch", 1, 2, 7),
+    )
     assert (settings.zone, settings.credentials_secret, settings.sks_cluster) == ("ch-gva-2", "key", "prod")
     assert settings.root == "https://api-ch-gva-2.exoscale.com/v2"
     assert settings.scale_from_zero is False
@@ -71,16 +75,16 @@ def test_EXO_DEFECT_17_the_address_comes_from_environment_and_zone_or_is_another
 @pytest.mark.parametrize(
     ("text", "bounds"),
     [
-        ("1:5:web", Bounds("web", 1, 5)),
-        ("+1:+3:web", Bounds("web", 1, 3)),
-        ("3:3:a:b:c", Bounds("a:b:c", 3, 3)),
-        ("0:5:web", Bounds("web", 0, 5)),
-        ("0:0:web", Bounds("web", 0, 0)),
-        ("1:2:prod/web", Bounds("prod/web", 1, 2)),
-        (f"1:2:{POOL.upper()}", Bounds(POOL, 1, 2)),
+        ("1:5:web", ExoscaleBounds("web", 1, 5)),
+        ("+1:+3:web", ExoscaleBounds("web", 1, 3)),
+        ("3:3:a:b:c", ExoscaleBounds("a:b:c", 3, 3)),
+        ("0:5:web", ExoscaleBounds("web", 0, 5)),
+        ("0:0:web", ExoscaleBounds("web", 0, 0)),
+        ("1:2:prod/web", ExoscaleBounds("prod/web", 1, 2)),
+        (f"1:2:{POOL.upper()}", ExoscaleBounds(POOL, 1, 2)),
     ],
 )
-def test_EXO_4_specs_that_are_right(text: str, bounds: Bounds) -> None:
+def test_EXO_4_specs_that_are_right(text: str, bounds: ExoscaleBounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 
@@ -138,14 +142,14 @@ def test_EXO_DEFECT_14_twins_of_two_clusters_can_be_told_apart() -> None:
 @pytest.mark.parametrize(
     ("entry", "bounds"),
     [
-        (GroupPolicy("exoscale", "web"), Bounds("web", 1, None)),
-        (GroupPolicy("exoscale", "web", 0), Bounds("web", 0, None)),
-        (GroupPolicy("exoscale", "web", max=7, priority=3), Bounds("web", 1, 7, 3)),
-        (GroupPolicy("exoscale", "web", max=0), Bounds("web", 0, 0)),
-        (GroupPolicy("exoscale", f" {POOL.upper()} ", 2, 3), Bounds(POOL, 2, 3)),
+        (GroupPolicy("exoscale", "web"), ExoscaleBounds("web", 1, None)),
+        (GroupPolicy("exoscale", "web", 0), ExoscaleBounds("web", 0, None)),
+        (GroupPolicy("exoscale", "web", max=7, priority=3), ExoscaleBounds("web", 1, 7, 3)),
+        (GroupPolicy("exoscale", "web", max=0), ExoscaleBounds("web", 0, 0)),
+        (GroupPolicy("exoscale", f" {POOL.upper()} ", 2, 3), ExoscaleBounds(POOL, 2, 3)),
     ],
 )
-def test_EXO_5_an_entry_says_as_much_as_it_likes(entry: GroupPolicy, bounds: Bounds) -> None:
+def test_EXO_5_an_entry_says_as_much_as_it_likes(entry: GroupPolicy, bounds: ExoscaleBounds) -> None:
     assert read_settings(RIGHT, [entry]).groups == (bounds,)
 
 

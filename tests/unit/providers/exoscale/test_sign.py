@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.exoscale.signing import Credential, authorization, message, signed
-from chalicelib.providers.http import Call
+from chalicelib.providers.exoscale.signing import ExoscaleCredential, authorization, message, signed
+from chalicelib.providers.http import VendorRequest
 from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET, POOL
 
-CREDENTIAL = Credential(Secret(API_KEY), Secret(API_SECRET))
-PUBLISHED = Credential(Secret("EXO" + 24 * "x"), Secret(43 * "X"))
+CREDENTIAL = ExoscaleCredential(Secret(API_KEY), Secret(API_SECRET))
+PUBLISHED = ExoscaleCredential(Secret("EXO" + 24 * "x"), Secret(43 * "X"))
 EXPIRES = 1768467000
 NOW = float(EXPIRES - 600)
 ROOT = "https://api-ch-gva-2.exoscale.com/v2"
@@ -76,7 +76,9 @@ def test_EXO_2_the_vendors_vectors(params: dict[str, str], names: str, signature
 
 
 def test_a_call_is_signed_as_it_is_sent_for_ten_minutes() -> None:
-    call = Call("PUT", f"{ROOT}/instance-pool/{POOL}:scale", {"Content-Type": "application/json"}, {}, BODY, safe=True)
+    call = VendorRequest(
+        "PUT", f"{ROOT}/instance-pool/{POOL}:scale", {"Content-Type": "application/json"}, {}, BODY, safe=True
+    )
     sent = signed(call, CREDENTIAL, NOW + 0.9)
     assert sent.headers["Authorization"].endswith(
         "expires=1768467000,signature=YIs8FjeBzPZfY5I2yLVk0ZLLVPEujxCFnpw347Iy0l8="
@@ -86,15 +88,17 @@ def test_a_call_is_signed_as_it_is_sent_for_ten_minutes() -> None:
 
 
 def test_the_host_is_not_signed_so_a_way_round_makes_no_difference() -> None:
-    there = signed(Call("GET", f"{ROOT}/zone"), CREDENTIAL, NOW)
-    here = signed(Call("GET", "http://127.0.0.1:8080/v2/zone"), CREDENTIAL, NOW)
+    there = signed(VendorRequest("GET", f"{ROOT}/zone"), CREDENTIAL, NOW)
+    here = signed(VendorRequest("GET", "http://127.0.0.1:8080/v2/zone"), CREDENTIAL, NOW)
     assert there.headers == here.headers
 
 
 def test_a_parameter_without_a_value_is_neither_sent_nor_signed() -> None:
     """Go lists and signs it, Python does neither (§4)."""
     call = signed(
-        Call("GET", f"{ROOT}/instance", params={"manager-type": "instance-pool", "labels": ""}), CREDENTIAL, NOW
+        VendorRequest("GET", f"{ROOT}/instance", params={"manager-type": "instance-pool", "labels": ""}),
+        CREDENTIAL,
+        NOW,
     )
     assert call.params == {"manager-type": "instance-pool"}
     assert "signed-query-args=manager-type," in call.headers["Authorization"]
@@ -103,14 +107,14 @@ def test_a_parameter_without_a_value_is_neither_sent_nor_signed() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Call("GET", f"{ROOT}/instance-pool/{POOL}:scale", body=BODY),
-        Call("PUT", f"{ROOT}/instance-pool/{POOL}:evict", body=BODY),
-        Call("PUT", f"{ROOT}/instance-pool/{POOL}:scale", body=b'{"size":5}'),
-        Call("PUT", f"{ROOT}/instance-pool/{POOL}:scale", params={"a": "b"}, body=BODY),
+        VendorRequest("GET", f"{ROOT}/instance-pool/{POOL}:scale", body=BODY),
+        VendorRequest("PUT", f"{ROOT}/instance-pool/{POOL}:evict", body=BODY),
+        VendorRequest("PUT", f"{ROOT}/instance-pool/{POOL}:scale", body=b'{"size":5}'),
+        VendorRequest("PUT", f"{ROOT}/instance-pool/{POOL}:scale", params={"a": "b"}, body=BODY),
     ],
 )
-def test_EXO_2_whatever_is_changed_changes_the_signature(other: Call) -> None:
-    call = Call("PUT", f"{ROOT}/instance-pool/{POOL}:scale", body=BODY)
+def test_EXO_2_whatever_is_changed_changes_the_signature(other: VendorRequest) -> None:
+    call = VendorRequest("PUT", f"{ROOT}/instance-pool/{POOL}:scale", body=BODY)
     right = signed(call, CREDENTIAL, NOW).headers["Authorization"]
     assert signed(other, CREDENTIAL, NOW).headers["Authorization"] != right
     assert signed(call, CREDENTIAL, NOW + 1).headers["Authorization"] != right

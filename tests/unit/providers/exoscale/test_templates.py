@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from chalicelib.model.node import Node, Taint
+from chalicelib.providers.exoscale.models import ExoscaleTaint as Given
 from chalicelib.providers.exoscale.models import InstanceType, Ref
-from chalicelib.providers.exoscale.models import Taint as Given
-from tests.unit.providers.exoscale.fake_api import MEDIUM, NP_A, NP_B, A, B, FakeApi, Pool, seen, uuid, warnings
+from tests.unit.providers.exoscale.fake_api import MEDIUM, NP_A, NP_B, A, B, FakeApi, FakeApiPool, seen, uuid, warnings
 
 GPU = InstanceType(MEDIUM, "gpu3", "large", 16, 120 * 2**30, gpus=2, zones=("ch-gva-2", "de-fra-1"))
 PREFIX = "k8s.io/cluster-autoscaler/node-template/"
@@ -18,7 +18,7 @@ PREFIX = "k8s.io/cluster-autoscaler/node-template/"
 
 def zone(**nodepool: object) -> FakeApi:
     """An empty Nodepool, and a standalone pool that is named."""
-    return FakeApi(Pool(nodepool=nodepool), Pool(B, "db", "", NP_B, size=1))
+    return FakeApi(FakeApiPool(nodepool=nodepool), FakeApiPool(B, "db", "", NP_B, size=1))
 
 
 def template(api: FakeApi, group: str = A, **settings: Any) -> Node:

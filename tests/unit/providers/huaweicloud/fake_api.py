@@ -15,18 +15,18 @@ import msgspec
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import HOSTNAME_LABEL, Node
-from chalicelib.model.operation import Kind, Operation, Target, operation_id
-from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, operation_id
+from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Transient
-from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.models import (
     Addon,
     Autoscaling,
+    CceCondition,
+    CceJob,
     CceNode,
-    Condition,
     Flavor,
-    Job,
     NodePool,
     NodeTemplate,
     ScaleGroup,
@@ -47,16 +47,16 @@ def uid(number: int) -> str:
     return f"cc697ad9-9563-11e8-8ea7-{number:012d}"
 
 
-def true(kind: str, reason: str = "") -> Condition:
-    return Condition(kind, "True", reason)
+def true(kind: str, reason: str = "") -> CceCondition:
+    return CceCondition(kind, "True", reason)
 
 
 SOLD_OUT, NO_QUOTA = true("ResourceInsufficient", "SoldOut"), true("QuotaInsufficient")
-NOT_SCALABLE = Condition("Scalable", "False")
+NOT_SCALABLE = CceCondition("Scalable", "False")
 
 
 @dataclass
-class Group:
+class FakeApiGroup:
     """One scale group. stock: nodes that may still be made; None: any number. why: what it says when there are none."""
 
     name: str = "default"
@@ -68,9 +68,9 @@ class Group:
     max: int | None = None
     priority: int = 0
     held: int = 0
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[CceCondition, ...] = ()
     stock: int | None = None
-    why: Condition = SOLD_OUT
+    why: CceCondition = SOLD_OUT
     shown: int | None = None  # desired as status says it, where it lags behind
     error: str = ""
 
@@ -79,7 +79,7 @@ class Group:
 class Cce:
     """One pool."""
 
-    groups: list[Group]
+    groups: list[FakeApiGroup]
     id: str = POOL
     name: str = "pool-a"
     autoscaling: Autoscaling = field(default_factory=lambda: Autoscaling(True, 0, 10))
@@ -88,7 +88,7 @@ class Cce:
     )
     type: str = "vm"
     phase: str = ""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[CceCondition, ...] = ()
     error: str = ""
     desired: int = -1
 
@@ -96,16 +96,16 @@ class Cce:
         if self.desired < 0:
             self.desired = sum(each.desired for each in self.groups)
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> FakeApiGroup:
         return next(each for each in self.groups if each.name == name)
 
 
 def two(first: int = 3, second: int = 2, **more: Any) -> Cce:
     """A pool of two scale groups, in two AZs."""
-    return Cce([Group(desired=first), Group("c7-az2", AZ2, second, priority=5, max=6)], **more)
+    return Cce([FakeApiGroup(desired=first), FakeApiGroup("c7-az2", AZ2, second, priority=5, max=6)], **more)
 
 
-class FakeApi(Api):
+class FakeApi(CceApi):
     """The calls over pools. trouble: method -> errors of its next calls. lost: methods whose next answer is lost. lag:
     what the groups are to have shows at the next step only."""
 
@@ -119,7 +119,7 @@ class FakeApi(Api):
         self.trouble: dict[str, list[ProviderError]] = {}
         self.lost: set[str] = set()
         self.lag = False
-        self.works: dict[str, Job] = {}
+        self.works: dict[str, CceJob] = {}
         self.chosen: list[str] = []  # nodes that the vendor chose to delete
         self.named: list[str] = []  # nodes that we named
         self._number = 0
@@ -225,11 +225,11 @@ class FakeApi(Api):
             self.named.append(id)
             self.change(id, phase="Deleting")
         job = id.replace("cc697ad9", "661f6f7d")
-        self.works[job] = Job(job, "Running")
+        self.works[job] = CceJob(job, "Running")
         self._answer("delete_node")
         return job
 
-    def job(self, id: str) -> Job:  # noqa: A002
+    def job(self, id: str) -> CceJob:  # noqa: A002
         self._call("job")
         if id not in self.works:
             raise NotFound("no job", code="CCE.01404001")
@@ -259,7 +259,7 @@ class FakeApi(Api):
             self.lost.discard(method)
             raise Transient("the connection broke while the answer was awaited")
 
-    def _scale(self, pool: Cce, total: int, group: Group) -> None:
+    def _scale(self, pool: Cce, total: int, group: FakeApiGroup) -> None:
         if self.lag:
             group.shown = group.desired
         group.desired += total - pool.desired
@@ -329,27 +329,27 @@ def entry(name: str, least: int | None = None, most: int | None = None, priority
     return GroupPolicy("huaweicloud", name, least, most, priority)
 
 
-def operation(kind: Kind, group: str, from_size: int, to_size: int, *handles: str) -> Operation:
-    targets = tuple(Target("", handle, handle) for handle in handles)
+def operation(kind: OperationKind, group: str, from_size: int, to_size: int, *handles: str) -> Operation:
+    targets = tuple(RemovalTarget("", handle, handle) for handle in handles)
     name = operation_id("ours", group, kind, from_size, to_size, handles, "p")
     return new_operation(name, "ours", "huaweicloud", group, kind, "p", 0.0, from_size, to_size, targets, pool=POOL)
 
 
 def growth(from_size: int, to_size: int, group: str = A) -> Operation:
-    return operation(Kind.GROW, group, from_size, to_size)
+    return operation(OperationKind.GROW, group, from_size, to_size)
 
 
 def shrinkage(from_size: int, to_size: int, group: str = A) -> Operation:
-    return operation(Kind.SHRINK, group, from_size, to_size)
+    return operation(OperationKind.SHRINK, group, from_size, to_size)
 
 
-def removal(from_size: int, *handles: str, group: str = A, kind: Kind = Kind.REMOVE) -> Operation:
+def removal(from_size: int, *handles: str, group: str = A, kind: OperationKind = OperationKind.REMOVE) -> Operation:
     return operation(kind, group, from_size, from_size - len(handles), *handles)
 
 
 def continued(asked: Operation, outcome: Outcome) -> Operation:
     """The operation as the executor comes back with it."""
-    assert isinstance(outcome, Pending), outcome
+    assert isinstance(outcome, InProgress), outcome
     return asked.with_status(data=outcome.data, step=outcome.step)
 
 
@@ -357,14 +357,14 @@ def announced(api: FakeApi, asked: Operation, *entries: GroupPolicy) -> Operatio
     """A growth after its first call, which sends nothing."""
     before = len(api.writes())
     outcome = provider(api, *entries).grow(asked)
-    assert isinstance(outcome, Pending), outcome
+    assert isinstance(outcome, InProgress), outcome
     assert (outcome.step, len(api.writes())) == ("announce", before)
     return continued(asked, outcome)
 
 
 def to_the_end(api: FakeApi, asked: Operation, *entries: GroupPolicy, kube: KubeLists | None = None) -> Outcome:
     """As messages come: a fresh provider each time, and the vendor works in between."""
-    verbs = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target"}
+    verbs = {OperationKind.GROW: "grow", OperationKind.SHRINK: "shrink_target"}
     first = verb = verbs.get(asked.spec.kind, "remove")
     for _ in range(60):
         try:
@@ -372,7 +372,7 @@ def to_the_end(api: FakeApi, asked: Operation, *entries: GroupPolicy, kube: Kube
         except (Conflict, Transient):
             api.step()
             continue
-        if not isinstance(outcome, Pending):
+        if not isinstance(outcome, InProgress):
             return outcome
         verb, asked = (first if outcome.step == "announce" else "poll"), continued(asked, outcome)
         if outcome.step != "announce":
@@ -394,21 +394,21 @@ def warnings(api: FakeApi, *entries: GroupPolicy, **settings: Any) -> str:
     return "\n".join(f"{gap.name}: {gap.detail}" for gap in found.gaps)
 
 
-class _Page(msgspec.Struct):
+class _FakeApiPage(msgspec.Struct):
     body: bytes
     first: bool = True
 
 
-class Kube:
+class FakeApiKube:
     """A cluster whose nodes are these machines."""
 
     def __init__(self, *nodes: Node) -> None:
         self.nodes = nodes
 
-    def list_pages(self, path: str, *, query: object = None) -> list[_Page]:
+    def list_pages(self, path: str, *, query: object = None) -> list[_FakeApiPage]:
         assert (path, query) == ("/api/v1/nodes", None)
         items = [
             {"metadata": {"name": each.name, "labels": each.labels}, "spec": {"providerID": each.provider_id}}
             for each in self.nodes
         ]
-        return [_Page(json.dumps({"items": items}).encode())]
+        return [_FakeApiPage(json.dumps({"items": items}).encode())]

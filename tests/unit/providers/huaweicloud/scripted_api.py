@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from chalicelib.providers.base import Connection
-from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.client_factory import open_api
 from chalicelib.providers.huaweicloud.credentials import Sessions
 from chalicelib.providers.huaweicloud.settings import read_settings
-from chalicelib.providers.services import Bare, Means, Pacer, Shelf, Unpaced
+from chalicelib.providers.services import Cache, NullCache, ProviderServices, RateLimiter, UnlimitedRateLimiter
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
-from tests.unit.providers.alicloud.scripted_api import Board, Books, Clock, Secrets
+from tests.unit.providers.alicloud.scripted_api import Board, Books, ScriptedApiClock, ScriptedApiSecrets
 
 ACCESS_KEY, SECRET_KEY = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 KEY = json.dumps({"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY})
@@ -118,7 +118,7 @@ def many(*items: object, **more: object) -> dict[str, object]:
 
 
 # Each call: its line, the call itself, and an answer.
-CALLS: dict[str, tuple[str, Callable[[Api], object], object]] = {
+CALLS: dict[str, tuple[str, Callable[[CceApi], object], object]] = {
     "pools": (f"GET {BASE}/nodepools", lambda api: api.pools(), many(NODE_POOL)),
     "pool": (f"GET {BASE}/nodepools/{POOL}", lambda api: api.pool(POOL), NODE_POOL),
     "nodes": (f"GET {BASE}/nodes", lambda api: api.nodes(), many(CCE_NODE)),
@@ -150,15 +150,15 @@ CHANGES = [name for name in CALLS if name not in READS]
 def api_for(
     url: str,
     *,
-    clock: Clock | None = None,
+    clock: ScriptedApiClock | None = None,
     read_secret: Callable[[str], str] | None = None,
-    pacer: Pacer | None = None,
-    shelf: Shelf | None = None,
+    pacer: RateLimiter | None = None,
+    shelf: Cache | None = None,
     sessions: Sessions | None = None,
     **settings: str,
-) -> Api:
+) -> CceApi:
     """An Api that talks to the script."""
-    clock = clock or Clock()
+    clock = clock or ScriptedApiClock()
     given = {
         "region": "cn-north-4",
         "clusterId": CLUSTER,
@@ -168,11 +168,15 @@ def api_for(
         "ecsEndpoint": url,
         "iamEndpoint": url,
     } | settings
-    means = Means(
-        deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Bare()
+    means = ProviderServices(
+        deployment=LOOPBACK,
+        sleep=clock.sleep,
+        chance=lambda: 0.5,
+        pacer=pacer or UnlimitedRateLimiter(),
+        shelf=shelf or NullCache(),
     )
     given = {name: value for name, value in given.items() if value}
-    connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
+    connection = Connection("prod", given, (), read_secret or ScriptedApiSecrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given), sessions=sessions or Sessions())
 
 
@@ -208,10 +212,10 @@ __all__ = [
     "SERVER",
     "Board",
     "Books",
-    "Clock",
     "HttpScript",
     "Reply",
-    "Secrets",
+    "ScriptedApiClock",
+    "ScriptedApiSecrets",
     "Seen",
     "api_for",
     "call",

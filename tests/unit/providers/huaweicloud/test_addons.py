@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.snapshot import Gap
-from chalicelib.providers.cached import Kept
+from chalicelib.model.snapshot import MissingData
+from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 from chalicelib.providers.huaweicloud.autoscaler_addon import SWITCHES, Switches, find_rival
 from chalicelib.providers.huaweicloud.models import Addon
@@ -16,7 +16,7 @@ from tests.unit.providers.huaweicloud.fake_api import FakeApi, seen, two, warnin
 OFF: dict[str, Any] = dict.fromkeys(SWITCHES, False)
 
 
-def rival(*addons: Addon) -> Gap | None:
+def rival(*addons: Addon) -> MissingData | None:
     api = FakeApi()
     api.installed = addons
     return find_rival(api, None)
@@ -73,7 +73,7 @@ def test_CCE_A7_it_is_asked_for_once_an_hour_also_where_the_key_may_not(trouble:
     api.installed = (Addon("autoscaler", "running", {}),)
     for now in (1000.0, 1010.0, 4599.0, 4601.0, 900.0):
         clock[0] = now
-        kept = Kept(shelf, lambda: "row", Switches, lambda: clock[0])
+        kept = TtlCache(shelf, lambda: "row", Switches, lambda: clock[0])
         found = find_rival(api, kept)
         assert (found is None) == (bool(trouble) and now in {1000.0, 1010.0, 4599.0})
     assert len(api.calls) == 3  # a clock that went back makes nothing live for ever

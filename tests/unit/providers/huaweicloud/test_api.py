@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unknown
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.decoding_pools import read_pool
 from chalicelib.providers.huaweicloud.json_fields import instant
 from chalicelib.providers.huaweicloud.models import (
     Autoscaling,
+    CceCondition,
     CceNode,
-    Condition,
+    CceTaint,
     NodePool,
     ScaleGroup,
-    Taint,
 )
 from tests.unit.providers.huaweicloud.scripted_api import (
     AZ,
@@ -45,8 +45,10 @@ from tests.unit.providers.huaweicloud.scripted_api import (
 Changes = dict[str, Any]
 
 
-def answer(body: object, status: int = 200) -> Answer:
-    return Answer("GET cce.example.com/x", status, {}, body if isinstance(body, bytes) else json.dumps(body).encode())
+def answer(body: object, status: int = 200) -> VendorResponse:
+    return VendorResponse(
+        "GET cce.example.com/x", status, {}, body if isinstance(body, bytes) else json.dumps(body).encode()
+    )
 
 
 def bent(thing: Changes, path: str, value: object) -> Changes:
@@ -101,10 +103,10 @@ def test_a_pool_is_read_with_its_groups() -> None:
     assert (pool.id, pool.name, pool.type, pool.desired, pool.billing, pool.error) == (POOL, "pool-a", "vm", 5, 0, "")
     assert (pool.current, pool.creating, pool.deleting, pool.active, pool.phase) == (4, 1, 0, 4, "")
     assert pool.autoscaling == Autoscaling(True, 0, 10, 15, 10)
-    assert pool.template.taints == (Taint("status", "x", "NoSchedule"),)
+    assert pool.template.taints == (CceTaint("status", "x", "NoSchedule"),)
     assert (pool.template.runtime, pool.template.extend) == ("containerd", {"maxPods": 40})
     assert pool.template.k8s_tags == {"cce.cloud.com/cce-nodepool": "pool-a"}
-    assert pool.conditions == (Condition("Scalable", "True"),)
+    assert pool.conditions == (CceCondition("Scalable", "True"),)
     assert pool.groups == (
         ScaleGroup("default", "", "c7.xlarge.2", AZ, True, None, None, 0, 3, 3, 0),
         ScaleGroup(
@@ -120,7 +122,7 @@ def test_a_pool_is_read_with_its_groups() -> None:
             1,
             1,
             1,
-            (Condition("ResourceInsufficient", "True", "SoldOut"),),
+            (CceCondition("ResourceInsufficient", "True", "SoldOut"),),
         ),
     )
     assert pool.group("c7-az2") == pool.groups[1]
@@ -224,7 +226,7 @@ def test_what_seldom_matters_stops_no_pool() -> None:
     found = read_pool(bent(pool, "spec.nodeTemplate.runtime", 3))
     assert (found.error, found.conditions, found.template.extend, found.template.runtime) == (
         "",
-        (Condition("Scalable"),),
+        (CceCondition("Scalable"),),
         {},
         "",
     )

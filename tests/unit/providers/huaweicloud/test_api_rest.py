@@ -7,7 +7,7 @@ import json
 import pytest
 
 from chalicelib.providers.errors import Unknown
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud import api as api_module
 from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.models import Addon, Flavor
@@ -21,16 +21,16 @@ from tests.unit.providers.huaweicloud.scripted_api import (
     NODE_POOL,
     OTHER,
     Board,
-    Clock,
     HttpScript,
+    ScriptedApiClock,
     api_for,
     many,
     said,
 )
 
 
-def answer(body: object) -> Answer:
-    return Answer("GET cce.example.com/x", 200, {}, json.dumps(body).encode())
+def answer(body: object) -> VendorResponse:
+    return VendorResponse("GET cce.example.com/x", 200, {}, json.dumps(body).encode())
 
 
 def test_one_thing_that_is_another_is_no_answer() -> None:
@@ -55,7 +55,7 @@ def test_add_ons_job_and_phase() -> None:
 
 
 def test_flavours_are_asked_for_by_zone_and_kept_an_hour() -> None:
-    clock, shelf = Clock(), Board()
+    clock, shelf = ScriptedApiClock(), Board()
     with HttpScript([said(200, {"flavors": [C7]})] * 3) as server:
         api = api_for(server.url, clock=clock, shelf=shelf)
         found = api.flavors(AZ)["c7.xlarge.2"]

@@ -18,7 +18,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.http import Answer
+from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud.error_mapping import class_of, error_for, of_status, refusal_in
 
 GET, POST = "GET cce.example.com/x", "POST cce.example.com/x"
@@ -50,8 +50,8 @@ ROWS: list[tuple[int, str, type[ProviderError]]] = [
 ]
 
 
-def answer(status: int, body: object = b"", call: str = POST, **headers: str) -> Answer:
-    return Answer(call, status, headers, body if isinstance(body, bytes) else json.dumps(body).encode())
+def answer(status: int, body: object = b"", call: str = POST, **headers: str) -> VendorResponse:
+    return VendorResponse(call, status, headers, body if isinstance(body, bytes) else json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(("status", "code", "cls"), ROWS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.outcome import Failed, Outcome, Pending
+from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.providers.errors import Conflict
 from chalicelib.providers.huaweicloud.decoding_pools import read_pool
 from chalicelib.providers.huaweicloud.models import NodePool
@@ -47,7 +47,7 @@ def wire(desired: int | None, *groups: tuple[int, int]) -> NodePool:
     return pool
 
 
-class Said(FakeApi):
+class ContradictionsDeclaration(FakeApi):
     """What CCE says of the pool, in place of what it is."""
 
     def __init__(self, said: NodePool) -> None:
@@ -62,9 +62,9 @@ class Said(FakeApi):
 def looked_at(api: FakeApi, size: int = 3, to: int = 4) -> list[Outcome]:
     """A growth, called as long as it waits."""
     asked, found = growth(size, to), list[Outcome]()
-    while not found or isinstance(found[-1], Pending):
+    while not found or isinstance(found[-1], InProgress):
         found.append(provider(api).grow(asked))
-        if isinstance(found[-1], Pending):
+        if isinstance(found[-1], InProgress):
             asked = continued(asked, found[-1])
         assert len(found) < 20
     return found
@@ -83,14 +83,14 @@ def looked_at(api: FakeApi, size: int = 3, to: int = 4) -> list[Outcome]:
     ids=["lowered", "nought", "too many", "unsaid", "more beside", "more here"],
 )
 def test_CCE_DANGER_1_CCE_18_nothing_is_asked_for_by_numbers_that_do_not_agree(said: NodePool, why: str) -> None:
-    api = Said(said)
+    api = ContradictionsDeclaration(said)
     *waited, last = looked_at(api)
     assert isinstance(last, Failed)
     assert (last.cls, why in last.message, len(waited), api.writes()) == ("Unknown", True, 12, [])
 
 
 def test_CCE_18_a_pool_that_is_ahead_of_its_groups_is_waited_for() -> None:
-    api = Said(wire(7, (3, 3), (2, 2)))
+    api = ContradictionsDeclaration(wire(7, (3, 3), (2, 2)))
     asked = continued(growth(3, 4), provider(api).grow(growth(3, 4)))
     api.said = wire(5, (3, 3), (2, 2))  # the groups were right
     asked = continued(asked, provider(api).grow(asked))
@@ -99,7 +99,7 @@ def test_CCE_18_a_pool_that_is_ahead_of_its_groups_is_waited_for() -> None:
 
 def test_CCE_19_a_lower_size_is_not_asked_for_by_numbers_that_do_not_agree() -> None:
     """6 - 1 would be one more than the 4 that there are to be."""
-    api = Said(wire(4, (3, 1), (3, 1)))
+    api = ContradictionsDeclaration(wire(4, (3, 1), (3, 1)))
     for each in list(api.machines)[:3]:
         del api.machines[each]
     with pytest.raises(Conflict):
@@ -108,7 +108,7 @@ def test_CCE_19_a_lower_size_is_not_asked_for_by_numbers_that_do_not_agree() -> 
 
 
 def test_a_pool_whose_numbers_agree_again_is_grown() -> None:
-    api = Said(wire(4, (3, 3), (3, 3)))
+    api = ContradictionsDeclaration(wire(4, (3, 3), (3, 3)))
     asked = continued(growth(3, 5), provider(api).grow(growth(3, 5)))
     api.said = wire(5, (3, 3), (2, 2))
     asked = continued(asked, provider(api).grow(asked))

@@ -19,17 +19,17 @@ from chalicelib.providers.errors import ProviderError, Throttled, Transient, Una
 from chalicelib.providers.huaweicloud.credentials import Assumed, Sessions
 from chalicelib.providers.huaweicloud.secret_format import parse_secret
 from chalicelib.providers.huaweicloud.settings import Agency
-from chalicelib.providers.huaweicloud.signing import Credential
+from chalicelib.providers.huaweicloud.signing import CceCredential
 from tests.unit.providers.huaweicloud.scripted_api import (
     ACCESS_KEY,
     KEY,
     PROJECT,
     SECRET_KEY,
     Board,
-    Clock,
     HttpScript,
     Reply,
-    Secrets,
+    ScriptedApiClock,
+    ScriptedApiSecrets,
     api_for,
     many,
     said,
@@ -73,7 +73,7 @@ def refused(code: str = "APIGW.0301") -> Reply:
     ],
 )
 def test_a_key_is_read_in_all_its_spellings(text: str) -> None:
-    assert parse_secret(text, "here") == Credential(Secret(ACCESS_KEY), Secret(SECRET_KEY))
+    assert parse_secret(text, "here") == CceCredential(Secret(ACCESS_KEY), Secret(SECRET_KEY))
 
 
 def test_a_token_belongs_to_a_temporary_key() -> None:
@@ -129,7 +129,7 @@ def test_a_secret_that_cannot_be_read_is_an_error_of_the_call() -> None:
 
 
 def test_a_key_that_was_just_replaced_is_looked_up_once_more() -> None:
-    secrets = Secrets(key=KEY)
+    secrets = ScriptedApiSecrets(key=KEY)
     secrets.now["key"] = json.dumps({"accessKey": "AKIDEXAMPLE00000NEXT", "secretKey": "example-next"})
     with HttpScript([refused(), NONE, refused()]) as server:
         api = api_for(server.url, read_secret=secrets)
@@ -155,7 +155,7 @@ def test_a_refused_key_is_told_once_and_never_shown(code: str) -> None:
 
 
 def test_CCE_17_a_token_that_expires_in_five_minutes_is_renewed_before_signing() -> None:
-    clock, sessions = Clock(), Sessions()
+    clock, sessions = ScriptedApiClock(), Sessions()
     with HttpScript([granted(1, clock.now + 3600), NONE, NONE, granted(2, clock.now + 7200), NONE]) as server:
 
         def ask() -> None:
@@ -174,7 +174,7 @@ def test_CCE_17_a_token_that_expires_in_five_minutes_is_renewed_before_signing()
 
 
 def test_CCE_17_it_is_renewed_between_two_attempts_of_one_call_too() -> None:
-    class Dozing(Clock):
+    class Dozing(ScriptedApiClock):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds + 3100)
 
@@ -185,7 +185,7 @@ def test_CCE_17_it_is_renewed_between_two_attempts_of_one_call_too() -> None:
 
 
 def test_what_is_asked_of_IAM() -> None:
-    clock = Clock()
+    clock = ScriptedApiClock()
     with HttpScript([granted(1, clock.now + 900), NONE]) as server:
         api_for(server.url, clock=clock, agencyDuration="900", agencyName=AGENCY, agencyDomain="Ops").pools()
     asked = server.requests[0]
@@ -230,7 +230,7 @@ def test_IAM_without_an_answer_is_a_matter_of_waiting(answer: Reply) -> None:
 
 
 def test_keys_of_an_agency_that_are_refused_are_made_once_more() -> None:
-    clock, sessions = Clock(), Sessions()
+    clock, sessions = ScriptedApiClock(), Sessions()
     with HttpScript([granted(1, clock.now + 3600), refused(), granted(2, clock.now + 3600), NONE, refused()]) as server:
         api = api_for(server.url, clock=clock, sessions=sessions, agencyName=AGENCY, agencyDomain="Ops")
         assert api.pools() == ()
@@ -241,7 +241,7 @@ def test_keys_of_an_agency_that_are_refused_are_made_once_more() -> None:
 
 
 def test_a_long_key_that_was_just_replaced_is_looked_up_for_IAM_too() -> None:
-    clock, secrets = Clock(), Secrets(key=KEY)
+    clock, secrets = ScriptedApiClock(), ScriptedApiSecrets(key=KEY)
     secrets.now["key"] = json.dumps({"accessKey": "AKIDEXAMPLE00000NEXT", "secretKey": "example-next"})
     with HttpScript([refused(), granted(1, clock.now + 3600), NONE, NONE]) as server:
         api = api_for(server.url, clock=clock, read_secret=secrets, agencyName=AGENCY, agencyDomain="Ops")
@@ -252,12 +252,12 @@ def test_a_long_key_that_was_just_replaced_is_looked_up_for_IAM_too() -> None:
 # -- the sessions of a process
 
 
-def made(number: int, obtained: float, expires: float) -> Credential:
-    return Credential(Secret(f"k{number}"), Secret(f"s{number}"), Secret(f"t{number}"), obtained, expires)
+def made(number: int, obtained: float, expires: float) -> CceCredential:
+    return CceCredential(Secret(f"k{number}"), Secret(f"s{number}"), Secret(f"t{number}"), obtained, expires)
 
 
-def failing(error: Exception) -> Callable[[], Credential]:
-    def make() -> Credential:
+def failing(error: Exception) -> Callable[[], CceCredential]:
+    def make() -> CceCredential:
         raise error
 
     return make
@@ -302,7 +302,7 @@ def test_agencies_and_keys_do_not_share_sessions_and_there_is_an_end_to_them() -
     sessions, asked = Sessions(), list[int]()
 
     def source(number: int, text: str = KEY, agency: str = "scaler") -> Assumed:
-        def grant() -> Credential:
+        def grant() -> CceCredential:
             asked.append(number)
             return made(number, 0.0, 3600.0)
 
@@ -321,7 +321,7 @@ def test_agencies_and_keys_do_not_share_sessions_and_there_is_an_end_to_them() -
 def test_threads_that_find_the_same_keys_refused_make_others_once() -> None:
     sessions, counted = Sessions(), list[int]()
 
-    def grant() -> Credential:
+    def grant() -> CceCredential:
         counted.append(1)
         return made(len(counted), 0.0, 3600.0)
 
@@ -346,7 +346,7 @@ def projects(*named: dict[str, Any]) -> Reply:
 
 
 def test_the_project_is_asked_for_once_a_day_by_the_regions_name() -> None:
-    clock, shelf = Clock(), Board()
+    clock, shelf = ScriptedApiClock(), Board()
     answer = projects(
         {"id": PROJECT, "name": "cn-north-4", "enabled": True},
         {"id": "f" * 32, "name": "cn-north-4_team", "enabled": True},

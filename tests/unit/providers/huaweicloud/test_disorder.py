@@ -7,8 +7,8 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 from chalicelib.providers.huaweicloud.models import Autoscaling
 from tests.unit.providers.huaweicloud.fake_api import (
@@ -86,9 +86,9 @@ def test_CCE_18_a_growth_in_disorder_adds_what_was_planned_at_most(events: list[
                 outcome = None
         bought += api.all[POOL].groups[0].desired - before
         assert bought <= 2
-        if isinstance(outcome, Done | Failed):
+        if isinstance(outcome, Succeeded | Failed):
             break
-        if isinstance(outcome, Pending):
+        if isinstance(outcome, InProgress):
             verb = "grow" if outcome.step == "announce" else "poll"
             asked = continued(asked, outcome)
         disturb(api, waiting.pop(0) if waiting else "step")
@@ -106,15 +106,15 @@ def test_CCE_19_a_lowering_in_disorder_costs_no_node(events: list[str], goal: in
     asked = shrinkage(5, goal)
     verb = "shrink_target"
     if discard:
-        asked, verb = removal(5, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=Kind.DISCARD), "remove"
+        asked, verb = removal(5, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=OperationKind.DISCARD), "remove"
     for event in [*events, *["step"] * 20]:
         try:
             outcome = getattr(provider(api), verb)(asked)
         except ProviderError:
             outcome = None
-        if isinstance(outcome, Done | Failed):
+        if isinstance(outcome, Succeeded | Failed):
             break
-        if isinstance(outcome, Pending):
+        if isinstance(outcome, InProgress):
             verb, asked = "poll", continued(asked, outcome)
         disturb(api, event)
     assert not api.chosen

@@ -19,7 +19,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
     B,
     Cce,
     FakeApi,
-    Group,
+    FakeApiGroup,
     entry,
     provider,
     seen,
@@ -50,7 +50,7 @@ def test_CCE_A6_3_a_flavour_that_is_switched_off_counts_elsewhere_and_its_nodes_
 
 
 def test_CCE_A6_1_bounds_of_the_pool_are_shared_and_a_sole_group_has_them_itself() -> None:
-    groups = seen(FakeApi(Cce([Group(desired=3)], autoscaling=Autoscaling(True, 2, 8))))
+    groups = seen(FakeApi(Cce([FakeApiGroup(desired=3)], autoscaling=Autoscaling(True, 2, 8))))
     assert (groups[A].min, groups[A].max) == (2, 8)
     groups = seen(FakeApi(two(autoscaling=Autoscaling(True, 2, 4))))
     assert (groups[A].min, groups[B].max) == (0, 4)
@@ -104,7 +104,7 @@ def test_CCE_A1_2_labels_that_no_pool_chooses_are_not_promised() -> None:
     "change", [{"name": "DefaultPool"}, {"phase": "Deleting"}, {"template": NodeTemplate(FLAVOR, AZ1, billing=1)}]
 )
 def test_CCE_A1_5_default_prepaid_and_vanishing_pools_are_left_alone(change: dict[str, Any]) -> None:
-    api = FakeApi(two(**change), Cce([Group(desired=1)], OTHER, "pool-b"))
+    api = FakeApi(two(**change), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     assert list(seen(api)) == [f"{OTHER}/default"]
     assert warnings(api) == ""
     assert "take it out of the policy" in warnings(api, entry(POOL, 1, 3))
@@ -123,7 +123,7 @@ def test_pools_that_are_not_scaled_automatically_are_shown_only_where_the_policy
 
 
 def test_without_discovery_only_named_pools_are_groups() -> None:
-    api = FakeApi(two(), Cce([Group(desired=1)], OTHER, "pool-b"))
+    api = FakeApi(two(), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     assert list(seen(api, entry("pool-b"), autodiscovery="false")) == [f"{OTHER}/default"]
     assert len(seen(api, entry("pool-b"))) == 3
 
@@ -134,7 +134,7 @@ def test_bounds_that_contradict_one_another_are_an_error_of_the_group() -> None:
 
 
 def test_entries_that_mean_nothing_or_two_pools_are_told() -> None:
-    api = FakeApi(two(), Cce([Group(desired=1)], OTHER))
+    api = FakeApi(two(), Cce([FakeApiGroup(desired=1)], OTHER))
     told = warnings(api, entry("pool-x", 1, 3), entry("pool-a/c9", 0, 2))
     assert "no node pool pool-x" in told
     assert "no scale group c9; it has default, c7-az2" in told
@@ -144,7 +144,7 @@ def test_entries_that_mean_nothing_or_two_pools_are_told() -> None:
 
 
 def test_a_pool_that_cannot_be_understood_stops_no_other() -> None:
-    api = FakeApi(two(error="spec is missing"), Cce([Group(desired=1)], OTHER, "pool-b"))
+    api = FakeApi(two(error="spec is missing"), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     groups = seen(api)
     assert "spec is missing" in groups[A].error
     assert not groups[f"{OTHER}/default"].error
@@ -179,7 +179,7 @@ def test_a_list_that_fails_ends_the_pass(method: str, error: ProviderError) -> N
 
 
 def test_a_quiet_pass_is_two_lists_and_what_the_shelf_has_not() -> None:
-    api = FakeApi(two(), Cce([Group(desired=1)], OTHER, "pool-b"))
+    api = FakeApi(two(), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     seen(api)
     assert [each for each in api.calls if not each.startswith("flavors")] == ["pools", "nodes", "addons"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Throttled, Transient, Unauthorized, Unknown
-from chalicelib.providers.huaweicloud.models import Autoscaling, Condition, Flavor, NodeTemplate
+from chalicelib.providers.huaweicloud.models import Autoscaling, CceCondition, Flavor, NodeTemplate
 from tests.unit.providers.huaweicloud.fake_api import (
     AZ1,
     AZ2,
@@ -19,7 +19,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
     B,
     Cce,
     FakeApi,
-    Group,
+    FakeApiGroup,
     announced,
     continued,
     entry,
@@ -42,7 +42,7 @@ def refused(api: FakeApi, cls: str, *entries: object, size: int = 5, group: str 
 def test_CCE_18_the_total_of_the_pool_and_the_right_group() -> None:
     api = FakeApi(two(3, 2))
     outcome = to_the_end(api, growth(3, 5))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert outcome.facts["created"] == 2
     assert api.writes() == ["scale 7 default"]
     assert (len(api.of(POOL)), len(api.of(POOL, "c7-az2")), api.chosen) == (5, 2, [])
@@ -59,7 +59,7 @@ def test_CCE_18_after_a_time_out_what_got_through_is_not_asked_for_again() -> No
     api.lost.add("scale")
     with pytest.raises(Transient):
         provider(api).grow(asked)
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes() == ["scale 7 default"]
 
 
@@ -71,9 +71,9 @@ def test_CCE_18_nor_while_the_groups_own_number_lags_behind() -> None:
     with pytest.raises(Transient):
         provider(api).grow(asked)
     outcome = provider(api).grow(asked)
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     assert outcome.step == "follow"
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes() == ["scale 7 default"]
 
 
@@ -83,7 +83,7 @@ def test_a_request_that_never_got_there_is_made_again_with_the_same_total() -> N
     api.trouble["scale"] = [Transient("no answer")]
     with pytest.raises(Transient):
         provider(api).grow(asked)
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes() == ["scale 7 default", "scale 7 default"]
 
 
@@ -92,9 +92,9 @@ def test_CCE_18_another_writer_of_the_pool_is_never_undone() -> None:
     asked = announced(api, growth(3, 5))
     api.scale(POOL, 9, "c7-az2")
     outcome = provider(api).grow(asked)
-    assert isinstance(outcome, Pending)
+    assert isinstance(outcome, InProgress)
     assert (outcome.step, outcome.data["total"]) == ("announce", "11")
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes() == ["scale 9 c7-az2", "scale 11 default"]
     assert not api.chosen
 
@@ -115,7 +115,7 @@ def test_CCE_18_numbers_that_contradict_one_another_are_looked_at_again_and_neve
     api.all[POOL].desired = 9  # and no group says that it is one of its own
     for _ in range(4):
         outcome = provider(api).grow(asked)
-        assert isinstance(outcome, Pending)
+        assert isinstance(outcome, InProgress)
         asked = continued(asked, outcome)
     outcome = provider(api).grow(asked)
     assert isinstance(outcome, Failed)
@@ -128,13 +128,13 @@ def test_CCE_18_a_total_is_never_made_of_the_lower_of_two_numbers() -> None:
     asked = growth(3, 4)
     for _ in range(12):
         outcome = provider(api).grow(asked)
-        assert isinstance(outcome, Pending)
+        assert isinstance(outcome, InProgress)
         asked = continued(asked, outcome)
     outcome = provider(api).grow(asked)
     assert isinstance(outcome, Failed)
     assert (outcome.cls, api.writes()) == ("Unknown", [])
     api.all[POOL].desired = 5
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
 
 
 def test_a_group_that_says_late_what_its_pool_says_already_is_waited_for() -> None:
@@ -144,7 +144,7 @@ def test_a_group_that_says_late_what_its_pool_says_already_is_waited_for() -> No
     asked = continued(asked, provider(api).grow(asked))
     for _ in range(8):
         asked = continued(asked, provider(api).poll(asked))
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes() == ["scale 7 default"]
 
 
@@ -164,13 +164,13 @@ def test_a_lower_pool_makes_the_total_lower_too() -> None:
     api = FakeApi(two(3, 2))
     asked = announced(api, growth(3, 5))
     api.delete_node(api.of(POOL, "c7-az2")[0])
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes()[1:] == ["scale 6 default"]
 
 
 def test_a_size_that_is_reached_already_asks_for_nothing() -> None:
     api = FakeApi(two(5, 2))
-    assert isinstance(to_the_end(api, growth(3, 5)), Done)
+    assert isinstance(to_the_end(api, growth(3, 5)), Succeeded)
     assert not api.writes()
 
 
@@ -184,7 +184,7 @@ def test_no_growth_is_refused(start: int, to: int) -> None:
 def test_CCE_A6_1_the_maximum_of_the_pool_holds_for_all_its_groups_together() -> None:
     api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 6)))
     assert "6 of its pool" in refused(api, "InvalidRequest").message
-    assert isinstance(to_the_end(api, growth(3, 4)), Done)
+    assert isinstance(to_the_end(api, growth(3, 4)), Succeeded)
 
 
 def test_CCE_A6_3_the_maximum_of_a_flavour_holds_for_its_group() -> None:
@@ -197,11 +197,11 @@ def test_the_policys_maximum_stands_in_place_of_the_pools(name: str, most: int) 
 
 
 def test_CCE_A1_5_prepaid_and_default_pools_are_not_grown() -> None:
-    prepaid = Cce([Group(desired=3)], template=NodeTemplate(FLAVOR, AZ1, billing=1))
+    prepaid = Cce([FakeApiGroup(desired=3)], template=NodeTemplate(FLAVOR, AZ1, billing=1))
     assert "prepaid" in refused(FakeApi(prepaid), "InvalidRequest").message
-    default = Cce([Group(desired=3)], name="DefaultPool")
+    default = Cce([FakeApiGroup(desired=3)], name="DefaultPool")
     assert "default pool" in refused(FakeApi(default), "InvalidRequest").message
-    refused(FakeApi(Cce([Group(desired=3)], phase="Deleting")), "InvalidRequest")
+    refused(FakeApi(Cce([FakeApiGroup(desired=3)], phase="Deleting")), "InvalidRequest")
 
 
 def test_a_flavour_that_was_switched_off_meanwhile_is_not_grown() -> None:
@@ -221,7 +221,7 @@ def test_a_flavour_that_was_switched_off_meanwhile_is_not_grown() -> None:
     ],
 )
 def test_CCE_A9_1_a_group_that_is_not_scalable_is_refused_with_the_class_of_its_reason(
-    beside: Condition,
+    beside: CceCondition,
     cls: str,
 ) -> None:
     api = FakeApi(two())
@@ -237,13 +237,13 @@ def test_a_flavour_that_ecs_says_is_sold_out_is_not_asked_for() -> None:
     api = FakeApi(two())
     api.kinds = {FLAVOR: Flavor(FLAVOR, 4, 8192, state="normal", states={AZ2: "sellout"})}
     refused(api, "OutOfStock", size=4, group=B)
-    assert isinstance(to_the_end(api, growth(3, 4)), Done)
+    assert isinstance(to_the_end(api, growth(3, 4)), Succeeded)
 
 
 def test_the_hint_is_none_to_rely_on() -> None:
     api = FakeApi(two())
     api.trouble["flavors"] = [Unauthorized("no"), Throttled("slowly")]
-    assert isinstance(to_the_end(api, growth(3, 4)), Done)
+    assert isinstance(to_the_end(api, growth(3, 4)), Succeeded)
 
 
 @pytest.mark.parametrize("phase", ["Upgrading", "Creating", "Unavailable", "Resizing"])
@@ -265,22 +265,24 @@ def test_a_cluster_that_is_off_is_not(phase: str) -> None:
 def test_a_key_that_may_not_look_at_the_cluster_grows_all_the_same() -> None:
     api = FakeApi(two())
     api.trouble["cluster_phase"] = [Unauthorized("403"), Unauthorized("403")]
-    assert isinstance(to_the_end(api, growth(3, 5)), Done)
+    assert isinstance(to_the_end(api, growth(3, 5)), Succeeded)
 
 
 def test_a_pool_or_a_group_that_is_gone_or_cannot_be_understood() -> None:
     outcome = provider(FakeApi()).grow(growth(3, 5))
     assert isinstance(outcome, Failed)
     assert outcome.cls == NotFound.__name__
-    refused(FakeApi(Cce([Group(desired=3)], error="spec is missing")), "Unknown")
-    refused(FakeApi(Cce([Group(desired=3, error="its numbers are missing")])), "Unknown")
-    refused(FakeApi(Cce([Group("other", desired=3)])), "NotFound")
+    refused(FakeApi(Cce([FakeApiGroup(desired=3)], error="spec is missing")), "Unknown")
+    refused(FakeApi(Cce([FakeApiGroup(desired=3, error="its numbers are missing")])), "Unknown")
+    refused(FakeApi(Cce([FakeApiGroup("other", desired=3)])), "NotFound")
 
 
 @pytest.mark.parametrize(
     ("why", "cls"), [(SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed")]
 )
-def test_CCE_A9_1_a_growth_that_does_not_come_fails_with_the_class_of_the_condition(why: Condition, cls: str) -> None:
+def test_CCE_A9_1_a_growth_that_does_not_come_fails_with_the_class_of_the_condition(
+    why: CceCondition, cls: str
+) -> None:
     api = FakeApi(two())
     api.all[POOL].groups[0].stock, api.all[POOL].groups[0].why = 1, why
     outcome = to_the_end(api, growth(3, 6))
@@ -295,8 +297,8 @@ def test_CCE_A9_1_a_condition_of_yesterday_has_to_stay_before_it_is_believed() -
     asked = announced(api, growth(3, 4))
     asked = continued(asked, provider(api).grow(asked))
     outcome = provider(api).poll(asked)
-    assert isinstance(outcome, Pending)
-    assert isinstance(to_the_end(api, continued(asked, outcome)), Done)
+    assert isinstance(outcome, InProgress)
+    assert isinstance(to_the_end(api, continued(asked, outcome)), Succeeded)
 
 
 @pytest.mark.parametrize("phase", ["Build", "Installing"])
@@ -305,10 +307,10 @@ def test_CCE_A9_3_from_the_moment_that_a_node_is_listed_the_core_waits_alone(pha
     api = FakeApi(two())
     asked = announced(api, growth(3, 4))
     asked = continued(asked, provider(api).grow(asked))
-    assert isinstance(provider(api).poll(asked), Pending)
+    assert isinstance(provider(api).poll(asked), InProgress)
     api.add(POOL, phase=phase)
     outcome = provider(api).poll(asked)
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert (outcome.facts["created"], api.writes()) == (1, ["scale 6 default"])
 
 
@@ -320,7 +322,7 @@ def test_CCE_A9_1_a_condition_that_never_goes_away_says_nothing_against_nodes_th
     api.add(POOL, phase="Build")
     for _ in range(6):
         outcome = provider(api).poll(asked)
-        assert isinstance(outcome, Done)
+        assert isinstance(outcome, Succeeded)
 
 
 def test_CCE_A9_3_after_three_minutes_of_nothing_the_core_waits_alone() -> None:
@@ -328,11 +330,11 @@ def test_CCE_A9_3_after_three_minutes_of_nothing_the_core_waits_alone() -> None:
     asked = announced(api, growth(3, 4))
     outcome = provider(api).grow(asked)
     waited = 0.0
-    while isinstance(outcome, Pending):
+    while isinstance(outcome, InProgress):
         waited += outcome.after
         asked = continued(asked, outcome)
         outcome = provider(api).poll(asked)
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert 180.0 <= waited < 240.0
     assert api.writes() == ["scale 6 default"]
 
@@ -371,12 +373,12 @@ def test_a_pool_that_is_locked_is_waited_for() -> None:
     api.trouble["scale"] = [Conflict("locked", code="CCE.01429002")]
     with pytest.raises(Conflict):
         provider(api).grow(asked)
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
 
 
 @pytest.mark.parametrize("rubbish", ["", "-1", "x", "9" * 40, "²"])
 def test_data_that_cannot_be_read_never_becomes_a_total(rubbish: str) -> None:
     api = FakeApi(two())
     asked = growth(3, 5).with_status(data={"base": rubbish, "total": rubbish, "looks": rubbish})
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes() == ["scale 7 default"]

@@ -22,7 +22,7 @@ from chalicelib.providers.errors import (
     Throttled,
     Transient,
 )
-from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.write_requests import delete_call, scale_call
 from tests.unit.providers.huaweicloud.scripted_api import (
     ACCESS_KEY,
@@ -37,10 +37,10 @@ from tests.unit.providers.huaweicloud.scripted_api import (
     POOL,
     READS,
     Books,
-    Clock,
     HttpScript,
     Reply,
-    Secrets,
+    ScriptedApiClock,
+    ScriptedApiSecrets,
     api_for,
     call,
     many,
@@ -105,7 +105,7 @@ def test_CCE_20_a_read_of_a_locked_pool_is_tried_again() -> None:
 
 
 def test_CCE_20_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_it() -> None:
-    clock, books = Clock(), Books()
+    clock, books = ScriptedApiClock(), Books()
     slow = {"errorCode": "CCE.02429001", "errorMessage": "slow"}
     with HttpScript([said(429, slow, {"Retry-After": "2"}), said(200, many())]) as server:
         assert api_for(server.url, clock=clock, pacer=books).pools() == ()
@@ -140,7 +140,9 @@ def test_an_agencys_budget_is_its_accounts_whatever_key_takes_it() -> None:
     granted = said(201, {"credential": {"access": "HSTEXAMPLE1", "secret": "s", "securitytoken": "t"}})
     for text in (KEY, other):
         with HttpScript([granted, said(200, many())]) as server:
-            api_for(server.url, pacer=keys, read_secret=Secrets(key=text), agencyName="a", agencyDomain="b").pools()
+            api_for(
+                server.url, pacer=keys, read_secret=ScriptedApiSecrets(key=text), agencyName="a", agencyDomain="b"
+            ).pools()
     assert len({key for key, _ in keys.taken if key.endswith("/cce")}) == 1
 
 
@@ -209,7 +211,7 @@ def test_CCE_DANGER_1_a_total_that_is_none_sends_nothing(total: object) -> None:
 
 
 def test_CCE_DANGER_1_neither_total_nor_group_has_a_default() -> None:
-    for function in (Api.scale, scale_call):
+    for function in (CceApi.scale, scale_call):
         parameters = inspect.signature(function).parameters
         assert all(parameters[name].default is inspect.Parameter.empty for name in ("pool", "total", "group"))
 

@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.providers.huaweicloud.instances import MOST_PLACEHOLDERS
-from chalicelib.providers.huaweicloud.models import Condition, NodeTemplate
+from chalicelib.providers.huaweicloud.models import CceCondition, NodeTemplate
 from tests.unit.providers.huaweicloud.fake_api import (
     AZ2,
     FLAVOR,
@@ -18,7 +18,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
     B,
     Cce,
     FakeApi,
-    Group,
+    FakeApiGroup,
     node,
     seen,
     true,
@@ -36,7 +36,7 @@ def machine(api: FakeApi, name: str, *nodes: Node) -> Instance:
 
 
 def one() -> tuple[FakeApi, str]:
-    api = FakeApi(Cce([Group(desired=1)]))
+    api = FakeApi(Cce([FakeApiGroup(desired=1)]))
     return api, uid(1)
 
 
@@ -89,7 +89,7 @@ def test_a_machine_belongs_to_the_group_of_its_flavour_and_zone_else_to_the_pool
 
 def test_a_zone_that_is_left_to_the_vendor_is_any() -> None:
     pool = Cce(
-        [Group(desired=0, flavor="s6.large.2"), Group("any", "random", 1)],
+        [FakeApiGroup(desired=0, flavor="s6.large.2"), FakeApiGroup("any", "random", 1)],
         template=NodeTemplate("s6.large.2", "random"),
     )
     api = FakeApi(pool)
@@ -129,7 +129,7 @@ def test_CCE_A9_2_a_node_that_could_not_be_installed_is_one_only_while_it_is_no_
     assert machine(api, name, node(api.machines[name])).error is None
 
 
-def short(why: Condition, missing: int = 2) -> FakeApi:
+def short(why: CceCondition, missing: int = 2) -> FakeApi:
     api = FakeApi(two(3, 2))
     api.all[POOL].groups[0].conditions = (why,)
     api.all[POOL].groups[0].desired += missing
@@ -146,7 +146,7 @@ def short(why: Condition, missing: int = 2) -> FakeApi:
         (true("LockedByOrder", "order-1"), "Unknown"),
     ],
 )
-def test_CCE_20_what_does_not_come_has_placeholders_with_its_class(why: Condition, cls: str) -> None:
+def test_CCE_20_what_does_not_come_has_placeholders_with_its_class(why: CceCondition, cls: str) -> None:
     instances = seen(short(why))[A].instances
     missing = [each for each in instances if each.error is not None]
     assert [each.id for each in missing] == [f"{A}/placeholder-0", f"{A}/placeholder-1"]
@@ -156,7 +156,11 @@ def test_CCE_20_what_does_not_come_has_placeholders_with_its_class(why: Conditio
 
 
 def test_what_may_still_come_has_none() -> None:
-    for why in (true("TaintSynchronizing"), Condition("ResourceInsufficient", "False"), Condition("Scalable", "True")):
+    for why in (
+        true("TaintSynchronizing"),
+        CceCondition("ResourceInsufficient", "False"),
+        CceCondition("Scalable", "True"),
+    ):
         assert len(seen(short(why))[A].instances) == 3
 
 
@@ -173,7 +177,7 @@ def test_a_number_that_is_no_machines_makes_no_end_of_placeholders() -> None:
 
 
 def test_the_conditions_of_the_pool_are_those_of_its_only_group() -> None:
-    pool = Cce([Group(desired=2)], conditions=(NO_QUOTA,))
+    pool = Cce([FakeApiGroup(desired=2)], conditions=(NO_QUOTA,))
     api = FakeApi(pool)
     pool.desired = pool.groups[0].desired = 3
     assert [each.error.cls for each in seen(api)[A].instances if each.error] == ["QuotaExceeded"]

@@ -9,8 +9,8 @@ import pytest
 
 import chalicelib.providers.huaweicloud as package
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.operation import Kind, Target
-from chalicelib.model.outcome import Done
+from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.huaweicloud.models import Autoscaling
 from chalicelib.providers.huaweicloud.provider import build
@@ -75,17 +75,17 @@ def test_CCE_DANGER_1_who_changes_the_pool_while_we_look_at_other_things_is_not_
     api = Raced(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
     asked = announced(api, growth(3, 5))
     api.meant = 5
-    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes() == ["scale 9 default"]
     api.all[POOL].groups[0].stock = 0
     api.all[POOL].desired, api.all[POOL].groups[0].desired = 10, 6
     api.meant = 10
-    assert isinstance(to_the_end(api, shrinkage(6, 5)), Done)
+    assert isinstance(to_the_end(api, shrinkage(6, 5)), Succeeded)
     assert (api.writes()[1:], api.chosen) == (["scale 11 default"], [])
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_every_kind_of_operation_has_its_poll(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(OperationKind))
+def test_every_kind_of_operation_has_its_poll(kind: OperationKind) -> None:
     outcome = provider(FakeApi(two(2, 2))).poll(operation(kind, A, 3, 2))
     assert outcome is not None
 
@@ -104,4 +104,4 @@ def test_every_kind_of_operation_has_its_poll(kind: Kind) -> None:
     ],
 )
 def test_which_node_a_target_means(handle: str, instance: str, found: str) -> None:
-    assert handle_of(Target("n", instance, handle)) == found
+    assert handle_of(RemovalTarget("n", instance, handle)) == found

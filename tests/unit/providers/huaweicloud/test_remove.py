@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, NotFound, Throttled, Transient
-from chalicelib.providers.huaweicloud.models import Autoscaling, Job
+from chalicelib.providers.huaweicloud.models import Autoscaling, CceJob
 from tests.unit.providers.huaweicloud.fake_api import (
     OTHER,
     POOL,
@@ -16,8 +16,8 @@ from tests.unit.providers.huaweicloud.fake_api import (
     B,
     Cce,
     FakeApi,
-    Group,
-    Kube,
+    FakeApiGroup,
+    FakeApiKube,
     continued,
     entry,
     node,
@@ -28,17 +28,17 @@ from tests.unit.providers.huaweicloud.fake_api import (
     uid,
 )
 
-DISCARD = Kind.DISCARD
+DISCARD = OperationKind.DISCARD
 
 
 def refused(
     api: FakeApi,
     *handles: str,
     cls: str = "InvalidRequest",
-    kind: Kind = Kind.REMOVE,
+    kind: OperationKind = OperationKind.REMOVE,
     group: str = A,
     entries: tuple[object, ...] = (),
-    kube: Kube | None = None,
+    kube: FakeApiKube | None = None,
 ) -> Failed:
     """A removal that sends nothing."""
     outcome = provider(api, *entries, kube=kube).remove(  # type: ignore[arg-type]
@@ -52,13 +52,13 @@ def refused(
 def test_CCE_19_two_nodes_are_two_deletions_and_no_total() -> None:
     api = FakeApi(two(5, 2))
     first, second = api.of(POOL)[2:4]
-    assert isinstance(to_the_end(api, removal(5, first, second)), Done)
+    assert isinstance(to_the_end(api, removal(5, first, second)), Succeeded)
     assert api.writes() == [f"delete_node {first}", f"delete_node {second}"]
     assert (api.named, api.chosen, api.all[POOL].desired) == ([first, second], [], 5)
 
 
 def test_CCE_19_a_foreign_node_stops_all_of_them() -> None:
-    api = FakeApi(two(5, 2), Cce([Group(desired=1)], OTHER, "pool-b"))
+    api = FakeApi(two(5, 2), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     mine = api.of(POOL)[0]
     assert OTHER in refused(api, mine, api.of(OTHER)[0]).message
     assert "c7-az2" in refused(api, mine, api.of(POOL, "c7-az2")[0]).message
@@ -74,10 +74,10 @@ def test_CCE_19_a_target_without_a_uid_or_of_another_group_stops_all_of_them(han
 
 def test_CCE_DANGER_3_whatever_is_removed_is_named_and_the_vendor_never_chooses() -> None:
     for count in range(1, 5):
-        for kind in (Kind.REMOVE, DISCARD):
+        for kind in (OperationKind.REMOVE, DISCARD):
             api = FakeApi(two(5, 2))
             names = api.of(POOL)[5 - count :]
-            assert isinstance(to_the_end(api, removal(5, *names, kind=kind)), Done)
+            assert isinstance(to_the_end(api, removal(5, *names, kind=kind)), Succeeded)
             assert api.writes() == [f"delete_node {name}" for name in names]
             assert not api.chosen
 
@@ -85,7 +85,7 @@ def test_CCE_DANGER_3_whatever_is_removed_is_named_and_the_vendor_never_chooses(
 def test_a_node_is_found_by_what_it_says_itself() -> None:
     api = FakeApi(two())
     name = api.of(POOL)[0]
-    assert isinstance(to_the_end(api, removal(3, f"huaweicloud:///{name.upper()}")), Done)
+    assert isinstance(to_the_end(api, removal(3, f"huaweicloud:///{name.upper()}")), Succeeded)
     assert api.named == [name]
 
 
@@ -93,7 +93,7 @@ def test_CCE_A6_1_the_minimum_of_the_pool_holds_for_all_its_groups_together() ->
     api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 4, 10)))
     names = api.of(POOL)
     assert "4 of its pool" in refused(api, *names[:2]).message
-    assert isinstance(to_the_end(api, removal(3, names[0])), Done)
+    assert isinstance(to_the_end(api, removal(3, names[0])), Succeeded)
 
 
 def test_CCE_A6_3_the_minimum_of_a_flavour_holds_for_its_group() -> None:
@@ -106,7 +106,7 @@ def test_CCE_A6_3_the_minimum_of_a_flavour_holds_for_its_group() -> None:
 def test_what_never_became_a_node_is_discarded_below_the_minimum() -> None:
     api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 5, 10)))
     name = api.of(POOL)[0]
-    assert isinstance(to_the_end(api, removal(3, name, kind=DISCARD)), Done)
+    assert isinstance(to_the_end(api, removal(3, name, kind=DISCARD)), Succeeded)
     assert api.named == [name]
 
 
@@ -115,8 +115,10 @@ def test_a_machine_that_has_become_a_node_is_not_discarded_however_it_says_so() 
     for machine in api.of(POOL)[:1]:
         known = api.machines[machine]
         for joined in (node(known), node(known, f"x://{known.server}"), node(known, ""), node(known, "", known.name)):
-            refused(api, machine, cls="Conflict", kind=DISCARD, kube=Kube(joined))
-    assert isinstance(to_the_end(api, removal(3, uid(1), kind=DISCARD), kube=Kube(node(api.machines[uid(2)]))), Done)
+            refused(api, machine, cls="Conflict", kind=DISCARD, kube=FakeApiKube(joined))
+    assert isinstance(
+        to_the_end(api, removal(3, uid(1), kind=DISCARD), kube=FakeApiKube(node(api.machines[uid(2)]))), Succeeded
+    )
 
 
 def test_CCE_A8_3_a_protected_or_prepaid_node_stays() -> None:
@@ -133,20 +135,20 @@ def test_CCE_A8_3_never_more_nodes_than_are_unprotected() -> None:
     api.all[POOL].groups[0].held = 2
     names = api.of(POOL)
     assert "2 of its 3" in refused(api, *names[:2]).message
-    assert isinstance(to_the_end(api, removal(3, names[0])), Done)
+    assert isinstance(to_the_end(api, removal(3, names[0])), Succeeded)
 
 
 def test_what_is_gone_or_leaving_counts_as_removed() -> None:
     api = FakeApi(two())
     leaving = api.of(POOL)[0]
     api.change(leaving, phase="Deleting")
-    assert isinstance(provider(api).remove(removal(3, leaving, uid(99))), Done)
+    assert isinstance(provider(api).remove(removal(3, leaving, uid(99))), Succeeded)
     assert not api.writes()
 
 
 def test_a_pool_that_is_gone_has_no_nodes_to_remove() -> None:
     api = FakeApi()
-    assert isinstance(provider(api).remove(removal(3, uid(1), f"{A}/placeholder-0", kind=DISCARD)), Done)
+    assert isinstance(provider(api).remove(removal(3, uid(1), f"{A}/placeholder-0", kind=DISCARD)), Succeeded)
     api = FakeApi(two())
     name = api.of(POOL)[0]
     del api.all[POOL]
@@ -159,7 +161,7 @@ def test_a_removal_that_was_cut_off_goes_on_where_it_was() -> None:
     api.lost.add("delete_node")
     with pytest.raises(Transient):
         provider(api).remove(removal(5, *names[:3]))
-    assert isinstance(to_the_end(api, removal(5, *names[:3])), Done)
+    assert isinstance(to_the_end(api, removal(5, *names[:3])), Succeeded)
     assert sorted(api.named) == sorted(names[:3])
     assert api.all[POOL].groups[0].desired == 2
 
@@ -180,7 +182,7 @@ def test_a_node_that_disappears_between_two_calls_is_removed() -> None:
             return super().delete_node(id)
 
     api.__class__ = Gone
-    assert isinstance(to_the_end(api, removal(3, name)), Done)
+    assert isinstance(to_the_end(api, removal(3, name)), Succeeded)
 
 
 def test_a_deletion_that_finds_nothing_where_a_node_is_has_failed() -> None:
@@ -197,8 +199,8 @@ def test_a_job_that_failed_says_why_the_node_is_still_there() -> None:
     asked = removal(3, name)
     asked = continued(asked, provider(api).remove(asked))
     api.change(name, phase="Active")
-    assert isinstance(provider(api).poll(asked), Pending)
-    api.works = {key: Job(key, "Failed", "Security group [example] not found") for key in api.works}
+    assert isinstance(provider(api).poll(asked), InProgress)
+    api.works = {key: CceJob(key, "Failed", "Security group [example] not found") for key in api.works}
     outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
     assert "Security group" in outcome.message
@@ -247,7 +249,7 @@ def short() -> FakeApi:
 def test_CCE_A9_1_placeholders_are_a_number_only() -> None:
     api = short()
     outcome = to_the_end(api, removal(4, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=DISCARD))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert (api.writes(), api.chosen, api.named) == (["scale 3 default"], [], [])
 
 
@@ -255,7 +257,7 @@ def test_CCE_A9_2_a_broken_node_goes_by_its_uid_beside_them() -> None:
     api = short()
     broken = api.add(POOL, phase="Error")
     outcome = to_the_end(api, removal(4, broken, f"{A}/placeholder-0", kind=DISCARD))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert api.writes() == ["scale 4 default", f"delete_node {broken}"]
     assert (api.all[POOL].groups[0].desired, api.chosen) == (2, [])
 
@@ -265,7 +267,7 @@ def test_placeholders_that_came_after_all_are_not_taken_back() -> None:
     api.add(POOL)
     api.add(POOL)
     outcome = provider(api).remove(removal(4, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=DISCARD))
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Succeeded)
     assert not api.writes()
 
 
@@ -273,7 +275,7 @@ def test_placeholders_of_a_size_that_has_grown_are_a_conflict_and_of_a_smaller_o
     outcome = provider(short()).remove(removal(3, f"{A}/placeholder-0", kind=DISCARD))
     assert isinstance(outcome, Failed)
     assert outcome.cls == "Conflict"
-    assert isinstance(provider(short()).remove(removal(6, f"{A}/placeholder-0", kind=DISCARD)), Done)
+    assert isinstance(provider(short()).remove(removal(6, f"{A}/placeholder-0", kind=DISCARD)), Succeeded)
 
 
 def test_release_says_whether_a_target_is_still_there() -> None:

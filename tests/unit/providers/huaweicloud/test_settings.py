@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.huaweicloud.endpoints import REGIONS, Service, url_of
-from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, Bounds, parse_spec, read_settings
+from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, CceBounds, parse_spec, read_settings
 from tests.unit.providers.huaweicloud.scripted_api import CLUSTER, POOL, PROJECT
 
 SMALL = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "key"}
@@ -68,7 +68,11 @@ def test_all_of_it_is_read_and_blanks_around_it_mean_nothing() -> None:
         "http://127.0.0.1:8080",
         "https://iam.example.com",
     ]
-    assert found.groups == (Bounds("pool-a", 0, 5), Bounds(f"{POOL}/c7-az2", 1, 3), Bounds("pool-b/default", 0, 4, 7))
+    assert found.groups == (
+        CceBounds("pool-a", 0, 5),
+        CceBounds(f"{POOL}/c7-az2", 1, 3),
+        CceBounds("pool-b/default", 0, 4, 7),
+    )
     assert (found.discover, found.warn_about_addon, found.calls_per_second) == (False, False, 2.5)
     assert found.reserve == {"cpu": 200, "memory": 500 * 2**20}
 
@@ -156,11 +160,11 @@ def test_an_entry_says_as_much_as_it_likes() -> None:
         SMALL | {"autodiscovery": "false"},
         [entry("pool-a"), entry("pool-b", None, 0), entry("pool-c/az2", 2), GroupPolicy("exoscale", "web")],
     )
-    assert found.groups == (Bounds("pool-a"), Bounds("pool-b", None, 0), Bounds("pool-c/az2", 2))
+    assert found.groups == (CceBounds("pool-a"), CceBounds("pool-b", None, 0), CceBounds("pool-c/az2", 2))
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    with pytest.raises(BadInputs) as raised:
+    with pytest.raises(InputErrors) as raised:
         read_settings({"region": "?", "nodes": "a\n2:1:b", "cceEndpoint": "x", "extra": "y"}, [entry("/")])
     places = [each.place.removeprefix("providers.huaweicloud.") for each in raised.value.problems]
     assert sorted(places) == sorted(
@@ -173,7 +177,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 def test_rubbish_is_refused_and_never_crashes(given_settings: dict[str, str]) -> None:
     try:
         read_settings(SMALL | given_settings)
-    except (BadInput, BadInputs):
+    except (BadInput, InputErrors):
         return
 
 

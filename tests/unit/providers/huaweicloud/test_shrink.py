@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Transient
 from tests.unit.providers.huaweicloud.fake_api import (
     POOL,
@@ -12,7 +12,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
     B,
     Cce,
     FakeApi,
-    Group,
+    FakeApiGroup,
     continued,
     operation,
     provider,
@@ -39,7 +39,7 @@ def refused(api: FakeApi, from_size: int, to_size: int, group: str = A) -> Faile
 
 def test_CCE_19_what_never_came_is_taken_back_through_its_group() -> None:
     api = short()
-    assert isinstance(to_the_end(api, shrinkage(5, 3)), Done)
+    assert isinstance(to_the_end(api, shrinkage(5, 3)), Succeeded)
     assert (api.writes(), api.chosen) == (["scale 5 default"], [])
 
 
@@ -52,7 +52,7 @@ def test_CCE_19_nodes_that_only_the_list_shows_exist_too() -> None:
     api = short()
     api.add(POOL, phase="Installing")
     refused(api, 5, 3)
-    assert isinstance(to_the_end(api, shrinkage(5, 4)), Done)
+    assert isinstance(to_the_end(api, shrinkage(5, 4)), Succeeded)
 
 
 def test_CCE_19_the_pool_is_never_told_fewer_than_it_has() -> None:
@@ -65,7 +65,7 @@ def test_CCE_19_the_pool_is_never_told_fewer_than_it_has() -> None:
 def test_nodes_that_are_leaving_do_not_count() -> None:
     api = short()
     api.change(api.of(POOL)[0], phase="Deleting")
-    assert isinstance(to_the_end(api, shrinkage(5, 2)), Done)
+    assert isinstance(to_the_end(api, shrinkage(5, 2)), Succeeded)
     assert api.writes() == ["scale 4 default"]
 
 
@@ -85,13 +85,13 @@ def test_a_lowering_whose_answer_was_lost_is_not_lowered_again() -> None:
         provider(api).shrink_target(shrinkage(5, 4))
     with pytest.raises(Conflict):  # the group still says five, and the pool six
         provider(api).shrink_target(shrinkage(5, 4))
-    assert isinstance(to_the_end(api, shrinkage(5, 4)), Done)
+    assert isinstance(to_the_end(api, shrinkage(5, 4)), Succeeded)
     assert api.writes() == ["scale 6 default"]
 
 
 def test_what_is_lowered_already_and_what_somebody_else_has_changed() -> None:
     api = short()
-    assert isinstance(provider(api).shrink_target(shrinkage(6, 5)), Done)
+    assert isinstance(provider(api).shrink_target(shrinkage(6, 5)), Succeeded)
     outcome = provider(api).shrink_target(shrinkage(7, 4))
     assert isinstance(outcome, Failed)
     assert (outcome.cls, api.writes()) == ("Conflict", [])
@@ -103,7 +103,7 @@ def test_what_cce_has_taken_and_not_done_fails_after_some_looks() -> None:
     asked = shrinkage(5, 3)
     outcome = provider(api).shrink_target(asked)
     for _ in range(5):
-        assert isinstance(outcome, Pending)
+        assert isinstance(outcome, InProgress)
         asked = continued(asked, outcome)
         outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
@@ -111,11 +111,11 @@ def test_what_cce_has_taken_and_not_done_fails_after_some_looks() -> None:
 
 
 def test_CCE_DANGER_1_a_total_of_zero_is_for_a_pool_without_nodes_alone() -> None:
-    api = FakeApi(Cce([Group(desired=0)], desired=2))
+    api = FakeApi(Cce([FakeApiGroup(desired=0)], desired=2))
     api.all[POOL].groups[0].desired = 2
-    assert isinstance(to_the_end(api, shrinkage(2, 0)), Done)
+    assert isinstance(to_the_end(api, shrinkage(2, 0)), Succeeded)
     assert (api.writes(), api.chosen) == (["scale 0 default"], [])
-    api = FakeApi(Cce([Group(desired=1)]))
+    api = FakeApi(Cce([FakeApiGroup(desired=1)]))
     refused(api, 1, 0)
 
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.http import Call
+from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.huaweicloud.signing import (
-    Credential,
+    CceCredential,
     canonical_path,
     canonical_query,
     canonical_request,
@@ -27,10 +27,10 @@ from tests.unit.providers.huaweicloud.scripted_api import ACCESS_KEY, BASE, POOL
 NOW = 1767323045.0  # 2026-01-02T03:04:05Z
 ROOT = f"https://cce.cn-north-4.myhuaweicloud.com{BASE}"
 HEADERS = {"Content-Type": "application/json", "X-Project-Id": PROJECT}
-LONG = Credential(Secret(ACCESS_KEY), Secret(SECRET_KEY))
+LONG = CceCredential(Secret(ACCESS_KEY), Secret(SECRET_KEY))
 SHORT = msgspec.structs.replace(LONG, token=Secret("TOKENabc"))
 NAMES = "content-type;host;x-project-id;x-sdk-date"
-READ = Call("GET", f"{ROOT}/nodes", HEADERS, {"marker": "a b/c~", "limit": "200"})
+READ = VendorRequest("GET", f"{ROOT}/nodes", HEADERS, {"marker": "a b/c~", "limit": "200"})
 SCALE = scale_call(ROOT, HEADERS, POOL, 3, "default", zero=False)
 
 VECTORS = [
@@ -60,7 +60,7 @@ VECTORS = [
 
 @pytest.mark.parametrize(("call", "credential", "names", "digest", "wanted"), VECTORS)
 def test_CCE_17_the_vectors_of_the_contract(
-    call: Call, credential: Credential, names: str, digest: str, wanted: str
+    call: VendorRequest, credential: CceCredential, names: str, digest: str, wanted: str
 ) -> None:
     sent = signed(call, credential, NOW)
     assert sent.headers["authorization"] == (
@@ -97,7 +97,7 @@ def test_a_slash_is_put_at_the_end_of_the_path_in_what_is_signed_alone() -> None
 
 
 def test_no_query_is_an_empty_line_and_no_question_mark() -> None:
-    call = Call("GET", ROOT, HEADERS)
+    call = VendorRequest("GET", ROOT, HEADERS)
     assert signed(call, LONG, NOW).url == ROOT
     assert canonical_request("get", "/", "", {"host": "h"}, b"").splitlines()[:4] == ["GET", "/", "", "host:h"]
 
@@ -112,7 +112,7 @@ def test_no_query_is_an_empty_line_and_no_question_mark() -> None:
     ],
 )
 def test_the_host_is_signed_as_the_transport_writes_it(url: str, host: str) -> None:
-    assert signed(Call("GET", url), LONG, NOW).headers["host"] == host
+    assert signed(VendorRequest("GET", url), LONG, NOW).headers["host"] == host
 
 
 def test_the_vendors_empty_body_has_the_hash_of_nothing() -> None:
@@ -143,24 +143,24 @@ def test_a_query_reads_back_as_what_was_meant_and_is_sorted(params: dict[str, st
 @settings(max_examples=60, deadline=None)
 @given(st.permutations(["limit", "marker", "availability_zone"]), st.permutations(["Content-Type", "X-Project-Id"]))
 def test_the_order_of_what_is_given_changes_nothing(names: list[str], headers: list[str]) -> None:
-    ordered = Call("GET", ROOT, {name: HEADERS[name] for name in headers}, {name: name for name in names})
+    ordered = VendorRequest("GET", ROOT, {name: HEADERS[name] for name in headers}, {name: name for name in names})
     assert signed(ordered, LONG, NOW) == signed(
-        Call("GET", ROOT, HEADERS, {name: name for name in sorted(names)}), LONG, NOW
+        VendorRequest("GET", ROOT, HEADERS, {name: name for name in sorted(names)}), LONG, NOW
     )
 
 
 def test_each_part_is_signed() -> None:
-    def of(call: Call = READ, credential: Credential = LONG, now: float = NOW) -> str:
+    def of(call: VendorRequest = READ, credential: CceCredential = LONG, now: float = NOW) -> str:
         return signed(call, credential, now).headers["authorization"].rpartition("=")[2]
 
     changed = [
-        of(Call("PUT", READ.url, READ.headers, READ.params)),
-        of(Call("GET", f"{ROOT}/node", HEADERS, READ.params)),
-        of(Call("GET", READ.url, HEADERS, {"limit": "201"})),
-        of(Call("GET", READ.url, HEADERS, READ.params, b"x")),
-        of(Call("GET", READ.url, HEADERS | {"X-Project-Id": "f" * 32}, READ.params)),
+        of(VendorRequest("PUT", READ.url, READ.headers, READ.params)),
+        of(VendorRequest("GET", f"{ROOT}/node", HEADERS, READ.params)),
+        of(VendorRequest("GET", READ.url, HEADERS, {"limit": "201"})),
+        of(VendorRequest("GET", READ.url, HEADERS, READ.params, b"x")),
+        of(VendorRequest("GET", READ.url, HEADERS | {"X-Project-Id": "f" * 32}, READ.params)),
         of(credential=SHORT),
-        of(credential=Credential(Secret(ACCESS_KEY), Secret("another"))),
+        of(credential=CceCredential(Secret(ACCESS_KEY), Secret("another"))),
         of(now=NOW + 1),
     ]
     assert len({of(), *changed}) == len(changed) + 1

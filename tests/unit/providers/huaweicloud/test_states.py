@@ -6,16 +6,19 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.huaweicloud.instance_states import NODE_STATES, cluster_off, failure, is_leaving, refusal
-from chalicelib.providers.huaweicloud.models import CceNode, Condition, NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.models import CceCondition, CceNode, NodePool, ScaleGroup
 
 
-def pool(*conditions: Condition, own: tuple[Condition, ...] = (), phase: str = "", groups: int = 1) -> NodePool:
+def pool(*conditions: CceCondition, own: tuple[CceCondition, ...] = (), phase: str = "", groups: int = 1) -> NodePool:
     """A pool whose first group has conditions of its own."""
     made = [ScaleGroup("default", conditions=own), *(ScaleGroup(f"g{n}") for n in range(1, groups))]
     return NodePool("p", groups=tuple(made), conditions=conditions, phase=phase)
 
 
-QUOTA, STOCK = Condition("QuotaInsufficient", "True"), Condition("ResourceInsufficient", "true", "SoldOut", "no c7")
+QUOTA, STOCK = (
+    CceCondition("QuotaInsufficient", "True"),
+    CceCondition("ResourceInsufficient", "true", "SoldOut", "no c7"),
+)
 
 
 @pytest.mark.parametrize(
@@ -30,8 +33,8 @@ QUOTA, STOCK = Condition("QuotaInsufficient", "True"), Condition("ResourceInsuff
         (pool(phase="SoldOut"), "OutOfStock"),
         (pool(phase="SoldOut", groups=2), ""),
         (pool(phase="Synchronizing"), ""),
-        (pool(own=(Condition("QuotaInsufficient", "False"),)), ""),
-        (pool(own=(Condition("Odd", "True"),)), ""),
+        (pool(own=(CceCondition("QuotaInsufficient", "False"),)), ""),
+        (pool(own=(CceCondition("Odd", "True"),)), ""),
     ],
 )
 def test_CCE_20_why_nodes_do_not_come(made: NodePool, cls: str) -> None:
@@ -50,11 +53,11 @@ def test_what_the_vendor_says_of_it_is_told() -> None:
     ("made", "cls"),
     [
         (pool(own=(STOCK,)), ""),
-        (pool(own=(Condition("Scalable", "True"), STOCK)), ""),
-        (pool(own=(Condition("Scalable", "False"),)), "Unknown"),
-        (pool(own=(Condition("Scalable", "unheard"),)), ""),
-        (pool(Condition("Scalable", "False"), QUOTA, groups=2), "QuotaExceeded"),
-        (pool(Condition("Scalable", "False"), own=(STOCK,), groups=2), "OutOfStock"),
+        (pool(own=(CceCondition("Scalable", "True"), STOCK)), ""),
+        (pool(own=(CceCondition("Scalable", "False"),)), "Unknown"),
+        (pool(own=(CceCondition("Scalable", "unheard"),)), ""),
+        (pool(CceCondition("Scalable", "False"), QUOTA, groups=2), "QuotaExceeded"),
+        (pool(CceCondition("Scalable", "False"), own=(STOCK,), groups=2), "OutOfStock"),
     ],
 )
 def test_CCE_20_why_a_group_cannot_be_grown(made: NodePool, cls: str) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from chalicelib.model.node import Node, Taint
 from chalicelib.providers.huaweicloud.allocatable import allocatable, max_pods
+from chalicelib.providers.huaweicloud.models import CceTaint as Said
 from chalicelib.providers.huaweicloud.models import Flavor, NodeTemplate
-from chalicelib.providers.huaweicloud.models import Taint as Said
-from tests.unit.providers.huaweicloud.fake_api import AZ1, FLAVOR, A, Cce, FakeApi, Group, seen
+from tests.unit.providers.huaweicloud.fake_api import AZ1, FLAVOR, A, Cce, FakeApi, FakeApiGroup, seen
 
 MIB = 2**20
 
@@ -24,7 +24,7 @@ def template(
     reserve: str = "",
     **more: Any,
 ) -> Node:
-    api = FakeApi(Cce([Group(az=az)], type=type, template=NodeTemplate(FLAVOR, az, **more)))
+    api = FakeApi(Cce([FakeApiGroup(az=az)], type=type, template=NodeTemplate(FLAVOR, az, **more)))
     if flavor is not None:
         api.kinds = {FLAVOR: flavor}
     settings: dict[str, Any] = {"reservedMemory": reserve} if reserve else {}
@@ -130,7 +130,7 @@ def test_gpus_and_ascend_processors() -> None:
     ("kinds", "text"), [({}, "knows no flavour"), ({FLAVOR: Flavor(FLAVOR, 0, 8192)}, "without its cores")]
 )
 def test_a_flavour_that_nobody_knows_costs_the_template_alone(kinds: dict[str, Flavor], text: str) -> None:
-    api = FakeApi(Cce([Group(desired=1)]))
+    api = FakeApi(Cce([FakeApiGroup(desired=1)]))
     api.kinds = kinds
     group = seen(api)[A]
     assert (group.template, group.error) == (None, "")

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.model.policy import Prices
+from chalicelib.model.policy import NodePrices
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.expanders.least_cost import Ask, Offer, Shared, solve
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Stop
 from chalicelib.plan.scale_up.expanders.node_prices import node_price
-from chalicelib.plan.scale_up.limits import Ledger
-from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.scale_up.limits import ResourceLimiter
+from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 
 _UNLIMITED = 10**9
 
@@ -33,9 +33,9 @@ class Purchase(msgspec.Struct, frozen=True):
 def purchases(
     counts: Mapping[int, int],
     candidates: Candidates,
-    floor: Floor,
-    ledger: Ledger,
-    prices: Prices | None,
+    floor: SimulatedCluster,
+    ledger: ResourceLimiter,
+    prices: NodePrices | None,
     stop: Stop,
     grown: Mapping[str, int],
     limits: Sequence[Shared],
@@ -74,6 +74,6 @@ def purchases(
     ]
 
 
-def _price(node: Node, prices: Prices | None, own: float) -> float:
+def _price(node: Node, prices: NodePrices | None, own: float) -> float:
     price = node_price(node, prices, own)
     return float("inf") if price is None else price

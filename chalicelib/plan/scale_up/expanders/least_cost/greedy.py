@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from chalicelib.plan.scale_up.expanders.least_cost.lp_relaxation import Relaxed
-from chalicelib.plan.scale_up.expanders.least_cost.pricing_problem import Counter, fill
+from chalicelib.plan.scale_up.expanders.least_cost.pricing_problem import ColumnCounter, fill
 from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load
 from chalicelib.plan.tables.array_types import Floats, Ints
@@ -68,7 +68,7 @@ def _scores(value: Floats) -> Floats:
 def _ideas(problem: Problem, cap: Ints, score: Floats, scarce: Floats, offers: Ints) -> tuple[Ints, Ints]:
     """Each offer filled in some ways, one way after the other: [L], [L,A]."""
     width = problem.free.shape[1]
-    counter = Counter(problem, score, cap, scarce + 1e-3)
+    counter = ColumnCounter(problem, score, cap, scarce + 1e-3)
     which = np.tile(offers, _IDEAS)
     idea = np.repeat(np.arange(_IDEAS), len(offers))
     weight = np.ones((len(which), width))

@@ -21,7 +21,7 @@ _AT_ONCE = 600_000  # cells of one array; bounds memory
 GAIN = 1e-7  # what a load must be worth above its cost, as a share of it
 
 
-class Counter:
+class ColumnCounter:
     """What a node of each offer may be filled with in one go: K candidate asks per offer, with all that is asked
     about them. asks [G,K], need [G,K,R], value [G,K], cap [G,K]."""
 
@@ -39,7 +39,9 @@ class Counter:
         self.free = problem.free
 
 
-def fill(counter: Counter, which: Ints, pods: Ints, score: Floats, scarce: Floats, closed: Ints | None = None) -> None:
+def fill(
+    counter: ColumnCounter, which: Ints, pods: Ints, score: Floats, scarce: Floats, closed: Ints | None = None
+) -> None:
     """Fill L nodes greedily on top of what they hold; changes pods [L,K].
 
     which [L]: the offer of each; score [L,K]: what a pod is worth; scarce [L,R]: weight of a resource's share of what
@@ -91,7 +93,7 @@ class Pricer:
 
         value [A]: of a pod; cost [G]; cap [G,A]: most pods on a node; tries: how often the best are improved.
         """
-        counter = Counter(self.problem, value, cap, self.scarce)
+        counter = ColumnCounter(self.problem, value, cap, self.scarce)
         offers = np.flatnonzero(counter.cap.any(axis=1))
         step = max(1, _AT_ONCE // (_LANES * max(1, counter.asks.shape[1])))
         chosen: list[tuple[float, Load]] = []
@@ -109,7 +111,7 @@ class Pricer:
                     chosen.append((float(over[at]), Load(int(which[at]), whole, 1)))
         return [load for _, load in sorted(chosen, key=lambda one: -one[0])]
 
-    def _lanes(self, counter: Counter, offers: Ints) -> tuple[Ints, Ints]:
+    def _lanes(self, counter: ColumnCounter, offers: Ints) -> tuple[Ints, Ints]:
         """Every offer filled in _LANES ways: [L], [L,K]."""
         which, width = np.tile(offers, _LANES), self.problem.free.shape[1]
         spread = np.repeat(np.where(np.arange(_LANES) % 2, 0.4, 1.0), len(offers))[:, None]
@@ -121,7 +123,7 @@ class Pricer:
         fill(counter, which, pods, self._scores(counter, which), scarce)
         return which, pods
 
-    def _again(self, counter: Counter, which: Ints, pods: Ints) -> tuple[Ints, Ints]:
+    def _again(self, counter: ColumnCounter, which: Ints, pods: Ints) -> tuple[Ints, Ints]:
         """Each filling, and each with one pod or all of one ask taken out and filled with others."""
         lane, ask = np.nonzero(pods)
         several = pods[lane, ask] > 1
@@ -133,7 +135,7 @@ class Pricer:
         fill(counter, of, new, self._scores(counter, of), scarce, asks)
         return np.concatenate([which, of]), np.concatenate([pods, new])
 
-    def _scores(self, counter: Counter, which: Ints) -> Floats:
+    def _scores(self, counter: ColumnCounter, which: Ints) -> Floats:
         ideas = self._ideas[self._chance.integers(0, _IDEAS, len(which))]
         scores: Floats = counter.value[which] * ideas[:, : counter.asks.shape[1]]
         return scores
