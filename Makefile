@@ -6,43 +6,55 @@ PYTHON := $(shell for each in $(PYTHONS); do $$each -c 'import ensurepip, venv' 
 endif
 VENV := .venv
 BIN := $(VENV)/bin
+# One stamp per set of packages: unit tests need the first set, everything that must pass needs both.
+TEST_STAMP := $(VENV)/.installed-test
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS ?=
 # pytest keeps the tests as it has rewritten them: without that, every worker rewrites all of them in every run.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-strict lint types contracts unit package release bench clean lock
+.PHONY: help run test test-fast test-slow test-strict lint types contracts unit package release bench clean lock
 .PHONY: deploy prepare finish check undeploy
 
 help:
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
-$(STAMP): requirements.txt requirements-dev.txt pyproject.toml
+$(TEST_STAMP): requirements.txt requirements-test.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] < (3, 14) else "Outscaler needs Python 3.11, 3.12 or 3.13; set PYTHON=…")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(PIP) --require-hashes -r requirements-test.txt
+	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(STAMP): $(TEST_STAMP) requirements-vendors.txt requirements-tools.txt
+	$(PIP) --require-hashes -r requirements-test.txt -r requirements-vendors.txt -r requirements-tools.txt
 	@touch $@
 
 run: $(STAMP) ## the main job on the local emulation, told live (ARGS=--stay keeps it up)
-	@$(BIN)/python -m infra.demo.__main__ $(ARGS)
+	@$(BIN)/python -m infra.demo $(ARGS)
 
-# mypy has one thread and the tests have two: beside each other they fill two cores to the end.
+# mypy has one thread and the tests have one per core: beside each other they fill the cores to the end.
 test: $(STAMP) lint contracts ## everything that must pass
 	@$(MAKE) --no-print-directory -j 2 types unit
 
-lint: $(STAMP) ## ruff
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+test-fast: $(TEST_STAMP) lint contracts ## lint, import contracts, unit tests without the providers'
+	$(PYTEST) -m "not slow and not strict" --ignore tests/unit/providers tests/unit $(ARGS)
+
+lint: $(TEST_STAMP) ## ruff
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy
 
-contracts: $(STAMP) ## the import contract
+contracts: $(TEST_STAMP) ## the import contract
 	$(BIN)/lint-imports
 
-unit: $(STAMP) ## pytest, two at a time
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not strict" tests $(ARGS)
+unit: $(STAMP) ## pytest, one process per core
+	$(PYTEST) -m "not slow and not strict" tests $(ARGS)
 
 test-slow: $(STAMP) ## the long runs
 	$(BIN)/python -m pytest -m "slow" tests $(ARGS)
@@ -76,7 +88,9 @@ bench: $(STAMP) ## benchmarks, as ratios measured in one run
 LOCK := uv pip compile --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --generate-hashes
 lock: ## recompile the pinned requirements with their hashes (needs uv)
 	$(LOCK) requirements.in -o requirements.txt
-	$(LOCK) requirements-dev.in -c requirements.txt -o requirements-dev.txt
+	$(LOCK) requirements-test.in -c requirements.txt -o requirements-test.txt
+	$(LOCK) requirements-vendors.in -c requirements-test.txt -o requirements-vendors.txt
+	$(LOCK) requirements-tools.in -c requirements-test.txt -c requirements-vendors.txt -o requirements-tools.txt
 
 release: $(STAMP) ## dist/: wheel, zips, template, SBOM and checksums of the commit (ARGS=--allow-dirty to try it)
 	$(BIN)/python -m infra.release --out dist $(ARGS)

@@ -58,6 +58,7 @@ class HostedStage:
         self.clock, self._host, self._place, self._patch = Ahead(), host, place, patch
         self.aws = stack.enter_context(LocalAws())
         self.aws.reset()
+        stack.callback(self.aws.reset)  # the emulated account holds the zip of every function, gigabytes in all
         for name, value in {**self.aws.env, "OUTSCALER_PREFIX": PREFIX}.items():
             patch.setenv(name, value)
         self.wrong = deploy(artifact().zip, place / "deployed")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -106,9 +107,12 @@ def _keeps_its_promises(draw: random.Random) -> None:
 
 
 def test_a_plan_keeps_its_promises_in_clusters_that_can_be_made_smaller() -> None:
+    """Without OUTSCALER_SHRINK the clusters are those of the first seeds, whose plans the first test judges: here only
+    that they are the same. The first one is judged in full."""
     if not os.environ.get("OUTSCALER_SHRINK"):
         for seed in range(SEED, SEED + SHRINKABLE):
-            _keeps_its_promises(random.Random(seed))
+            assert msgspec.structs.replace(draw_cluster(random.Random(seed)), seed=seed) == make(seed)
+        _keeps_its_promises(random.Random(SEED))
         return
     settings(
         max_examples=SHRINKABLE,

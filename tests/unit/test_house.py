@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -52,7 +53,13 @@ def sources(*folders: str) -> list[Path]:
 def trees(*folders: str) -> Iterator[tuple[str, ast.Module]]:
     """Path within the repository and syntax tree of each file."""
     for path in sources(*folders):
-        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
+        yield path.relative_to(ROOT).as_posix(), parsed(path)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file; several rules look at the same one."""
+    return ast.parse(path.read_text("utf-8"))
 
 
 # -- sizes

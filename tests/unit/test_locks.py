@@ -12,10 +12,14 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCKS = ("requirements.txt", "requirements-dev.txt")
+#: Each source and its lock, in the order in which pip gets the locks; the first is what Lambda gets.
+SOURCES = ("requirements.in", "requirements-test.in", "requirements-vendors.in", "requirements-tools.in")
+LOCKS = tuple(each.replace(".in", ".txt") for each in SOURCES)
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 _PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+")
 _PYTHONS = ("3.11.7", "3.12.1", "3.13.0")
+#: For Windows or for an older Python than the newest only.
+_NOT_EVERYWHERE = {"ansicon", "colorama", "pywin32", "typing-extensions", "tzdata"}
 #: What a lock may make a pin depend on: the interpreter and the platform, which a package index does not choose.
 _VARIABLES = {"python_full_version", "sys_platform", "platform_python_implementation", "implementation_name"}
 
@@ -67,7 +71,7 @@ def test_every_python_gets_one_version_of_each_requirement(lock: str, python: st
     everything = pins((ROOT / lock).read_text())
     held = [pin.name for pin in everything if pin.holds(python)]
     assert len(set(held)) == len(held)
-    assert {pin.name for pin in everything} - set(held) <= {"ansicon", "colorama", "pywin32"}, "for Windows only"
+    assert {pin.name for pin in everything} - set(held) <= _NOT_EVERYWHERE, lock
 
 
 @pytest.mark.parametrize(
@@ -87,18 +91,29 @@ def test_a_line_that_would_weaken_a_lock_is_noticed(line: str) -> None:
         pins(line)
 
 
-def test_the_development_lock_holds_what_is_deployed_with_the_same_hashes() -> None:
-    deployed, everything = (pins((ROOT / lock).read_text()) for lock in LOCKS)
-    assert set(deployed) <= set(everything)
+def test_the_test_lock_holds_what_is_deployed_with_the_same_hashes() -> None:
+    deployed, tested = (pins((ROOT / lock).read_text()) for lock in LOCKS[:2])
+    assert set(deployed) <= set(tested)
+
+
+@pytest.mark.parametrize("python", _PYTHONS)
+def test_a_package_in_two_locks_has_one_version_and_the_same_hashes(python: str) -> None:
+    held = {
+        (pin.name, pin.version, pin.hashes)
+        for lock in LOCKS
+        for pin in pins((ROOT / lock).read_text())
+        if pin.holds(python)
+    }
+    assert len({name for name, _, _ in held}) == len(held)
 
 
 def test_every_requirement_that_is_written_is_locked() -> None:
-    for source, lock in (("requirements.in", LOCKS[0]), ("requirements-dev.in", LOCKS[1])):
+    for source, lock in zip(SOURCES, LOCKS, strict=True):
         locked = pins((ROOT / lock).read_text())
         wanted = [
             Requirement(line.partition(" #")[0])
             for line in (ROOT / source).read_text().splitlines()
-            if line and not line.startswith("-r ")
+            if line and not line.startswith(("-r ", "#"))
         ]
         for python in _PYTHONS:
             held = {pin.name: pin.version for pin in locked if pin.holds(python)}
@@ -109,9 +124,10 @@ def test_every_requirement_that_is_written_is_locked() -> None:
 
 def test_pip_takes_only_what_has_a_hash_wherever_it_installs() -> None:
     recipe = (ROOT / "Makefile").read_text()
-    installs = [line for line in recipe.splitlines() if re.search(r"\bpip (install|download|wheel)\b", line)]
+    assert re.findall(r"\bpip (?:install|download|wheel)\b", recipe) == ["pip install"], "the definition of PIP only"
+    installs = [line for line in recipe.splitlines() if "$(PIP)" in line]
     assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []
-    assert any("--require-hashes -r requirements-dev.txt" in line for line in installs)
+    assert {name for line in installs for name in re.findall(r" -r (\S+)", line)} == set(LOCKS[1:])
     assert "--generate-hashes" in recipe
     assert '"--require-hashes"' in (ROOT / "infra" / "aws" / "wheels.py").read_text()
     assert '"PIP_REQUIRE_HASHES": "1"' in (ROOT / "infra" / "aws" / "package.py").read_text()

@@ -13,6 +13,7 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
+from tests.cases import each_row
 
 AT = 1795245654.0
 GROUPS = (
@@ -28,7 +29,7 @@ def explained(name: str) -> str:
     return explain_group.answer(ExplainContext(case, PlannedCase(plan, Memory(), {})), name).name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "group"),
     [("7d48/az2", "7d48/az2"), ("web/az2", "7d48/az2"), ("own", "9e1f/default"), ("9e1f", "9e1f/default")],
 )

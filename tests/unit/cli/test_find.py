@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib.cli.name_lookup import named, namespaced, near
 from chalicelib.model.errors import BadInput
+from tests.cases import each_row
 
 PODS = {name: name for name in ("shop/web-1", "shop/web-2", "data/web-1", "shop/api-77fd-x", "shop/checkout")}
 
@@ -21,7 +22,7 @@ def test_a_bare_name_in_two_namespaces_is_refused_with_both() -> None:
         namespaced("web-1", PODS, "here", "pod")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("typed", "meant"),
     [
         ("web", ["data/web-1", "shop/web-1", "shop/web-2"]),  # the beginning: a workload's name

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.policy import Mode, Policy
+from tests.cases import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mode", "plan", "act"),
     [
         (Mode.OFF, False, False),

@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 from chalicelib.dispatch.async_invoke import LargeFunction
 from chalicelib.dispatch.errors import NotInvoked, NotSent
 from infra.emulators.async_invocations import AsyncLambda
+from tests.cases import each_row
 
 NAME = "outscaler-dev-reconcile_large"
 
@@ -34,7 +35,7 @@ def test_the_message_is_the_event() -> None:
     assert kept.events == [(NAME, b'{"cluster":"shop"}')]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kept", "code"),
     [
         (
@@ -60,7 +61,7 @@ def test_lambda_that_takes_no_more_is_not_invoked() -> None:
         LargeFunction(NAME, AsyncLambda(frozenset({NAME}), full))(b"{}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("environment", "name"),
     [
         ({}, ""),

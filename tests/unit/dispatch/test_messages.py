@@ -15,6 +15,7 @@ from chalicelib.dispatch.messages import (
     encode,
 )
 from chalicelib.model.errors import BadInput
+from tests.cases import each_row
 
 
 def test_a_message_reads_back_as_it_was_written() -> None:
@@ -28,7 +29,7 @@ def test_a_person_may_send_the_shortest_form() -> None:
     assert decode_reconcile('{"cluster": "shop"}') == ReconcileMessage("shop", "schedule", 0.0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         "",
@@ -52,7 +53,7 @@ def test_rubbish_is_refused_in_one_line_with_an_example(body: str | bytes) -> No
     assert 'send {"cluster": "name"}' in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         '{"cluster": "shop"}',
@@ -71,7 +72,7 @@ def test_every_provider_has_a_queue_and_nobody_else() -> None:
         act_queue("acme")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "ok"),
     [
         ("shop", True),

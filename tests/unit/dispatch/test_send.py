@@ -11,6 +11,7 @@ from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.sqs import SqsSender, whole_delay
 from chalicelib.model.errors import BadInput
 from infra.emulators.aws import LocalAws, Queue
+from tests.cases import each_row
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def aws() -> Iterator[LocalAws]:
         yield running
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "delay"),
     [
         (-3.0, 0),

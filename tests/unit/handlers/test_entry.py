@@ -12,6 +12,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.runtime.runtime import Runtime, build, from_environment, install, runtime
 from infra.emulators.aws import environment
 from infra.emulators.controllers.clock import ManualClock
+from tests.cases import each_row
 
 
 class Nothing:
@@ -52,7 +53,7 @@ def test_nothing_is_worked_on_where_failures_are_not_reported(rt: Runtime, bodie
     assert not rt.batch_failures_reported
 
 
-@pytest.mark.parametrize(("value", "reported"), [("reported", True), ("", False), ("yes", False), (None, False)])
+@each_row(("value", "reported"), [("reported", True), ("", False), ("yes", False), (None, False)])
 def test_only_the_deployments_own_word_says_that_failures_are_reported(value: str | None, reported: bool) -> None:
     given = {"OUTSCALER_TABLE": "t", "OUTSCALER_QUEUE_RECONCILE": "https://sqs.example/q"}
     given |= {} if value is None else {"OUTSCALER_BATCH_FAILURES": value}

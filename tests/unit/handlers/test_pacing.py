@@ -7,11 +7,12 @@ import itertools
 import pytest
 
 from chalicelib.reconciler.scan_slots import MINUTE, is_superseded, scan_slots
+from tests.cases import each_row
 
 T = 1_795_245_600.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("last", "interval", "due"),
     [
         (0.0, 60.0, [0]),  # never looked at
@@ -34,8 +35,8 @@ def test_the_slots_of_one_tick(last: float, interval: float, due: list[int]) -> 
     assert [instant - T for instant in scan_slots(last_pass, interval, T)] == pytest.approx(due)
 
 
-@pytest.mark.parametrize("interval", [7.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 100.0])
-@pytest.mark.parametrize("jitter", [0.0, 0.4, 1.9])
+@each_row("interval", [7.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 100.0])
+@each_row("jitter", [0.0, 0.4, 1.9])
 def test_passes_keep_their_interval_over_an_hour_of_ticks(interval: float, jitter: float) -> None:
     """No slot is missing, doubled or far off, however ticks fall."""
     last, passes = 0.0, []
@@ -50,7 +51,7 @@ def test_passes_keep_their_interval_over_an_hour_of_ticks(interval: float, jitte
     assert len(passes) == pytest.approx(3600 / interval, abs=3600 / interval / 8 + 1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("at", "last", "old"),
     [
         (20.0, 0.0, False),  # its turn

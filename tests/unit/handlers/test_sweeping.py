@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.operations.stuck import resend_reason
+from tests.cases import each_row
 from tests.operations import new_operation
 
 NOW = 1_795_245_600.0
@@ -16,7 +15,7 @@ def _operation(**known: object) -> Operation:
     return new_operation("grow-1", "shop", "clusterapi", "workers", OperationKind.GROW, "p1", **fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("known", "why"),
     [
         ({"state": OperationState.PLANNED, "created_at": NOW - 31}, "saved but never sent"),

@@ -6,12 +6,11 @@ from itertools import permutations, product
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from chalicelib.model.operation import Operation, OperationKind, OperationState
 from chalicelib.model.outcome import InProgress
 from chalicelib.model.policy import Options
 from chalicelib.operations.ordering import AFTER, SOON, blocked_by_other_operation
+from tests.cases import each_row
 from tests.operations import new_operation
 
 NOW = 1000.0
@@ -48,8 +47,8 @@ def ask(asked: Operation, *others: Operation, now: float = NOW) -> InProgress | 
     return blocked_by_other_operation(asked, Options(), rt)
 
 
-@pytest.mark.parametrize("attempt", [0, 1])
-@pytest.mark.parametrize(
+@each_row("attempt", [0, 1])
+@each_row(
     ("kind", "step"),
     [
         (OperationKind.GROW, ""),
@@ -67,7 +66,7 @@ def test_CCE_18_a_growth_waits_for_an_older_change_of_its_pools_total(
     assert (found.after, found.step) == (SOON, "request")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "step"),
     [
         (OperationKind.GROW, "poll"),
@@ -81,7 +80,7 @@ def test_a_growth_waits_for_nothing_that_has_been_taken_up(kind: OperationKind, 
     assert ask(operation("g", OperationKind.GROW), operation("x", kind, "p/b", created=NOW - 1, step=step)) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "step"),
     [(OperationKind.GROW, "request"), (OperationKind.SHRINK, "lower"), (OperationKind.DISCARD, "delete")],
 )

@@ -7,8 +7,6 @@ import hmac
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from chalicelib.handlers.webhook.signature import AuthResult, sign, sign_body, verify
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.active_policy import read
@@ -16,6 +14,7 @@ from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, Docu
 from chalicelib.runtime.webhook_secret import WebhookKeys, read_keys
 from chalicelib.store.policies import StoredWebhook
 from infra.emulators.controllers.clock import ManualClock
+from tests.cases import each_row
 
 KEY = "key-value-for-tests"
 TEXT = """\
@@ -180,7 +179,7 @@ _OPEN = '{"hmac": "key-value-for-tests", "bodySignatures": true}'
 _SHUT = '{"hmac": "key-value-for-tests"}'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("secret", "verdict"),
     [
         (_OPEN, AuthResult.ACCEPTED),
@@ -197,7 +196,7 @@ def test_a_signature_of_the_body_only_counts_where_the_secret_says_so(secret: st
     assert verify("other", newer, b"body", keys, b"decoy", 100.0).verdict is AuthResult.WRONG
 
 
-@pytest.mark.parametrize("relabelled", ["v2", "sha256"])
+@each_row("relabelled", ["v2", "sha256"])
 def test_a_digest_of_one_form_is_not_taken_for_the_other(relabelled: str) -> None:
     keys = read_keys(_OPEN, "secret")
     digests = {"sha256": sign(KEY.encode(), "shop", "100", b"body"), "v2": sign_body(KEY.encode(), "100", b"body")}
@@ -206,7 +205,7 @@ def test_a_digest_of_one_form_is_not_taken_for_the_other(relabelled: str) -> Non
     assert verify("shop", headers, b"body", keys, b"decoy", 100.0).verdict is AuthResult.WRONG
 
 
-@pytest.mark.parametrize(
+@each_row(
     "keys",
     [
         WebhookKeys(),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, is_relevant
 from chalicelib.handlers.webhook.event_parser import AUDIT, CORE, Audit, ClusterEvent
+from tests.cases import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "component", "matter"),
     [
         ("FailedScheduling", "default-scheduler", True),
@@ -40,7 +39,7 @@ def test_our_own_events_are_known_by_their_instance_too() -> None:
 _SCHEDULER = "system:kube-scheduler"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("audit", "matter"),
     [
         (Audit("create", "pods", "someone", happened=True, node_name=""), True),

@@ -15,6 +15,7 @@ from chalicelib.kube.client import HOSTED, KubeClient, ReadBounds
 from chalicelib.kube.credentials import KubeCredential
 from infra.emulators.scripted_byte_server import ByteScript, Part, drip
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
+from tests.cases import each_row
 from tests.unit.kube.support import Known, Waits, client
 
 SHORT = ReadBounds(exchange=0.15, call=0.3, lists=0.4, body=50_000, pages=20, volume=200_000)
@@ -66,7 +67,7 @@ def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("size", [0, 20_000], ids=["pages", "bytes"])
+@each_row("size", [0, 20_000], ids=["pages", "bytes"])
 def test_a_list_without_end_is_given_up(size: int) -> None:
     numbers = iter(range(10_000))
     with (

@@ -10,6 +10,7 @@ import pytest
 
 from chalicelib.kube import errors
 from infra.emulators.scripted_http_server import HttpScript, Reply, fingerprint
+from tests.cases import each_row
 from tests.unit.kube.support import TOKEN, Waits, client, status
 
 
@@ -34,7 +35,7 @@ def test_a_write_sends_its_body_once_with_its_type() -> None:
     assert server.requests[0].headers["content-type"] == "application/merge-patch+json"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "trouble",
     [
         Reply(500, status(500)),
@@ -53,12 +54,12 @@ def test_a_read_that_met_trouble_is_tried_again(trouble: Reply) -> None:
     assert waits.seconds == [0.1875, 0.375]  # doubled, and half of each is chance
 
 
-@pytest.mark.parametrize(
+@each_row(
     "trouble",
     [Reply(503), Reply(429), Reply(hang_up=True), Reply(body=b"{}", cut=1)],
     ids=["503", "429", "hang-up", "cut"],
 )
-@pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
+@each_row("method", ["POST", "PATCH", "PUT", "DELETE"])
 def test_a_write_that_met_trouble_is_never_repeated(method: str, trouble: Reply) -> None:
     with HttpScript([trouble, Reply(body={})]) as server, pytest.raises((errors.Unavailable, errors.TooManyRequests)):
         client(server).request(method, "/p", body={})
@@ -112,7 +113,7 @@ def test_nothing_listens() -> None:
     assert caught.value.status == 0
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", "x-unknown"])
+@each_row("encoding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", "x-unknown"])
 def test_a_compressed_answer_was_not_asked_for_and_is_refused(encoding: str) -> None:
     packed = Reply(body=gzip.compress(b'{"a": 1}'), headers={"Content-Encoding": encoding})
     with HttpScript([packed, packed]) as server, pytest.raises(errors.Unavailable, match="compressed") as caught:

@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib.kube import configmaps, errors
 from infra.emulators.scripted_http_server import HttpScript, Reply
+from tests.cases import each_row
 from tests.unit.kube.support import client, status
 
 FOUND = {"metadata": {"uid": "u1", "resourceVersion": "41", "name": "s"}, "data": {"status": "old", "theirs": "x"}}
@@ -36,7 +37,7 @@ def test_a_change_names_our_keys_and_the_version_that_was_read() -> None:
     assert sent.json() == {"metadata": {"resourceVersion": "41", "annotations": {"k": "v"}}, "data": {"status": "new"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "error"),
     [
         (Reply(409, status(409, "Conflict")), errors.Conflict),

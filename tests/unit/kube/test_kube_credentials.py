@@ -19,6 +19,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret, SecretUnavailable
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen, fingerprint
+from tests.cases import each_row
 from tests.unit.kube.support import ScriptedSecrets, Waits, file_client, kubeconfig, status
 
 REFUSED = Reply(401, status(401, "Unauthorized", "Unauthorized"))
@@ -38,7 +39,7 @@ def by_secret(secrets: ScriptedSecrets) -> KubeClient:
     return connect(access, secrets, clock=lambda: 0.0, sleep=Waits(), jitter=lambda: 0.5)
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
+@each_row("method", ["GET", "POST", "PATCH"])
 def test_a_rotated_secret_is_read_past_the_cache(method: str) -> None:
     with HttpScript(only("new")) as server:
         secrets = ScriptedSecrets(config=config(server, "old"))

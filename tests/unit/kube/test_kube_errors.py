@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.kube import errors
 from chalicelib.model.secret import Secret
+from tests.cases import each_row
 from tests.reference_data import SHARED, needs_shared
 from tests.unit.kube.support import b64, status
 
@@ -30,7 +31,7 @@ CLASSES: dict[int, type[errors.ClusterError]] = {
 }
 
 
-@pytest.mark.parametrize(("code", "cls"), CLASSES.items())
+@each_row(("code", "cls"), CLASSES.items())
 def test_every_status_has_its_class(code: int, cls: type[errors.ClusterError]) -> None:
     error = errors.from_answer(code, b"", {})
     assert type(error) is cls
@@ -67,7 +68,7 @@ def test_a_long_message_is_cut() -> None:
     assert error.message.endswith("x…")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "bad header Authorization: Bearer abc.def-ghi",
@@ -82,7 +83,7 @@ def test_tokens_are_struck_out(text: str) -> None:
     assert not any(part in error.message for part in ("abc.def", "s3cret", JWT))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "kind"),
     [
         (b"<html><body>Bad gateway</body></html>", "text/html"),
@@ -108,7 +109,7 @@ def test_a_status_is_shown_without_control_characters_and_in_measure() -> None:
     assert error.details.causes[0].message == "a b"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "field", "seconds"),
     [
         ("7", None, 7.0),

@@ -10,6 +10,7 @@ import pytest
 from chalicelib.kube import errors
 from chalicelib.kube.events import post_event
 from infra.emulators.scripted_http_server import HttpScript, Reply
+from tests.cases import each_row
 from tests.unit.kube.support import client, status
 
 POD = {"kind": "Pod", "name": "web-1", "uid": "u1", "apiVersion": "v1"}
@@ -84,7 +85,7 @@ def test_long_texts_fit() -> None:
     assert re.fullmatch(r"a{236}\.[0-9a-f]{16}", event["metadata"]["name"])
 
 
-@pytest.mark.parametrize("reply", [Reply(403, status(403)), Reply(hang_up=True), Reply(409, status(409, "Conflict"))])
+@each_row("reply", [Reply(403, status(403)), Reply(hang_up=True), Reply(409, status(409, "Conflict"))])
 def test_an_event_that_cannot_be_posted_is_a_cluster_error(reply: Reply) -> None:
     with HttpScript([reply]) as server, pytest.raises(errors.ClusterError):
         post(server)

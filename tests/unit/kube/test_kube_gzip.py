@@ -13,6 +13,7 @@ from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.scripted_http_server import HttpScript, Reply
+from tests.cases import each_row
 from tests.unit.kube.support import client
 
 PODS = {"kind": "PodList", "metadata": {}, "items": [{"metadata": {"name": f"p-{n}", "uid": str(n)}} for n in range(9)]}
@@ -47,7 +48,7 @@ def test_a_bomb_of_a_page_is_refused_and_not_asked_for_again() -> None:
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(("pods", "compressed"), [(10, False), (1000, True)])
+@each_row(("pods", "compressed"), [(10, False), (1000, True)])
 def test_the_simulated_server_compresses_long_lists_as_the_real_one(pods: int, *, compressed: bool) -> None:
     store = ObjectStore(ManualClock(0.0))
     for number in range(pods):

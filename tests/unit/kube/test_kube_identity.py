@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.kube.credentials import KubeCredential, identity_of
 from chalicelib.model.secret import Secret
 from infra.emulators.kube.tls import TlsAuthority
+from tests.cases import each_row
 
 ONE, OTHER = TlsAuthority().pem, TlsAuthority().pem
 HERE = KubeCredential("https://10.0.0.1:6443", ca=ONE, token=Secret("a"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "same",
     [
         KubeCredential("https://api.example:6443", ca=ONE, token=Secret("b")),  # an alias, another account
@@ -24,7 +23,7 @@ def test_every_way_to_one_cluster_has_one_identity(same: KubeCredential) -> None
     assert identity_of(same) == identity_of(HERE)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "another",
     [
         KubeCredential("https://10.0.0.1:6443", ca=OTHER),  # the same address in another network

@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
+from tests.cases import each_row
 
 HEAVY = ("boto3", "botocore", "kubernetes", "pynamodb", "chalice")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "module",
     [
         "kube.client",

@@ -10,6 +10,7 @@ import pytest
 from chalicelib.kube import errors
 from chalicelib.kube.client import Page
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
+from tests.cases import each_row
 from tests.unit.kube.support import client, status
 
 EXPIRED = Reply(410, status(410, "Expired", "The provided continue parameter is too old"))
@@ -67,7 +68,7 @@ def test_410_on_the_first_page_is_an_error() -> None:
         list(client(server).list_pages("/api/v1/nodes"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "cut",
     [
         Reply(body=page("b"), cut=3),

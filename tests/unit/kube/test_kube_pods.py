@@ -7,6 +7,7 @@ import pytest
 from chalicelib.kube import errors
 from chalicelib.kube.pods import Accepted, Blocked, EvictResult, PodGone, evict, get_pod, pods_on_node
 from infra.emulators.scripted_http_server import HttpScript, Reply
+from tests.cases import each_row
 from tests.unit.kube.support import client, status
 
 BUDGET = "The disruption budget web needs 4 healthy pods and has 4 currently"
@@ -22,7 +23,7 @@ OTHER_UID_IN_STORE = "Precondition failed: UID in precondition: 0, UID in object
 PLAIN = {"Content-Type": "text/plain"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "expected"),
     [
         (Reply(201, {"kind": "Status", "status": "Success"}), Accepted()),
@@ -68,7 +69,7 @@ def test_a_grace_of_zero_is_sent_and_none_is_not() -> None:
     assert options == [{"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0}, {"preconditions": {"uid": "u"}}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "cls"),
     [
         (Reply(403, status(403, "Forbidden")), errors.Forbidden),

@@ -22,6 +22,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
 from infra.emulators.certificates import CertificateAuthority
+from tests.cases import each_row
 
 KEY_ID, KEY = "testing", "testing-key"
 
@@ -132,7 +133,7 @@ def signature(url: str, headers: dict[str, str]) -> str:
     return key.hex()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("region", "host"),
     [
         ("eu-west-1", "sts.eu-west-1.amazonaws.com"),

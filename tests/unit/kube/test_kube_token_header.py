@@ -11,6 +11,7 @@ from chalicelib.kube.connect import connect, from_kubeconfig
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from infra.emulators.scripted_http_server import HttpScript, Reply
+from tests.cases import each_row
 from tests.unit.kube.support import TOKEN, ScriptedSecrets, client, kubeconfig
 
 NAMED = {"name": "outscaler.dev/token-header", "extension": {"header": "X-Auth-Token"}}
@@ -36,7 +37,7 @@ def test_the_token_goes_where_the_extension_says_and_nowhere_else() -> None:
     assert server.requests[0].credential == ""
 
 
-@pytest.mark.parametrize("extensions", [(), (OTHERS,), ("x",), ({"name": 7},)])
+@each_row("extensions", [(), (OTHERS,), ("x",), ({"name": 7},)])
 def test_without_it_the_token_is_a_bearers(extensions: tuple[Any, ...]) -> None:
     with HttpScript([NO_NODES]) as server:
         list(client(server, user=user(*extensions)).list_pages("/api/v1/nodes"))
@@ -54,7 +55,7 @@ def test_a_token_that_was_replaced_is_read_anew_when_it_is_refused() -> None:
     assert [lower(seen.headers)["x-auth-token"] for seen in server.requests] == [TOKEN, "another-token"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "extension", [{"header": "Cookie"}, {"header": "X-Auth-Token\r\nHost: a"}, {}, "X-Auth-Token", None, {"header": 7}]
 )
 def test_no_other_header_can_be_named(extension: object) -> None:

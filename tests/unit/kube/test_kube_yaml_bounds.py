@@ -11,6 +11,7 @@ from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import BadInput
 from chalicelib.net.safe_yaml import parsed
 from chalicelib.policy.yaml_document import read
+from tests.cases import each_row
 
 
 def _laughs(levels: int, seed: str = "x") -> str:
@@ -20,7 +21,7 @@ def _laughs(levels: int, seed: str = "x") -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("levels", [6, 8, 12])
+@each_row("levels", [6, 8, 12])
 def test_aliases_of_aliases_are_refused_before_they_are_written_out(levels: int) -> None:
     started = time.process_time()
     with pytest.raises(yaml.YAMLError, match="once aliases are written out"):
@@ -48,7 +49,7 @@ def test_an_alias_inside_its_own_anchor_is_refused() -> None:
         parsed("a: &a [*a]\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "contexts: 2026-13-45\n",

@@ -13,6 +13,7 @@ from chalicelib.kube.connect import connect, from_kubeconfig
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from infra.emulators.certificates import CertificateAuthority
+from tests.cases import each_row
 from tests.unit.kube.support import TOKEN, ScriptedSecrets, b64, kubeconfig
 
 OURS, OTHER = CertificateAuthority(), CertificateAuthority()
@@ -144,7 +145,7 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@each_row("case", REFUSED)
 def test_what_cannot_be_used_is_refused(case: str) -> None:
     config, place, problem, remedy = REFUSED[case]
     with pytest.raises(BadInput) as caught:
@@ -158,7 +159,7 @@ def test_what_cannot_be_used_is_refused(case: str) -> None:
     assert TOKEN not in str(error)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000, "{a: " * 100_000])
+@each_row("text", ["[" * 100_000, "- " * 100_000, "{a: " * 100_000])
 def test_no_text_is_so_deep_that_the_process_ends(text: str) -> None:
     with pytest.raises(BadInput, match="is not a YAML mapping"):
         from_kubeconfig(text, place="secret outscaler/kubeconfig")
@@ -212,7 +213,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         read(with_cluster(certificate_authority="pki/ca.pem"), base_dir=tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "access",
     [
         KubernetesAccess(),

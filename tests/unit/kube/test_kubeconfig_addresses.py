@@ -10,6 +10,7 @@ import pytest
 from chalicelib.kube.connect import from_kubeconfig
 from chalicelib.kube.credentials import KubeCredential
 from chalicelib.model.errors import BadInput
+from tests.cases import each_row
 from tests.unit.kube.support import kubeconfig
 
 
@@ -18,7 +19,7 @@ def read(server: str = "https://c.test", *, hosted: bool = False, **cluster: Any
     return from_kubeconfig(json.dumps(config), place="kubeconfig secret prod", hosted=hosted)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "server",
     [
         "https://c.test",
@@ -38,7 +39,7 @@ def test_a_plain_address_is_taken(server: str) -> None:
     assert read(server).server == server.rstrip("/").replace("HTTPS:", "https:")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "server",
     [
         "https://c.test?",
@@ -141,7 +142,7 @@ METADATA = (
 )
 
 
-@pytest.mark.parametrize("host", METADATA)
+@each_row("host", METADATA)
 def test_a_metadata_service_is_refused_in_every_spelling(host: str) -> None:
     for server in (f"https://{host}", f"https://{host}:6443/x"):
         with pytest.raises(BadInput, match="link-local address or a metadata service"):
@@ -169,8 +170,8 @@ LOOPBACK = (
 )
 
 
-@pytest.mark.parametrize("host", LOOPBACK)
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@each_row("host", LOOPBACK)
+@each_row("scheme", ["http", "https"])
 def test_loopback_is_for_commands_and_not_for_functions(host: str, scheme: str) -> None:
     server = f"{scheme}://{host}:9001"
     assert read(server).server == server
@@ -186,7 +187,7 @@ def test_plain_http_to_another_machine_needs_consent_in_a_function_too() -> None
         read("http://c.test", hosted=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "proxy",
     [
         "http://p.test",
@@ -203,7 +204,7 @@ def test_an_http_proxy_is_taken_and_its_password_is_never_shown(proxy: str) -> N
     assert "p.test" not in repr(credential)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "proxy",
     [
         "socks5://p.test",
@@ -226,7 +227,7 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_being_quoted(proxy: str)
     assert "hidden" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "a\r\nX: y",
@@ -247,6 +248,6 @@ def test_a_tls_server_name_that_is_no_host_name_is_refused_when_it_is_read(name:
     assert caught.value.place.endswith(".tls-server-name")
 
 
-@pytest.mark.parametrize("name", ["kubernetes.default.svc", "10.0.0.1", "fd12::1", "A-1.example.com", "x_y.example"])
+@each_row("name", ["kubernetes.default.svc", "10.0.0.1", "fd12::1", "A-1.example.com", "x_y.example"])
 def test_a_tls_server_name_may_be_a_name_or_an_address(name: str) -> None:
     assert read(tls_server_name=name).server_name == name

@@ -12,6 +12,7 @@ from moto import mock_aws
 from chalicelib.aws.secrets_manager import SecretsManagerReader
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import SecretUnavailable
+from tests.cases import each_row
 
 NAME, PATH = "ssm:/outscaler/a/kubeconfig", "/outscaler/a/kubeconfig"
 
@@ -51,7 +52,7 @@ def test_a_secret_and_a_parameter_of_one_name_are_two() -> None:
     assert (read(PATH[1:]), read(NAME)) == ("secret", "parameter")
 
 
-@pytest.mark.parametrize("kind", ["String", "StringList"])
+@each_row("kind", ["String", "StringList"])
 def test_a_parameter_that_is_not_encrypted_is_refused_without_its_text(kind: str) -> None:
     put("not-a-secret-any-more", kind)
     with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: is not encrypted; store") as caught:
@@ -70,7 +71,7 @@ def test_ssm_out_of_reach_is_not_the_users_fault(monkeypatch: pytest.MonkeyPatch
         SecretsManagerReader()(NAME)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "error", "words"),
     [
         ("AccessDeniedException", BadInput, "may not be read by this function"),

@@ -9,6 +9,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import deployment_of
 from chalicelib.model.resource_names import prefix_for, queue_name, secret_prefix, state_table
 from chalicelib.store.tables import policy_table_of
+from tests.cases import each_row
 
 
 def test_the_names_of_tables_queues_and_secrets_follow_from_the_prefix() -> None:
@@ -38,7 +39,7 @@ def test_a_function_names_its_queue_by_prefix_or_by_a_placeholder(monkeypatch: p
     assert event_source("reconcile") == {"queue": "outscaler-dev-reconcile"}
 
 
-@pytest.mark.parametrize("prefix", ["dev", "outscaler-", "outscaler-Dev", "outscaler-a_b", f"outscaler-{'a' * 21}"])
+@each_row("prefix", ["dev", "outscaler-", "outscaler-Dev", "outscaler-a_b", f"outscaler-{'a' * 21}"])
 def test_a_malformed_prefix_is_refused_by_its_variable(prefix: str) -> None:
     with pytest.raises(BadInput, match="OUTSCALER_PREFIX"):
         state_table({"OUTSCALER_PREFIX": prefix})

@@ -6,8 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from chalicelib.model.policy_permissions import (
     ALLOWED_ENDPOINTS,
     SECRET_PREFIX,
@@ -16,6 +14,7 @@ from chalicelib.model.policy_permissions import (
     Deployment,
     deployment_of,
 )
+from tests.cases import each_row
 
 TEMPLATE = json.loads((Path(__file__).resolve().parents[3] / "infra/aws/template.json").read_text("utf-8"))
 PARAMETERS = {SECRET_PREFIX: "SecretPrefix", SHARED_SECRETS: "SharedSecrets", ALLOWED_ENDPOINTS: "AllowedEndpoints"}
@@ -34,7 +33,7 @@ def test_the_templates_defaults_permit_nothing_but_the_usual() -> None:
     assert deployment_of(given | {SECRET_PREFIX: STRICT.secret_prefix} | IN_LAMBDA) == STRICT
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("variable", "text"),
     [
         (SECRET_PREFIX, "team-a/scaler-1/"),

@@ -10,6 +10,7 @@ from chalicelib.model.vendor_hosts import METADATA, METADATA_SERVICE, mistakes, 
 from chalicelib.providers.alicloud.endpoints import Endpoints, Network
 from chalicelib.providers.alicloud.endpoints import Service as AliService
 from chalicelib.providers.huaweicloud.endpoints import REGIONS, Service, url_of
+from tests.cases import each_row
 
 OWN = [
     ("alicloud", "https://ess.aliyuncs.com"),
@@ -88,17 +89,17 @@ OF_CUSTOMERS = [
 ]
 
 
-@pytest.mark.parametrize(("vendor", "url"), OWN)
+@each_row(("vendor", "url"), OWN)
 def test_a_vendors_own_api_hosts_are_called(vendor: str, url: str) -> None:
     assert refused(vendor, url, STRICT) == ""
 
 
-@pytest.mark.parametrize("url", FOREIGN)
+@each_row("url", FOREIGN)
 def test_an_address_that_looks_like_a_vendors_is_refused(url: str) -> None:
     assert refused("cherryservers", url, STRICT)
 
 
-@pytest.mark.parametrize(("vendor", "url"), OF_CUSTOMERS)
+@each_row(("vendor", "url"), OF_CUSTOMERS)
 def test_hosts_of_customers_under_a_vendors_domain_are_refused(vendor: str, url: str) -> None:
     assert refused(vendor, url, STRICT)
 
@@ -115,7 +116,7 @@ def test_every_host_that_the_providers_derive_is_the_vendors() -> None:
     assert [pair for pair in derived if refused(*pair, STRICT)] == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("vendor", "settings", "key"),
     [
         ("alicloud", {"region": "oss-cn-hangzhou"}, "region"),
@@ -171,7 +172,7 @@ def test_the_metadata_service_is_at_one_address_and_for_nothing_else() -> None:
     assert refused("alicloud", METADATA, STRICT)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("variable", "text"),
     [
         ("OUTSCALER_ALLOWED_ENDPOINTS", "https://evil.io"),

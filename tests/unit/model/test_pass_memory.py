@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.pass_footprint import KEPT, PassMemory, Reading, after, why_large
+from tests.cases import each_row
 
 NOW = 1_795_245_660.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("known", "size", "died", "large"),
     [
         (PassMemory(), 512, False, False),
@@ -32,7 +31,7 @@ def test_which_passes_need_the_large_function(known: PassMemory, size: int, died
     assert bool(why_large(known, size, NOW, died=died)) is large
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("before", "reading", "peak"),
     [
         (0, Reading(100, 100), 104),  # rounded up, so that equal passes leave equal rows

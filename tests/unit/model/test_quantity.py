@@ -16,9 +16,10 @@ from chalicelib.model.quantity import (
     quantity_text,
 )
 from chalicelib.model.timestamps import format_time, parse_time
+from tests.cases import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("0", 0),
@@ -42,7 +43,7 @@ def test_quantities(text: str, value: int) -> None:
     assert parse_quantity(text) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "1.5Gii",
@@ -81,7 +82,7 @@ def test_an_error_does_not_repeat_a_long_text() -> None:
     assert len(str(raised.value)) < 300
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "text"),
     [
         pytest.param(10**5_000, str(2**63 - 1), id="long"),
@@ -95,13 +96,13 @@ def test_a_number_of_any_length_is_written_as_a_quantity(value: str | float, tex
     assert quantity_text(value) == text
 
 
-@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
+@each_row("text", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
 def test_a_time_that_cannot_be_written_again_is_no_time(text: str) -> None:
     with pytest.raises(BadInput, match="time"):
         parse_time(text)
 
 
-@pytest.mark.parametrize("instant", [1e300, -1e300, float("inf"), float("-inf")])
+@each_row("instant", [1e300, -1e300, float("inf"), float("-inf")])
 def test_an_instant_beyond_the_calendar_is_written_as_its_end(instant: float) -> None:
     assert format_time(instant) in {"9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"}
 
@@ -115,7 +116,7 @@ def test_a_printed_amount_of_cpu_reads_back(amount: int) -> None:
     assert parse_amount("cpu", format_amount("cpu", amount)) == amount
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [("0", 0), ("10s", 10), ("1h30m", 5400), ("1.5h", 5400), ("500ms", 0.5), ("-5m", -300), ("1us", 1e-6)],
 )
@@ -123,7 +124,7 @@ def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "10", "1d", "5 m", "m", "1h-5m", "1h,5m", "abc"])
+@each_row("text", ["", "10", "1d", "5 m", "m", "1h-5m", "1h,5m", "abc"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(BadInput, match="duration"):
         parse_duration(text)
@@ -139,7 +140,7 @@ def test_times() -> None:
     assert format_time(1795245654.9) == "2026-11-21T07:20:54Z"
 
 
-@pytest.mark.parametrize("text", ["2026-11-21", "2026-11-21T07:20:54", "2026-13-01T00:00:00Z", "yesterday", ""])
+@each_row("text", ["2026-11-21", "2026-11-21T07:20:54", "2026-13-01T00:00:00Z", "yesterday", ""])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(BadInput, match="RFC 3339"):
         parse_time(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from chalicelib.kube import transport
 from chalicelib.kube.credentials import KubeCredential
@@ -16,6 +15,7 @@ from chalicelib.providers.cherryservers.bootstrap_token import Token
 from chalicelib.providers.cherryservers.models import CreateServer
 from chalicelib.providers.exoscale import signing as exoscale
 from chalicelib.providers.huaweicloud import signing as huaweicloud
+from tests.cases import each_row
 
 HIDDEN = "hidden-word"
 HEADERS = {"Authorization": f"Bearer {HIDDEN}"}
@@ -40,7 +40,7 @@ HOLDERS = [
 ]
 
 
-@pytest.mark.parametrize("holder", HOLDERS, ids=lambda holder: f"{type(holder).__module__}.{type(holder).__name__}")
+@each_row("holder", HOLDERS, ids=lambda holder: f"{type(holder).__module__}.{type(holder).__name__}")
 def test_a_holder_of_a_credential_does_not_show_it(holder: msgspec.Struct) -> None:
     for shown in (repr(holder), str(holder), f"{holder}", repr([holder]), repr({"a": holder})):
         assert HIDDEN not in shown

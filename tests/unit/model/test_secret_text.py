@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.secret import Secret, is_sendable
+from tests.cases import each_row
 
 HIDDEN = "the-hidden-word"
 
@@ -32,7 +33,7 @@ def test_reveal_gives_the_text() -> None:
     assert Secret(HIDDEN).reveal() == HIDDEN
 
 
-@pytest.mark.parametrize("write", [msgspec.json.encode, json.dumps, pickle.dumps])
+@each_row("write", [msgspec.json.encode, json.dumps, pickle.dumps])
 def test_it_is_written_nowhere(write: object) -> None:
     with pytest.raises(TypeError) as caught:
         write(Holder(Secret(HIDDEN)) if write is msgspec.json.encode else Secret(HIDDEN))  # type: ignore[operator]  # three writers of different types
@@ -81,7 +82,7 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("how", SPELLINGS)
+@each_row("how", SPELLINGS)
 def test_a_secret_is_found_in_every_encoding_that_a_service_may_repeat_it_in(how: str) -> None:
     text = Secret(ODD).hidden_in(f"before {SPELLINGS[how]} after {SPELLINGS[how]}")
     assert "0123456789" not in text
@@ -89,8 +90,8 @@ def test_a_secret_is_found_in_every_encoding_that_a_service_may_repeat_it_in(how
     assert "***" in text
 
 
-@pytest.mark.parametrize("before", ["", "u", "us", "user:", '{"token": "'])
-@pytest.mark.parametrize("after", ["", "x", "xy", '"}'])
+@each_row("before", ["", "u", "us", "user:", '{"token": "'])
+@each_row("after", ["", "x", "xy", '"}'])
 def test_a_secret_is_found_inside_of_longer_base64(before: str, after: str) -> None:
     whole = b64encode(f"{before}{ODD}{after}".encode()).decode()
     text = Secret(ODD).hidden_in(f"bad header {whole}")
@@ -104,13 +105,13 @@ def test_innocent_text_stays_as_it_is() -> None:
     assert Secret("ab").hidden_in("YWI= and YW") == "YWI= and YW"
 
 
-@pytest.mark.parametrize("text", ["\ud800 x", "\x00", "%", "%%%", "\\", "&#99999999999;", "\\ud800"])
+@each_row("text", ["\ud800 x", "\x00", "%", "%%%", "\\", "&#99999999999;", "\\ud800"])
 def test_no_text_and_no_secret_is_too_odd_to_hide(text: str) -> None:
     assert "long-enough-text" not in Secret("long-enough-text").hidden_in(f"{text} long-enough-text")
     assert "***" in Secret(text + "0123456789").hidden_in(f"a {text}0123456789 b")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "sent"),
     [
         ("eyJhbGciOi.eyJpc3MiOi.c2lnbmF0dXJl_-", True),

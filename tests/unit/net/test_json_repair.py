@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from chalicelib.net.json_repair import decode_repaired, read_json
+from tests.cases import each_row
 
 DEEP = b"[" * 3_000 + b"]" * 3_000
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         pytest.param(b"1e999", id="no-finite-number"),
@@ -27,13 +28,13 @@ def test_a_value_that_no_decoder_takes_leaves_the_other_objects_as_they_are(valu
     assert not isinstance(found["items"][1]["a"], int | float)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b'{"a": 1e999', b'{"a": "' + b"\\", b"[1e999,]", b"1-2", b"[-]", b"nul"])
+@each_row("text", [b"", b"{", b'{"a": 1e999', b'{"a": "' + b"\\", b"[1e999,]", b"1-2", b"[-]", b"nul"])
 def test_what_is_no_json_stays_refused(text: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         read_json(text)
 
 
-@pytest.mark.parametrize("text", [b'{"a": "[1e999]"}', b'["\\"[", "{", "1e999"]', b'{"1e999": -0.5}'])
+@each_row("text", [b'{"a": "[1e999]"}', b'["\\"[", "{", "1e999"]', b'{"1e999": -0.5}'])
 def test_what_stands_inside_a_text_is_no_value(text: bytes) -> None:
     assert decode_repaired(text, object) == msgspec.json.decode(text)
 

@@ -21,6 +21,7 @@ from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.scripted_byte_server import ByteScript, Part, Play, drip, endless
 from infra.emulators.scripted_http_server import HttpScript
 from infra.emulators.scripted_http_server import Reply as Said
+from tests.cases import each_row
 
 OURS = CertificateAuthority("ours")
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -86,8 +87,8 @@ def endless_limited(data: bytes) -> Iterator[Part]:
         yield SLOW
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-@pytest.mark.parametrize("place", DRIPS)
+@each_row("tls", [False, True], ids=["plain", "tls"])
+@each_row("place", DRIPS)
 def test_an_answer_that_drips_ends_when_its_time_is_over(place: str, tls: bool) -> None:
     began = time.monotonic()
     with ByteScript(DRIPS[place], tls=OURS.server() if tls else None) as server:
@@ -143,7 +144,7 @@ def many(data: bytes) -> Iterator[Part]:
     yield from [data] * 2000
 
 
-@pytest.mark.parametrize("place", FLOODS)
+@each_row("place", FLOODS)
 def test_an_answer_without_end_is_cut_off_in_every_part(place: str) -> None:
     with ByteScript(FLOODS[place]) as server, pytest.raises(NoReply) as caught:
         get(server.url)
@@ -151,7 +152,7 @@ def test_an_answer_without_end_is_cut_off_in_every_part(place: str) -> None:
     assert server.sent < 20_000_000
 
 
-@pytest.mark.parametrize(("status", "place"), [(200, "Content-Encoding"), (302, "Location"), (500, "")])
+@each_row(("status", "place"), [(200, "Content-Encoding"), (302, "Location"), (500, "")])
 def test_what_was_compressed_without_being_asked_for_is_not_unpacked(status: int, place: str) -> None:
     bomb = gzip.compress(b"\0" * 5_000_000)
     headers = {"Content-Encoding": "gzip"} | ({"Location": "/elsewhere"} if place == "Location" else {})
@@ -185,7 +186,7 @@ MALFORMED: dict[str, Play] = {
 }
 
 
-@pytest.mark.parametrize("what", MALFORMED)
+@each_row("what", MALFORMED)
 def test_what_is_no_proper_http_is_no_answer_and_was_sent(what: str) -> None:
     with ByteScript(MALFORMED[what]) as server, pytest.raises(NoReply) as caught:
         get(server.url)
@@ -224,7 +225,7 @@ def test_a_connection_is_used_again_and_a_short_time_does_not_shorten_the_next()
     assert len({seen.peer for seen in server.requests}) == 1
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@each_row("host", ["127.0.0.1", "localhost"])
 def test_an_address_that_is_not_allowed_gets_no_connection(host: str) -> None:
     with HttpScript([Said(200)]) as server, pytest.raises(NoReply, match="Address"):
         get(server.url.replace("127.0.0.1", host), allowed=lambda address: not address.startswith(("127.", "::1")))

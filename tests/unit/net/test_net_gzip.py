@@ -13,6 +13,7 @@ from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_c
 from infra.emulators.scripted_byte_server import ByteScript
 from infra.emulators.scripted_http_server import HttpScript
 from infra.emulators.scripted_http_server import Reply as Said
+from tests.cases import each_row
 
 BOUNDS = ExchangeBounds(connect=5.0, read=5.0, total=5.0, bytes=1_000_000)
 PACKED = {"Content-Encoding": "gzip"}
@@ -29,7 +30,7 @@ def get(url: str, *, may: bool = True, bounds: ExchangeBounds = BOUNDS) -> Reply
         made.close()
 
 
-@pytest.mark.parametrize("level", [0, 1, 9])
+@each_row("level", [0, 1, 9])
 def test_what_comes_compressed_is_the_same_as_what_was_sent(level: int) -> None:
     with HttpScript([Said(200, gzip.compress(TEXT, level), PACKED)]) as server:
         assert get(server.url).body == TEXT
@@ -62,7 +63,7 @@ def test_a_body_as_long_as_the_bound_is_read_and_one_byte_more_is_not() -> None:
         get(server.url)
 
 
-@pytest.mark.parametrize("length", [50_000_000, 400_000_000])
+@each_row("length", [50_000_000, 400_000_000])
 def test_a_bomb_is_not_unpacked_beyond_the_bound(length: int) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(bytes(10_000_000)) for _ in range(length // 10_000_000)) + packer.flush()
@@ -80,7 +81,7 @@ def test_a_bomb_is_not_unpacked_beyond_the_bound(length: int) -> None:
 WHOLE = gzip.compress(TEXT)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         WHOLE[:-1],
@@ -115,7 +116,7 @@ def test_a_stream_that_is_damaged_or_not_one_is_no_answer(body: bytes) -> None:
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip", "identity, gzip", "zstd"])
+@each_row("encoding", ["br", "deflate", "gzip, gzip", "identity, gzip", "zstd"])
 def test_another_encoding_than_gzip_was_not_asked_for(encoding: str) -> None:
     with (
         HttpScript([Said(200, WHOLE, {"Content-Encoding": encoding})]) as server,
@@ -124,7 +125,7 @@ def test_another_encoding_than_gzip_was_not_asked_for(encoding: str) -> None:
         get(server.url)
 
 
-@pytest.mark.parametrize("status", [302, 401, 403, 410, 503])
+@each_row("status", [302, 401, 403, 410, 503])
 def test_the_status_of_an_error_counts_whatever_its_compressed_body_is(status: int) -> None:
     for body in (WHOLE, b"no gzip", WHOLE[:50]):
         with HttpScript([Said(status, body, PACKED)]) as server:

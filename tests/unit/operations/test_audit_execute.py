@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.kube.errors import Unavailable
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.operations.error_policy import TRIES
 from chalicelib.operations.removal_progress import KEY
+from tests.cases import each_row
 from tests.unit.operations.harness import Story, remove
 
 RUBBISH = ("", "{", "[]", "null", '{"nodes":{}}', '{"nodes":{"other":{}}}', '{"nodes":{"g-2":{"cordoned":"x"}}}')
@@ -21,8 +20,8 @@ def _begun(story: Story, step: str) -> Operation:
     return story.play_until(remove("g-2", evict={"g-2": ("default/a",)}), step)
 
 
-@pytest.mark.parametrize("rubbish", RUBBISH)
-@pytest.mark.parametrize("step", ["taint", "recheck", "evict", "gone", "delay"])
+@each_row("rubbish", RUBBISH)
+@each_row("step", ["taint", "recheck", "evict", "gone", "delay"])
 def test_progress_that_cannot_be_read_ends_in_a_roll_back(step: str, rubbish: str) -> None:
     story = Story()
     operation = _begun(story, step)
@@ -33,8 +32,8 @@ def test_progress_that_cannot_be_read_ends_in_a_roll_back(step: str, rubbish: st
     assert story.provider.deleted == []
 
 
-@pytest.mark.parametrize("rubbish", RUBBISH)
-@pytest.mark.parametrize("step", ["poll", "confirm"])
+@each_row("rubbish", RUBBISH)
+@each_row("step", ["poll", "confirm"])
 def test_progress_lost_after_the_vendor_was_told_is_seen_through(step: str, rubbish: str) -> None:
     story = Story(polls=3)
     operation = _begun(story, step)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers import errors
 from infra.emulators.fake_provider import InMemoryProvider
+from tests.cases import each_row
 from tests.unit.operations.harness import Story, grow, make
 
 
@@ -37,7 +36,7 @@ def _discard(step: str = "", **data: str) -> Operation:
     )
 
 
-@pytest.mark.parametrize("left", ["", "{", "null", "[]", '{"cls":1}'])
+@each_row("left", ["", "{", "null", "[]", '{"cls":1}'])
 def test_a_reason_that_cannot_be_read_ends_the_discard_all_the_same(left: str) -> None:
     story, provider = _story()
     outcome = story.play(_discard("release", **{"own.failure": left}))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.kube import errors as kube
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
@@ -12,6 +10,7 @@ from chalicelib.model.timeouts import operation_timeout
 from chalicelib.operations.deadline import deadline_of
 from chalicelib.operations.step_context import PodState, Recheck
 from chalicelib.operations.steps.eviction_order import grace_of, phase_of, phases
+from tests.cases import each_row
 from tests.unit.operations.harness import START, Story, remove
 from tests.unit.operations.test_drain_steps import drained, evicted
 from tests.unit.operations.test_remove_steps import kept
@@ -19,7 +18,7 @@ from tests.unit.operations.test_remove_steps import kept
 GROUPS = Options(drain_priority_config=((10, 60), (1000, 30), (2000, 20), (2_000_000_000, 10)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("priority", "group"),
     [(500, 10), (100, 10), (0, 10), (-5, 10), (1000, 1000), (1999, 1000), (2000, 2000), (2_000_000_005, 2_000_000_000)],
 )
@@ -32,7 +31,7 @@ def test_S16_groups_go_in_ascending_order_however_they_were_written() -> None:
     assert [phase.priority for phase in phases(shuffled)] == [10, 1000]
 
 
-@pytest.mark.parametrize(("own", "given"), [(1200.0, 600.0), (30.0, 30.0), (0.0, 0.0)])
+@each_row(("own", "given"), [(1200.0, 600.0), (30.0, 30.0), (0.0, 0.0)])
 def test_S17_grace_is_the_pods_own_up_to_the_groups(own: float, given: float) -> None:
     assert grace_of(PodState("default", "p", grace=own), Options()) == given
     assert PodState("default", "p").grace == 30.0  # where the pod names none
@@ -230,7 +229,7 @@ def test_ten_minutes_of_waiting_are_few_looks() -> None:
     assert story.now == START + 5.0 + 600.0 + 2.0
 
 
-@pytest.mark.parametrize("after", [3.0, 12.0, 45.0, 100.0, 290.0])
+@each_row("after", [3.0, 12.0, 45.0, 100.0, 290.0])
 def test_pods_that_go_early_are_noticed_soon(after: float) -> None:
     story = Story()
     operation = story.play_until(drained(story, 3, grace=600.0), "gone")

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.kube import errors as kube
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.registry import give_up
 from chalicelib.operations.steps.drain import EVICTIONS_PER_STEP
+from tests.cases import each_row
 from tests.unit.operations.harness import START, Story, remove
 from tests.unit.operations.test_remove_steps import kept
 
@@ -35,7 +34,7 @@ def test_pods_are_evicted_waited_for_and_only_then_the_machine_goes() -> None:
     assert story.now == START + 5.0 + 30.0 + 2.0  # the look after the last of them must have gone
 
 
-@pytest.mark.parametrize(("own", "most", "given"), [(30.0, 600, 30.0), (900.0, 600, 600.0), (5.0, 600, 5.0)])
+@each_row(("own", "most", "given"), [(30.0, 600, 30.0), (900.0, 600, 600.0), (5.0, 600, 5.0)])
 def test_grace_is_the_pods_own_up_to_the_option(own: float, most: int, given: float) -> None:
     story = Story(options=Options(max_graceful_termination_sec=most))
     operation = story.play_until(drained(story, 1, grace=own), "gone")
@@ -133,7 +132,7 @@ def test_a_pod_that_comes_during_the_drain_keeps_the_node() -> None:
     assert kept(story, "g-1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "annotation", "pods", "goes"),
     [
         (Options(), "", 1, True),  # occupied: by default

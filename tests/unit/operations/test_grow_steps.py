@@ -3,8 +3,6 @@ from __future__ import annotations
 import dataclasses
 from typing import cast
 
-import pytest
-
 from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.timeouts import PROVISION
@@ -14,6 +12,7 @@ from chalicelib.operations.steps.scale_up import ANNOUNCED
 from chalicelib.providers import errors
 from chalicelib.providers.base import Provider
 from infra.emulators.fake_provider import Purchase
+from tests.cases import each_row
 from tests.unit.operations.harness import START, Story, grow, make
 
 
@@ -32,7 +31,7 @@ def test_a_change_that_takes_time_is_polled_in_later_messages() -> None:
     assert story.now == START + 15.0
 
 
-@pytest.mark.parametrize("kill_at", [0, 1, 2])
+@each_row("kill_at", [0, 1, 2])
 def test_killed_after_any_call_nothing_is_bought_twice(kill_at: int) -> None:
     story = Story(polls=2, kill_at=kill_at)
     story.group(2)
@@ -48,7 +47,7 @@ def test_an_answer_lost_on_the_way_is_asked_for_again_and_not_bought_again() -> 
     assert story.provider.purchases == [Purchase("grow-1", "g", 3)]
 
 
-@pytest.mark.parametrize("error", [errors.Throttled("slow down"), errors.Transient("503"), errors.Conflict("changing")])
+@each_row("error", [errors.Throttled("slow down"), errors.Transient("503"), errors.Conflict("changing")])
 def test_not_now_is_tried_again_later(error: errors.ProviderError) -> None:
     story = Story()
     story.group(2)
@@ -66,7 +65,7 @@ def test_the_vendors_own_waiting_time_is_kept() -> None:
 
 
 # Waiting in place would keep the pods from the next group (demands.md 3), or cannot help.
-@pytest.mark.parametrize(
+@each_row(
     "error",
     [
         errors.OutOfStock("no stock", code="STOCK"),
@@ -152,7 +151,7 @@ def test_discard_spares_a_machine_that_joined_meanwhile() -> None:
     assert story.provider.deleted == []
 
 
-@pytest.mark.parametrize("name", ["g-1", "m-7"])
+@each_row("name", ["g-1", "m-7"])
 def test_discard_spares_all_where_a_node_bears_the_name_of_one(name: str) -> None:
     story = Story()
     story.group(2)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import Options
+from tests.cases import each_row
 from tests.unit.operations.harness import Story, remove
 
 
@@ -59,7 +58,7 @@ def state(story: Story) -> tuple[object, ...]:
     return nodes, sorted(story.provider.deleted), story.provider.pools["g"].target
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+@each_row("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_killed_anywhere_and_delivered_again_it_ends_the_same(scene: Callable[[Story], Operation]) -> None:
     whole, outcome = run(scene, None)
     assert len(whole.checkpoints) >= 6
@@ -70,7 +69,7 @@ def test_killed_anywhere_and_delivered_again_it_ends_the_same(scene: Callable[[S
         assert type(ended) is type(outcome), f"killed at {place} ({kill_at})"
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+@each_row("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_every_step_run_twice_changes_nothing(scene: Callable[[Story], Operation]) -> None:
     whole, outcome = run(scene, None)
     story = Story(polls=2)

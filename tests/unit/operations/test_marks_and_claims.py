@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from chalicelib.kube import errors as kube
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.poll_backoff import PollBackoff
+from tests.cases import each_row
 from tests.unit.operations.harness import START, Story, remove
 from tests.unit.operations.test_remove_steps import kept
 
@@ -69,7 +69,7 @@ def test_a_leftover_of_another_operation_becomes_ours_and_goes_with_its_cordon()
 
 
 # Not after minutes of draining either: anybody may take the mark off, and then means it.
-@pytest.mark.parametrize("change", ["untainted", "disabled", "other machine", "new pod"])
+@each_row("change", ["untainted", "disabled", "other machine", "new pod"])
 def test_the_last_look_before_the_machine_goes(change: str) -> None:
     story = Story()
     story.group(1)
@@ -124,7 +124,7 @@ def test_KK_125491_a_claim_that_is_being_given_a_volume_on_the_node_saves_it() -
     assert kept(story, "g-1")
 
 
-@pytest.mark.parametrize(("cleared", "least"), [(40.0, 40.0), (None, 120.0)])
+@each_row(("cleared", "least"), [(40.0, 40.0), (None, 120.0)])
 def test_S18_an_annotation_delays_the_deletion_until_it_is_gone_or_two_minutes(
     cleared: float | None, least: float
 ) -> None:
@@ -168,7 +168,7 @@ def test_a_deletion_that_takes_the_vendor_minutes_is_asked_about_less_and_less()
 # -- waiting across functions
 
 
-@pytest.mark.parametrize("skew", [-30.0, 0.0, 30.0])
+@each_row("skew", [-30.0, 0.0, 30.0])
 def test_a_wait_has_lasted_as_long_as_was_asked_for_whatever_the_clocks_say(skew: float) -> None:
     wait = PollBackoff()
     for turn in range(10):

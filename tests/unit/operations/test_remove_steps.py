@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from chalicelib.kube import errors as kube
 from chalicelib.model.node import TO_BE_DELETED, Taint
@@ -10,6 +9,7 @@ from chalicelib.model.policy import Options
 from chalicelib.operations.error_policy import MAX_TRIES
 from chalicelib.operations.step_context import Recheck
 from chalicelib.providers import errors
+from tests.cases import each_row
 from tests.unit.operations.harness import START, Story, remove
 
 HARD = TO_BE_DELETED
@@ -82,7 +82,7 @@ def test_a_pod_nominated_to_the_node_saves_it() -> None:
     assert kept(story, "g-1")
 
 
-@pytest.mark.parametrize("fields", [{"priority": -11}, {"daemonset": True}, {"gated": True}, {"deleted": START}])
+@each_row("fields", [{"priority": -11}, {"daemonset": True}, {"gated": True}, {"deleted": START}])
 def test_nominated_pods_that_wait_for_no_node_save_none(fields: dict[str, object]) -> None:
     story = Story()
     story.group(1)
@@ -91,7 +91,7 @@ def test_nominated_pods_that_wait_for_no_node_save_none(fields: dict[str, object
     assert story.play(operation) == Succeeded({"removed": 1, "nodes": "g-1"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     "fields",
     [
         {"daemonset": True},
@@ -148,7 +148,7 @@ def test_another_machine_under_the_same_name_is_not_touched() -> None:
     assert ("taint", "g-1") not in story.cluster.calls
 
 
-@pytest.mark.parametrize(("age", "goes"), [(299.0, False), (301.0, True)])
+@each_row(("age", "goes"), [(299.0, False), (301.0, True)])
 def test_a_fresh_taint_of_somebody_else_is_respected_an_old_one_is_a_leftover(age: float, goes: bool) -> None:
     story = Story()
     story.group(1)

@@ -24,6 +24,7 @@ from tests.builders import (
     verdict,
     words,
 )
+from tests.cases import each_row
 from tests.unit.plan.placement_cases import FITS, WAYS, answer, crowd
 
 RACK = "rack"
@@ -61,8 +62,8 @@ TWO_TERMS: dict[str, Any] = {"pod_affinity": (near(ZONE, having(l="1")), near(ZO
 AWAY_FROM_DB: dict[str, Any] = {"pod_anti_affinity": (near(ZONE, DB),)}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("build", "pod", "labels", "why"),
     [
         pytest.param(_db, NEAR_DB, A, FITS, id="P18-its-zone"),
@@ -114,8 +115,8 @@ def test_P23_a_node_without_the_label_has_no_domain_to_keep_clear() -> None:
 SPACES: dict[str, dict[str, str]] = {"blue": {"team": "blue"}, "red": {"team": "red"}, "default": {}}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("lives_in", "term", "why"),
     [
         pytest.param("blue", {}, AFFINITY, id="its-own-namespace-only"),
@@ -138,8 +139,8 @@ def test_the_namespaces_of_a_term(lives_in: str, term: dict[str, Any], why: str,
     assert _says(answer(build, way, A, pod_affinity=(near(ZONE, DB, **term),)), why)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("namespace", "why"), [("blue", THEIRS), ("red", FITS)])
+@each_row("way", WAYS)
+@each_row(("namespace", "why"), [("blue", THEIRS), ("red", FITS)])
 def test_objections_of_others_reach_as_far_as_their_namespaces(namespace: str, why: str, way: str) -> None:
     term = near(ZONE, X, namespace_selector=having(team="blue"))
     build = crowd({"a": 1}, owner="keeper", pod_anti_affinity=(term,))
@@ -147,8 +148,8 @@ def test_objections_of_others_reach_as_far_as_their_namespaces(namespace: str, w
     assert _says(answer(build, way, A, owner="x", namespace=namespace), why)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("selector", "why"),
     [
         pytest.param(None, AFFINITY, id="no-selector-matches-nobody"),
@@ -164,8 +165,8 @@ def test_selectors(selector: Selector | None, why: str, way: str) -> None:
 # -- several terms and keys
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("labels", "why"),
     [
         pytest.param({ZONE: "a", RACK: "1"}, FITS, id="both"),
@@ -179,8 +180,8 @@ def test_every_key_must_hold_a_match(labels: dict[str, str], why: str, way: str)
     assert _says(answer(build, way, labels, pod_affinity=(near(ZONE, DB), near(RACK, DB))), why)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("labels", "why"),
     [pytest.param({ZONE: "a", RACK: "1"}, FITS, id="both-labels"), pytest.param({ZONE: "a"}, AFFINITY, id="one-label")],
 )
@@ -188,15 +189,15 @@ def test_the_first_of_its_kind_needs_all_keys(labels: dict[str, str], why: str, 
     assert _says(answer(cluster(), way, labels, owner="x", pod_affinity=(near(ZONE, X), near(RACK, X))), why)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_a_match_without_the_topology_label_does_not_end_the_exception_of_the_first(way: str) -> None:
     # The scheduler counts pairs of key and value; a pod on a node without the key makes none.
     build = cluster().node("full", "0").running("full", 1, owner="x")
     assert answer(build, way, A, owner="x", pod_affinity=(near(ZONE, X),)) == FITS
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("labels", "why"),
     [
         pytest.param({ZONE: "b", RACK: "2"}, FITS, id="neither"),
@@ -329,8 +330,8 @@ def test_the_tally_of_nodes_that_exist_is_the_schedulers() -> None:
 # -- whose presence counts
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("pod", "more", "counts"),
     [
         pytest.param({}, {}, True, id="running"),

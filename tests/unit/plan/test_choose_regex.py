@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.go_patterns import pattern
+from tests.cases import each_row
 
 _ATOMS = st.sampled_from(
     ["a", "b", "-", ".", "[ab]", "[^a]", "[a-c1]", r"\d", r"\w", r"\W", r"\.", "^", "$", r"\b", ""]
@@ -33,7 +34,7 @@ def test_where_both_have_the_same_syntax_it_finds_what_python_finds(text: str, n
     assert pattern(text).found_in(name) == (re.search(text, name, re.ASCII) is not None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found", "not_found"),
     [
         (r"\Aa\z", "a", "ab"),
@@ -71,7 +72,7 @@ def test_gos_own_syntax(text: str, found: str, not_found: str | None) -> None:
     assert not_found is None or not pattern(text).found_in(not_found)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "(?=a)",
@@ -125,7 +126,7 @@ def test_what_go_refuses_or_is_not_available_is_refused(text: str) -> None:
     assert refused.value.problem
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "^(a+)+$",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
 from chalicelib.schedules.cron import LocalClock
+from tests.cases import each_row
 
 
 def at(text: str) -> float:
@@ -28,8 +27,8 @@ CHANGES = [
 STEP = 300.0
 
 
-@pytest.mark.parametrize(("zone", "change"), CHANGES)
-@pytest.mark.parametrize(
+@each_row(("zone", "change"), CHANGES)
+@each_row(
     "cron", ["0 * * * *", "*/20 * * * *", "30 2 * * *", "5,50 1-3 * * *", "59 1 * * *", "*/30 * * * 0", "0 3 * * *"]
 )
 def test_CCE_A4_each_occurrence_is_seen_once_and_in_time(zone: str, change: str, cron: str) -> None:
@@ -49,7 +48,7 @@ def test_CCE_A4_each_occurrence_is_seen_once_and_in_time(zone: str, change: str,
         foretold = found.following
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cron", "last", "following"),
     [
         ("47 20 * * *", "2026-03-08 20:47", "2026-03-09 20:47"),
@@ -64,7 +63,7 @@ def test_CCE_A4_five_fields(cron: str, last: str, following: str) -> None:
     assert (found.last, found.following) == (at(last), at(following))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cron", "zone"),
     [
         ("", "UTC"),

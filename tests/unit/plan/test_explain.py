@@ -10,16 +10,17 @@ from chalicelib.model.node import Taint
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.reasons.text import sentence, text
 from tests.builders import ZONE, ClusterBuilder, cluster, even, having, near, node, tally, verdict, words
+from tests.cases import each_row
 
 
-@pytest.mark.parametrize("code", list(ReasonCode))
+@each_row("code", list(ReasonCode))
 def test_every_code_becomes_a_sentence_even_without_its_numbers(code: ReasonCode) -> None:
     params: dict[str, str | int | float] = {"rule": "NotReplicated"} if code is ReasonCode.BLOCKED_BY_POD else {}
     assert text(Reason(code, params)).strip()
     assert sentence(Reason(code, params)).startswith(text(Reason(code, params)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "words_", "whole"),
     [
         (
@@ -82,7 +83,7 @@ def test_every_short_resource_of_every_group_comes_with_both_numbers() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("group", "pod", "sentence_"),
     [
         pytest.param(
@@ -135,7 +136,7 @@ def test_why_a_group_that_is_large_enough_will_not_do(
     assert _said(build.group("g", template=node("t", "8", **group)).pending(1, "1", **pod)) == {"g": [sentence_]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("group", "options", "sentence_"),
     [
         pytest.param({"max": 0}, {}, "max node group size reached (max 0)", id="maximum"),

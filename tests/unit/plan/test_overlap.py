@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
-import pytest
 from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.schedules.overlap import Span, both_open, starts
+from tests.cases import each_row
 
 HOUR = 3600.0
 
@@ -21,7 +21,7 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other", "meet"),
     [
         (Span("0 20 * * *", "UTC", 11 * HOUR), Span("0 6 * * *", "UTC", HOUR), "2023-12-02T06:00"),
@@ -58,7 +58,7 @@ def test_what_is_found_lies_in_both_and_the_order_does_not_matter(one: Span, oth
         assert both_open(other, minute_of(found)) is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "zone",
     [
         "UTC",
@@ -71,7 +71,7 @@ def test_what_is_found_lies_in_both_and_the_order_does_not_matter(one: Span, oth
         "Asia/Kathmandu",
     ],
 )
-@pytest.mark.parametrize(
+@each_row(
     "cron",
     [
         "30 2 * * *",

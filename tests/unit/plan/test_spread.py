@@ -23,6 +23,7 @@ from tests.builders import (
     tally,
     words,
 )
+from tests.cases import each_row
 from tests.unit.plan.placement_cases import FITS, WAYS, answer, crowd
 
 RACK = "rack"
@@ -52,8 +53,8 @@ def _by_zone(skew: int = 1, **more: Any) -> dict[str, Any]:
 STRANGER = {**_by_zone(), "owner": "y"}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("build", "pod", "labels", "why"),
     [
         pytest.param(_x(a=3, b=1), _by_zone(), A, SKEW, id="P24-the-fuller-zone"),
@@ -79,7 +80,7 @@ def test_a_domain_may_be_ahead_by_the_skew(
     assert _says(answer(build(), way, labels, **pod), why)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_P28_pods_on_nodes_without_the_label_are_in_no_domain(way: str) -> None:
     build = crowd({"a": 1, "b": 1}, owner="x").node("bare", "0").running("bare", 9, owner="x")
     assert answer(build, way, A, **_by_zone()) == FITS
@@ -109,8 +110,8 @@ def _tainted(taint: Taint) -> Build:
     return build
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("build", "pod", "why"),
     [
         pytest.param(_tainted(HARD), _by_zone(), SKEW, id="P30-by-default-it-counts"),
@@ -128,8 +129,8 @@ def test_tainted_nodes(build: Build, pod: dict[str, Any], why: str, way: str) ->
 _NOT_C = {"required_affinity": (NodeTerm((Requirement(ZONE, "NotIn", ("c",)),)),)}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("pod", "why"),
     [
         pytest.param({**_by_zone(), **_NOT_C}, FITS, id="affinity-honoured-by-default"),
@@ -148,8 +149,8 @@ def test_nodes_that_the_pod_may_not_use(pod: dict[str, Any], why: str, way: str)
     assert _says(answer(build, way, {ZONE: "a", "pool": "1"}, **pod), why)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     "more",
     [
         pytest.param({"pod": {"deleted": NOW - 5}}, id="P31-terminating"),
@@ -166,8 +167,8 @@ def _hash(value: str) -> dict[str, Any]:
     return {"labels": {"app": "x", **({"pod-template-hash": value} if value else {})}}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("mine", "keys", "why"),
     [
         pytest.param("new", ("pod-template-hash",), FITS, id="P32-only-pods-of-its-hash"),
@@ -181,14 +182,14 @@ def test_match_label_keys(mine: str, keys: tuple[str, ...], why: str, way: str) 
     assert _says(answer(build, way, A, **_hash(mine), spread=(even(ZONE, X, match_label_keys=keys),)), why)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_P33_a_soft_constraint_forbids_nothing(way: str) -> None:
     assert answer(_x(a=9, b=0)(), way, A, owner="x", preferred_spread=(even(ZONE, X),)) == FITS
     assert answer(_x(a=9, b=0)(), way, {}, owner="x", preferred_spread=(even(ZONE, X),)) == FITS
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("selector", "why"),
     [
         pytest.param(None, FITS, id="no-selector-counts-nobody"),
@@ -201,8 +202,8 @@ def test_selectors(selector: Selector | None, why: str, way: str) -> None:
     assert _says(answer(_x(a=5, b=0)(), way, A, **_by_zone(selector=selector)), why)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
+@each_row("way", WAYS)
+@each_row(
     ("labels", "why"),
     [
         pytest.param({ZONE: "a", RACK: "2"}, FITS, id="both-hold"),

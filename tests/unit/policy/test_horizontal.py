@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.scaling_rules import Metric, Rule, ScaleUp
 from chalicelib.policy.horizontal_node_autoscaler import obeyed, read_object
 from chalicelib.policy.object_fields import MOST_TOLD
+from tests.cases import each_row
 
 POOL = "7d48eca7-3419-11ea-bc29-0255ac1001a8"
 INTACT = f"""
@@ -227,7 +227,7 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "problem"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+@each_row(("change", "problem"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
 def test_CCE_1_an_object_with_one_mistake_is_refused_whole(change: Any, problem: str) -> None:
     found = read_object(bent(change))
     assert found.problems == (problem,)
@@ -251,7 +251,7 @@ def test_CCE_A2_every_mistake_is_told_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", [0, -1, None])
+@each_row("value", [0, -1, None])
 def test_CCE_A2_a_metric_rule_without_a_number_adds_as_many_as_needed(value: int | None) -> None:
     found = read_object(bent(lambda spec, rules: rules[1]["action"].update(value=value)))
     assert (found.rules[1].add, found.problems) == (0, ())
@@ -266,7 +266,7 @@ def test_CCE_A3_6_minus_one_as_threshold_is_automatic_and_the_action_with_it() -
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "rules", "warning"),
     [
         (
@@ -316,7 +316,7 @@ def test_CCE_A2_an_object_that_is_switched_off_is_off_whatever_is_wrong_with_it(
     assert found.warnings == ('spec.rules[1].metricTrigger.metricValue: 40 is a number; write it as text, "40"',)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value", "problem"),
     [
         (
@@ -415,7 +415,7 @@ def test_a_great_many_mistakes_are_cut_short() -> None:
     assert found.problems[-1] == f"and {100 - MOST_TOLD} more"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "providers", "answer"),
     [(None, {}, False), (None, {"huaweicloud": {}}, True), (True, {}, True), (False, {"huaweicloud": {}}, False)],
 )

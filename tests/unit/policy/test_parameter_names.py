@@ -12,17 +12,18 @@ from chalicelib.policy.load import load
 from chalicelib.policy.secret_names import USES, ClusterSecrets, problem
 from infra.emulators import deployed_functions as deployed
 from infra.emulators.iam import arn, roles
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_access
 
 SHARED = Deployment(shared_secrets=frozenset({"ssm:/outscaler/shared/exoscale", "outscaler/both/exoscale"}))
 
 
-@pytest.mark.parametrize("rest", ["", "-observe", ".old", "/eu/1", "-a_b"])
+@each_row("rest", ["", "-observe", ".old", "/eu/1", "-a_b"])
 def test_a_cluster_uses_the_parameters_that_are_named_after_it(rest: str) -> None:
     assert problem(f"ssm:/outscaler/prod/exoscale{rest}", "prod", ("exoscale",), STRICT) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "ssm:/outscaler/other/exoscale",
@@ -86,7 +87,7 @@ def test_a_reader_asks_for_no_other_parameter() -> None:
     assert asked == ["ssm:/outscaler/prod/exoscale"]
 
 
-@pytest.mark.parametrize("use", USES)
+@each_row("use", USES)
 def test_a_permitted_name_is_readable_by_the_functions_of_its_use_only(use: str) -> None:
     """Both kinds alike: the roles know the use by the name."""
 
@@ -112,7 +113,7 @@ def test_the_parser_refuses_what_is_neither_name() -> None:
             load(with_access(f"{{kubeconfigSecret: '{name}'}}"), place="p")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "kubeconfig parameter /outscaler/prod/kubeconfig: does not exist; create it",

@@ -9,6 +9,7 @@ from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.serialize import dump
 from chalicelib.providers.alicloud.settings import KNOWN, read_settings
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import HEAD, with_providers
 
 GROUP = "asg-bp18p2yfxow2dloq0001"
@@ -60,7 +61,7 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
     assert all(field.key == field.lands for field in section.fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "path", "problem"),
     [
         ("{nodes: '0:5:asg-1'}", "region", "is missing"),

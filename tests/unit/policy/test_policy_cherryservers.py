@@ -14,6 +14,7 @@ from chalicelib.policy.serialize import dump
 from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS
 from chalicelib.providers.cherryservers.pool_definitions import read_definitions
 from chalicelib.providers.cherryservers.settings import KNOWN, CherryBounds, read_settings
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import HEAD, with_providers
 
 WHOLE = f"""\
@@ -104,7 +105,7 @@ def test_upstreams_file_stands_in_a_policy_as_it_is() -> None:
     assert (definitions.of("pool1").region, definitions.of("pool1").cluster_name) == ("eu_nord_1", "c")
 
 
-@pytest.mark.parametrize("text", [WHOLE, FILE])
+@each_row("text", [WHOLE, FILE])
 def test_what_is_written_back_reads_as_the_same(text: str) -> None:
     policy = load(text, place="p.yaml")[0]
     written = dump(policy)
@@ -127,7 +128,7 @@ def test_the_tables_have_every_setting_of_the_provider_and_no_other() -> None:
         assert "is unknown" not in str(raised.value)  # it is known, and no mapping
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "path", "problem"),
     [
         ("{nodes: '0:1:p'}", "credentialsSecret", "is missing"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_spec
 from tests.unit.policy.test_policy_refusals import Case, refusals
 
@@ -85,7 +84,7 @@ THE_WINDOWS: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place", "problem", "remedy"), [*THE_BRAKE, *THE_WINDOWS])
+@each_row(("text", "place", "problem", "remedy"), [*THE_BRAKE, *THE_WINDOWS])
 def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, problem: str, remedy: str) -> None:
     (told,) = refusals(text)
     assert told.startswith(f"{place}: ")

@@ -9,6 +9,7 @@ from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.serialize import dump
 from chalicelib.providers.exoscale.settings import KNOWN, ExoscaleBounds, read_settings
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import HEAD, with_providers
 
 WHOLE = f"""\
@@ -67,7 +68,7 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
     assert all(field.key == field.lands for field in section.fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "path", "problem"),
     [
         ("{credentialsSecret: s}", "zone", "is missing"),
@@ -104,7 +105,7 @@ def test_a_key_itself_is_not_taken_for_a_setting() -> None:
     assert "abcdefghijkl" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["web", "prod/web", "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"])
+@each_row("name", ["web", "prod/web", "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"])
 def test_a_group_is_named_as_people_know_it(name: str) -> None:
     text = with_providers(f"{{exoscale: {{{SMALL}}}}}") + f"  nodeGroups: [{{provider: exoscale, id: {name}}}]\n"
     policy, warnings = load(text, place="p.yaml")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.scaling_rules import Headroom
 from chalicelib.policy.load import load
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_spec
 from tests.unit.policy.test_policy_refusals import Case, refusals
 
@@ -15,7 +14,7 @@ def document(*entries: str) -> str:
     return with_spec("headroom:\n" + "\n".join(f"- {{{entry}}}" for entry in entries))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "entry"),
     [
         ("name: spare, groups: [w, v], pods: 3, cpu: 500m, memory: 1Gi", Headroom("spare", ("w", "v"), 3, 500, 2**30)),
@@ -72,7 +71,7 @@ WRONG: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place", "problem", "remedy"), WRONG)
+@each_row(("text", "place", "problem", "remedy"), WRONG)
 def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, problem: str, remedy: str) -> None:
     (told,) = refusals(text)
     assert told.startswith(f"{place}: ")

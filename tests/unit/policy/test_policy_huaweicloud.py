@@ -11,6 +11,7 @@ from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.serialize import dump
 from chalicelib.providers.huaweicloud.endpoints import REGIONS
 from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, CceBounds, read_settings
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import HEAD, with_providers
 
 CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"
@@ -84,7 +85,7 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
     assert all(field.key == field.lands for field in section.fields)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "path", "problem"),
     [
         (f"{{clusterId: {CLUSTER}, credentialsSecret: s}}", "region", "is missing"),
@@ -120,7 +121,7 @@ def test_a_key_itself_is_not_taken_for_a_setting() -> None:
     assert "abcdefghijkl" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["pool-a", POOL, f"{POOL}/default", "pool-a/c7-az2"])
+@each_row("name", ["pool-a", POOL, f"{POOL}/default", "pool-a/c7-az2"])
 def test_a_group_is_named_as_people_know_it(name: str) -> None:
     text = with_providers(f"{{huaweicloud: {{{SMALL}}}}}") + f"  nodeGroups: [{{provider: huaweicloud, id: {name}}}]\n"
     policy, warnings = load(text, place="p.yaml")

@@ -24,6 +24,7 @@ from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS
 from chalicelib.policy.providers import PROVIDERS, ProviderTable
 from chalicelib.providers.clusterapi.management_cluster import to_management
 from chalicelib.providers.clusterapi.settings import KNOWN, read_settings
+from tests.cases import each_row
 from tests.reference_data import SHARED, needs_shared
 from tests.unit.policy.policy_documents import (
     ARCHITECTURE,
@@ -82,7 +83,7 @@ def test_the_architectures_example_is_here_word_for_word() -> None:
     assert f"```yaml\n{ARCHITECTURE}```" in (SHARED / "design" / "architecture.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "chain",
     [
         "priority",
@@ -100,7 +101,7 @@ def test_the_available_expanders_are_the_planners() -> None:
     assert {*EXPANDERS, RANDOM, LEAST_COST} == set(AVAILABLE_EXPANDERS)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "prices"),
     [
         (
@@ -121,7 +122,7 @@ def test_prices_land_in_the_model(lines: str, prices: NodePrices | None) -> None
     assert told == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "expected"),
     [
         ("maxDisruption: {nodesPerHour: 20, podsPerHour: 500, share: 25%}", MaxDisruption(20, 500, 0.25)),
@@ -153,7 +154,7 @@ def test_maintenance_windows_land_in_the_model() -> None:
     assert told == ()
 
 
-@pytest.mark.parametrize("windows", ["maintenanceWindows:", "maintenanceWindows: []"])
+@each_row("windows", ["maintenanceWindows:", "maintenanceWindows: []"])
 def test_no_windows_are_no_windows(windows: str) -> None:
     assert read(with_spec(windows)).maintenance_windows == ()
 
@@ -168,8 +169,8 @@ def test_windows_that_leave_no_room_are_told() -> None:
     assert told.startswith("policy.yaml:9: spec.maintenanceWindows: no removal is ever allowed")
 
 
-@pytest.mark.parametrize("key", ["rules", "schedules", "headroom", "maintenanceWindows", "scaleUp"])
-@pytest.mark.parametrize("value", ["", " []"])
+@each_row("key", ["rules", "schedules", "headroom", "maintenanceWindows", "scaleUp"])
+@each_row("value", ["", " []"])
 def test_an_empty_section_is_nothing_to_tell(key: str, value: str) -> None:
     text = with_spec(f"{key}:{value if key != 'scaleUp' else value.replace('[]', '{}')}")
     assert warnings(text) == ()
@@ -238,7 +239,7 @@ def test_anchors_and_aliases_are_written_out() -> None:
     assert [group.max for group in read(text).node_groups] == [3, 3]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "attribute", "value"),
     [
         ("scaleDownUnneededTime: 1h30m", "scale_down_unneeded_time", 5400.0),
@@ -288,7 +289,7 @@ def test_an_option_lands_in_the_model(lines: str, attribute: str, value: object)
     assert getattr(read(with_options(lines)).options, attribute) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "says"),
     [
         ("capacityQuotasEnabled: true", "accepted, not in force in this version"),
@@ -312,7 +313,7 @@ def test_an_option_that_is_not_simply_in_force_is_named_in_a_warning(option: str
     assert says in told
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "enableGracefulDegradation",
@@ -336,7 +337,7 @@ def test_balancing_labels_leave_nothing_to_the_ignored_ones_and_say_so() -> None
     assert read(text).options.balancing_ignore_label == ("b",)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("providers", "settings"),
     [
         ("{clusterapi: }", {}),
@@ -360,7 +361,7 @@ def test_cluster_api_settings_arrive_as_text(providers: str, settings: dict[str,
     assert read(with_providers(providers)).providers == {"clusterapi": settings}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("access", "expected"),
     [
         (
@@ -414,7 +415,7 @@ def test_what_validates_is_what_the_provider_accepts() -> None:
     assert len(read_settings(specs.providers["clusterapi"]).specs) == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("access", "providers"),
     [
         ("{inClusterKubeconfigSecret: i}", "{}"),

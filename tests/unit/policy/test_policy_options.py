@@ -13,6 +13,7 @@ from chalicelib.policy.load import load
 from chalicelib.policy.option_definitions import OptionDefinition, Status
 from chalicelib.policy.option_overrides import with_options as override
 from chalicelib.policy.options import FLAGS, ROWS, attribute, default_text
+from tests.cases import each_row
 from tests.reference_data import SHARED, needs_shared
 from tests.unit.policy.policy_documents import with_options
 
@@ -63,9 +64,7 @@ def test_every_option_of_the_model_has_exactly_one_row_in_force() -> None:
     assert sorted(landing) == sorted(field.name for field in msgspec.structs.fields(Options))
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS.values() if row.status is not Status.ELSEWHERE], ids=lambda row: row.name
-)
+@each_row("row", [row for row in ROWS.values() if row.status is not Status.ELSEWHERE], ids=lambda row: row.name)
 def test_every_option_accepts_its_own_default(row: OptionDefinition) -> None:
     text = default_text(row)
     policy, _ = load(with_options(f"{row.name}: '{text}'" if text else "{}"), place="p.yaml")
@@ -117,7 +116,7 @@ SETTINGS: dict[str, tuple[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@each_row("name", SETTINGS)
 def test_options_of_scale_up_can_be_tried_from_the_command_line(name: str) -> None:
     text, value = SETTINGS[name]
     told: list[str] = []
@@ -126,7 +125,7 @@ def test_options_of_scale_up_can_be_tried_from_the_command_line(name: str) -> No
     assert told == []
 
 
-@pytest.mark.parametrize("chain", ["price", "[least-cost, least-waste]"])
+@each_row("chain", ["price", "[least-cost, least-waste]"])
 def test_an_expander_that_counts_money_needs_a_policy_with_prices(chain: str) -> None:
     with pytest.raises(
         InputErrors,
@@ -138,7 +137,7 @@ def test_an_expander_that_counts_money_needs_a_policy_with_prices(chain: str) ->
     assert override(priced, [f"expander={chain}"]).options.expander == tuple(chain.strip("[]").split(", "))
 
 
-@pytest.mark.parametrize("chain", ["price", "[least-cost, least-waste]"])
+@each_row("chain", ["price", "[least-cost, least-waste]"])
 def test_an_expander_that_counts_money_is_content_with_a_provider_that_names_prices(chain: str) -> None:
     told: list[str] = []
     priced = Policy(name="a", providers={"cherryservers": {}})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.policy.priority_configmap import MOST_RULES, Rules, read
+from tests.cases import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "rules"),
     [
         (
@@ -29,7 +28,7 @@ def test_rules_come_highest_first(text: str, rules: Rules) -> None:
     assert (config.text, config.rules, config.problem) == (text, rules, "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "problem"),
     [
         (None, "the ConfigMap has no key priorities"),

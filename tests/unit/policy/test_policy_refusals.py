@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib.model.errors import InputErrors
 from chalicelib.policy.load import load
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import (
     GOOD,
     HEAD,
@@ -638,9 +639,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "problem", "remedy"), CASES, ids=[f"{case[1]}-{case[2]}"[:70] for case in CASES]
-)
+@each_row(("text", "place", "problem", "remedy"), CASES, ids=[f"{case[1]}-{case[2]}"[:70] for case in CASES])
 def test_a_bad_document_is_refused_where_it_is_wrong(text: str, place: str, problem: str, remedy: str) -> None:
     told = refusals(text)
     fitting = [line for line in told if line.startswith(f"{place}: ") and problem in line and remedy in line]
@@ -679,7 +678,7 @@ def test_every_mistake_comes_at_once_in_the_order_of_the_text() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("chain", "says"),
     [
         ("[random, least-waste]", "names another expander after random; random leaves nothing to choose: put it last"),

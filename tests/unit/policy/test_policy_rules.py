@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_spec
 from tests.unit.policy.test_policy_refusals import Case, refusals
 
@@ -24,7 +23,7 @@ CRON = 'name: a, groups: [w], cron: "47 20 * * *", add: 3'
 BUSY = "name: b, groups: [w], metric: cpu, above: 70"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "rule"),
     [
         (CRON, Rule("a", ("w",), cron="47 20 * * *", add=3)),
@@ -118,7 +117,7 @@ WRONG: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place", "problem", "remedy"), WRONG)
+@each_row(("text", "place", "problem", "remedy"), WRONG)
 def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, problem: str, remedy: str) -> None:
     (told,) = refusals(text)
     assert told.startswith(f"{place}: ")
@@ -143,7 +142,7 @@ def test_CCE_1_ten_rules_per_group_counted_for_each_of_its_groups() -> None:
     assert told == ["p.yaml:20: spec.rules[10].groups: is the eleventh rule for w; keep at most 10 rules per group"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "further", "says"),
     [
         (
@@ -172,7 +171,7 @@ def test_CCE_A3_2_a_threshold_at_or_below_the_one_for_removals_is_refused(rule: 
     assert says in told
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "further"),
     [
         (BUSY.replace("70", "51"), ""),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.policy.load import load
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import GOOD, with_spec
 from tests.unit.policy.test_policy_refusals import refusals
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "read"),
     [
         ("{}", ScaleUp()),
@@ -34,7 +33,7 @@ def test_without_it_everything_is_on_and_objects_are_read_where_huaweicloud_is()
     assert load(GOOD, place="p.yaml")[0].scale_up == ScaleUp(True, True, 100, 100, 0.0, "UTC", None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "says"),
     [
         ("true", "p.yaml:9: spec.scaleUp: is 'true'; write a mapping"),

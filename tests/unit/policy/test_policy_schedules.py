@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-import pytest
-
 from chalicelib.model.errors import InputErrors
 from chalicelib.model.scaling_rules import Schedule
 from chalicelib.policy.load import load
 from chalicelib.schedules.apply import apply_scheduled_bounds
 from tests.builders import cluster
+from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_spec
 from tests.unit.policy.test_policy_refusals import Case, refusals
 
@@ -24,7 +23,7 @@ def document(*schedules: str, further: str = "") -> str:
 NIGHT = 'name: night, groups: [w], cron: "0 20 * * 1-5", duration: 11h, timeZone: Europe/Zurich'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "schedule"),
     [
         (
@@ -82,7 +81,7 @@ WRONG: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "place", "problem", "remedy"), WRONG)
+@each_row(("text", "place", "problem", "remedy"), WRONG)
 def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, problem: str, remedy: str) -> None:
     (told,) = refusals(text)
     assert told.startswith(f"{place}: ")
@@ -91,9 +90,7 @@ def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, probl
     assert "\n" not in told
 
 
-@pytest.mark.parametrize(
-    "given", [MIN_6 + ", max: 6", WHEN + ", max: 1", WHEN + ", min: 0, max: 0", MIN_6.replace("/w]", "/v]")]
-)
+@each_row("given", [MIN_6 + ", max: 6", WHEN + ", max: 1", WHEN + ", min: 0, max: 0", MIN_6.replace("/w]", "/v]")])
 def test_bounds_that_agree_with_the_groups_own_are_taken(given: str) -> None:
     assert len(load(document(given, further=GROUP), place="p.yaml")[0].schedules) == 1
 
@@ -112,7 +109,7 @@ def pair(first: str, second: str, *, further: str = "") -> list[str]:
     return []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second", "says"),
     [
         (
@@ -161,7 +158,7 @@ def test_headroom_of_two_groups_of_one_entry_is_the_same_thing() -> None:
     assert "the headroom of shared is also set by one" in told
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second"),
     [
         ("0 20 * * *|11h|max: 2, groups: [w]", "0 7 * * *|13h|max: 5, groups: [w]"),  # one ends as the other begins
@@ -202,7 +199,7 @@ def day_and_night(*entries: str, zone: str = "Europe/Zurich") -> str:
 DAY, LONG_NIGHT = 'cron: "0 8 * * *", duration: 9h', 'cron: "0 17 * * *", duration: 15h'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "second", "says"),
     [
         (
@@ -252,7 +249,7 @@ def test_of_day_and_night_the_later_one_in_the_document_has_the_word_while_both_
     assert (group.min, group.max) == (2, 2)
 
 
-@pytest.mark.parametrize("night", ['cron: "0 17 * * *", duration: 15h1m', 'cron: "59 16 * * *", duration: 15h'])
+@each_row("night", ['cron: "0 17 * * *", duration: 15h1m', 'cron: "59 16 * * *", duration: 15h'])
 def test_what_overlaps_on_every_day_is_refused_in_a_zone_that_changes_its_clock_too(night: str) -> None:
     (told,) = refusals(day_and_night(f"{DAY}, min: 5", f"{night}, min: 1"))
     assert "and both are open for example at 2023-12-" in told

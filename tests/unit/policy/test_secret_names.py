@@ -7,11 +7,12 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.policy.secret_names import ClusterSecrets, never, problem
+from tests.cases import each_row
 
 SHARED = Deployment(shared_secrets=frozenset({"outscaler/shared/exoscale", "elsewhere/exoscale-ro"}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "outscaler/prod/exoscale",
@@ -25,7 +26,7 @@ def test_a_cluster_uses_the_secrets_that_are_named_after_it(name: str) -> None:
     assert problem(name, "prod", ("exoscale",), STRICT) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "outscaler/other/exoscale",
@@ -57,7 +58,7 @@ def test_no_other_name_is_its_own(name: str) -> None:
     assert problem(name, "prod", ("exoscale",), SHARED)
 
 
-@pytest.mark.parametrize("cluster", ["prod/exoscale", "", "-", "..", "PROD", "a" * 64, "prod/x", "*"])
+@each_row("cluster", ["prod/exoscale", "", "-", "..", "PROD", "a" * 64, "prod/x", "*"])
 def test_what_is_no_cluster_has_no_secrets(cluster: str) -> None:
     """A row may have been stored under any name."""
     assert problem(f"outscaler/{cluster}/exoscale", cluster, ("exoscale",), STRICT)

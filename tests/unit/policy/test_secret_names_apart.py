@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from chalicelib.model.vendor_hosts import VENDORS
 from chalicelib.policy.secret_names import KUBECONFIG, WEBHOOK, problem
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.iam import SUFFIX, arn, roles
+from tests.cases import each_row
 
 RECONCILERS = {"reconcile", "reconcile_large"}
 EXECUTORS = {f"act_{vendor}" for vendor in VENDORS}
@@ -43,16 +43,14 @@ def readers(name: str, prefix: str = "outscaler/") -> set[str]:
     }
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("use", READERS)
+@each_row("prefix", PREFIXES)
+@each_row("use", READERS)
 def test_no_cluster_uses_a_secret_of_one_that_is_named_alike(prefix: str, use: str) -> None:
     for mine, theirs, further in itertools.product(ALIKE, ALIKE, FURTHER):
         assert may(f"{prefix}{theirs}/{use}{further}", mine, use, prefix) == (mine == theirs), (mine, theirs, further)
 
 
-@pytest.mark.parametrize(
-    "name", ["a/b", "a.b", "a/", "/a", "a/exoscale", "a..b", "a-", "-a", "A", "a b", "a\n", "a*", "?"]
-)
+@each_row("name", ["a/b", "a.b", "a/", "/a", "a/exoscale", "a..b", "a-", "-a", "A", "a b", "a\n", "a*", "?"])
 def test_a_name_with_a_boundary_in_it_is_no_cluster(name: str) -> None:
     for further in FURTHER:
         assert not may(f"outscaler/{name}/exoscale{further}", name, "exoscale")
@@ -79,8 +77,8 @@ def test_a_secret_is_of_at_most_one_cluster(
         assert sum(may(name, cluster, use, prefix) for cluster in clusters) <= 1
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
-@pytest.mark.parametrize("use", READERS)
+@each_row("prefix", PREFIXES)
+@each_row("use", READERS)
 def test_what_a_policy_may_name_is_read_by_the_roles_of_its_use_alone(prefix: str, use: str) -> None:
     for cluster, further in itertools.product(ALIKE, FURTHER):
         name = f"{prefix}{cluster}/{use}{further}"
@@ -88,7 +86,7 @@ def test_what_a_policy_may_name_is_read_by_the_roles_of_its_use_alone(prefix: st
         assert readers(name, prefix) == READERS[use], name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "use"),
     [
         ("outscaler/a/kubeconfig/webhook", KUBECONFIG),

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.kube import errors as kube
 from chalicelib.providers.http import retry_after
+from tests.cases import each_row
 
 ENDLESS = ("9" * 400, "99999999999999999999", "86400")
 
 
-@pytest.mark.parametrize("text", [*ENDLESS, "Wed, 21 Oct 9999 07:28:00 GMT"])
+@each_row("text", [*ENDLESS, "Wed, 21 Oct 9999 07:28:00 GMT"])
 def test_a_vendor_that_asks_for_ages_gets_an_hour(text: str) -> None:
     assert retry_after(text, 0.0) == 3600.0
 
 
-@pytest.mark.parametrize("text", ENDLESS)
+@each_row("text", ENDLESS)
 def test_a_cluster_that_asks_for_ages_gets_an_hour(text: str) -> None:
     assert kube.from_answer(429, b"", {"Retry-After": text}).retry_after == 3600.0
     body = b'{"kind":"Status","details":{"retryAfterSeconds":%s}}' % text.encode()

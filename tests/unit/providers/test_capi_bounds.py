@@ -10,12 +10,13 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.bounds import CapiBounds, read_bounds
 from chalicelib.providers.clusterapi.group_options import read_options
+from tests.cases import each_row
 from tests.contract.clusterapi.objects import bounds
 
 OPTION = "cluster.x-k8s.io/autoscaling-options-"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("low", "high", "expected"),
     [
         (None, None, None),
@@ -53,7 +54,7 @@ def test_CAPI_5_bounds_table(low: str | None, high: str | None, expected: CapiBo
         assert read_bounds(annotations, CapiAnnotations(), None, "place") == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotations", "low", "high", "expected"),
     [
         (bounds("1", "3"), None, 8, CapiBounds(1, 8)),
@@ -100,7 +101,7 @@ def test_CAPI_22_options_of_all_kinds() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text"),
     [
         ("scaledownunneededtime", "foo"),

@@ -15,6 +15,7 @@ from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.api_discovery import discover
 from chalicelib.providers.clusterapi.capi_state import CapiState, read_world
 from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
+from tests.cases import each_row
 
 GROUP = "cluster.x-k8s.io"
 EVERY_KIND = frozenset({"MachineDeployment", "MachineSet", "MachinePool", "Machine", "Cluster"})
@@ -92,7 +93,7 @@ def test_D29_the_annotation_on_a_cluster_pauses_its_own_object_only() -> None:
     assert world(resting)[0].paused_clusters == frozenset()
 
 
-@pytest.mark.parametrize("status", [403, 404, 500])
+@each_row("status", [403, 404, 500])
 def test_D29_clusters_that_may_not_be_listed_weaken_nothing(status: int) -> None:
     found, _ = world(status=status)
     assert (found.paused_clusters, found.topology_replicas) == (frozenset(), frozenset())
@@ -132,7 +133,7 @@ def test_replicas_in_a_topology_are_the_topologys() -> None:
     assert found.topology_replicas == {("default", "a", "sized"), ("default", "a", "none"), ("default", "b", "pool")}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "expected"), [(cluster("a", paused=True), True), (cluster("a"), False), (403, False), (404, False)]
 )
 def test_D29_one_cluster_is_asked_before_a_change(answer: Json | int, expected: bool) -> None:
@@ -155,7 +156,7 @@ def served(*versions: str, preferred: str = "", kinds: Iterable[str] = EVERY_KIN
     return {"": group, **{f"/{each}": {"resources": resources} for each in versions}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "wanted", "version"),
     [
         (served("v1beta2", "v1beta1", preferred="v1beta2"), "", "v1beta2"),
@@ -174,7 +175,7 @@ def test_CAPI_2_machine_pools_may_be_absent() -> None:
     assert discover(CapiClustersKube(served("v1beta2", preferred="v1beta2", kinds=kinds)), GROUP, "").kinds == kinds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("document", "wanted", "names"),
     [
         ({"": 404}, "", r"providers\.clusterapi\.group"),
@@ -183,7 +184,7 @@ def test_CAPI_2_machine_pools_may_be_absent() -> None:
         ({"": {"preferredVersion": {"version": "../../api/v1"}}}, "", "serves no version"),
     ],
 )
-@pytest.mark.parametrize("kinds", [True, False])
+@each_row("kinds", [True, False])
 def test_CAPI_2_what_is_not_served_is_a_mistake_of_the_settings(
     document: dict[str, Json | int], wanted: str, names: str, kinds: bool
 ) -> None:

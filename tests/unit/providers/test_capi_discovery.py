@@ -15,9 +15,10 @@ from chalicelib.providers.clusterapi.discovery import (
 )
 from chalicelib.providers.clusterapi.management_cluster import CapiManagement
 from chalicelib.providers.clusterapi.settings import read_settings
+from tests.cases import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "spec"),
     [
         ("clusterapi:", Spec()),
@@ -34,7 +35,7 @@ def test_CAPI_4_specs_that_parse(text: str, spec: Spec) -> None:
     assert parse_spec(text, "place") == spec
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "foo",
@@ -64,7 +65,7 @@ def test_CAPI_4_specs_that_do_not_parse(text: str) -> None:
     assert "clusterapi:" in raised.value.remedy
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "namespace", "cluster", "labels", "matches"),
     [
         (Spec(), "any", "any", {}, True),
@@ -152,7 +153,7 @@ def test_settings_of_what_is_off_and_on_by_default() -> None:
     assert other.management == CapiManagement(secret="m", context="c", authoritative=True)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("settings", "place"),
     [
         ({"autoDiscovery": "asg:x=y"}, "autoDiscovery"),

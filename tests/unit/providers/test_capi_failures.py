@@ -13,6 +13,7 @@ from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.failure_reasons import failure_class
 from chalicelib.providers.clusterapi.machines import Patience, classify
 from chalicelib.providers.clusterapi.provider_ids import Match, Nodes
+from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, as_machine, in_v1beta1, leaving, machine, node
 
 NOW = 1_800_000_000.0
@@ -69,7 +70,7 @@ def test_D25_a_node_that_a_health_check_gave_up_on_is_a_failed_creation(version:
     assert error(waiting(version, {**given_up, "reason": "UnhealthyNode"})) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("told", "stuck_after"),
     [
         (condition("InfrastructureReady", "False", ago=299.0), 300.0),  # not long enough
@@ -116,7 +117,7 @@ def test_CAPI_10_D25_a_failure_message_keeps_its_class(version: str) -> None:
     assert found == InstanceError("QuotaExceeded", "ProvisioningFailed", "VcpuLimitExceeded: you have requested more")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "message", "cls"),
     [
         ("", "Insufficient capacity in zone a", "OutOfStock"),

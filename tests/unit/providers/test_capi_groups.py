@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.node_groups import Observed, make_groups
 from chalicelib.providers.clusterapi.rollout import gives_way, rolling_out
 from chalicelib.providers.clusterapi.settings import read_settings
+from tests.cases import each_row
 from tests.contract.clusterapi.objects import (
     Json,
     as_machine,
@@ -49,7 +48,7 @@ def ids(observed: Observed) -> list[str]:
     return [group.id for group in observed.groups]
 
 
-@pytest.mark.parametrize("bad", ["-1", "1.5", " 3"])
+@each_row("bad", ["-1", "1.5", " 3"])
 def test_CAPI_5_D1_one_bad_group_costs_itself_only(bad: str) -> None:
     good = [deployment(f"md-{index}") for index in range(10)]
     observed = groups([*good, deployment("wrong", annotations=bounds(bad, "5"))])
@@ -136,7 +135,7 @@ def test_CAPI_24_D4_of_two_clusters_only_the_nodes_own_is_seen() -> None:
     assert ids(groups(objects, [node("n", namespace="elsewhere")])) == ["MachineDeployment/elsewhere/md-2"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("nodes", "settings", "found", "hint"),
     [
         # no node says whose it is, and neither do the settings
@@ -161,7 +160,7 @@ def test_CAPI_24_D4_in_doubt_nothing_is_touched(
         assert hint in gap.detail
 
 
-@pytest.mark.parametrize("written", ["MachineDeployment/default/md-0", "default/md-0", "md-0"])
+@each_row("written", ["MachineDeployment/default/md-0", "default/md-0", "md-0"])
 def test_a_policy_entry_may_name_a_group_in_three_ways(written: str) -> None:
     entry = GroupPolicy("clusterapi", written, min=2, max=7, priority=9)
     [group] = groups([deployment("md-0", annotations={})], policies=[entry]).groups
@@ -180,7 +179,7 @@ def test_a_policy_entry_that_fits_several_groups_holds_them_all() -> None:
     assert "MachineDeployment/default/md-0, MachineSet/default/md-0" in gap.detail
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entry", "says"),
     [
         (GroupPolicy("clusterapi", "md-9"), "there are: MachineDeployment/default/bare, Mach"),
@@ -217,7 +216,7 @@ def test_groups_whose_machines_could_not_be_read_carry_the_reason() -> None:
     assert group.error == "Machines: forbidden"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sets", "held"),
     [
         ([], ""),
@@ -243,7 +242,7 @@ def test_CAPI_17_D15_a_rollout_holds_removals(sets: list[Json], held: str) -> No
     assert group.scale_down_held == reason
 
 
-@pytest.mark.parametrize("where", [{"conditions": []}, {"v1beta2": {"conditions": []}}])
+@each_row("where", [{"conditions": []}, {"v1beta2": {"conditions": []}}])
 def test_CAPI_17_D15_the_condition_counts_in_either_version(where: Json) -> None:
     condition = {"type": "RollingOut", "status": "True"}
     (where.get("v1beta2") or where)["conditions"] = [condition]
@@ -265,8 +264,8 @@ def sets(**sizes: int) -> list[Json]:
     ]
 
 
-@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-@pytest.mark.parametrize(
+@each_row("version", ["v1beta1", "v1beta2"])
+@each_row(
     ("found", "held"),
     [
         (sets(a=3), ""),
@@ -288,7 +287,7 @@ def test_CAPI_17_D15_a_deployment_that_waits_for_deletions_is_not_held_for_ever(
     assert groups([waits, *found]).groups[0].scale_down_held == (reason if open_ends else "")
 
 
-@pytest.mark.parametrize("paused", [False, True])
+@each_row("paused", [False, True])
 def test_CAPI_17_D15_of_a_mixed_on_delete_deployment_the_outdated_may_go_and_each_other_is_held(paused: bool) -> None:
     found = [*sets(a=1, b=1), machine("old", "a"), machine("new", "b")]
     [group] = groups([on_delete(paused=paused), *found]).groups
@@ -302,7 +301,7 @@ def test_CAPI_17_D15_of_a_mixed_on_delete_deployment_the_outdated_may_go_and_eac
         assert "MachineSet a would become smaller" in held["default/new"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("resource", "found", "name"),
     [
         (deployment("md"), sets(a=3), "a"),
@@ -340,7 +339,7 @@ def test_D29_a_paused_cluster_pauses_all_its_groups_and_says_so_once() -> None:
     assert ids(groups([deployment("md-0")], paused_clusters=frozenset({("elsewhere", "c1")}))) != []
 
 
-@pytest.mark.parametrize("made", [deployment("w"), pool("w")])
+@each_row("made", [deployment("w"), pool("w")])
 def test_a_group_whose_size_the_clusters_topology_sets_is_not_touched(made: Json) -> None:
     made["metadata"]["labels"][f"topology.cluster.x-k8s.io/{TOPOLOGY[made['kind']]}"] = "workers"
     fought = groups([made], topology_replicas=frozenset({("default", "c1", "workers")}))

@@ -7,7 +7,6 @@ import random
 from collections.abc import Iterable
 
 import msgspec
-import pytest
 
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET, decode
 from chalicelib.providers.clusterapi.capi_state import CapiState
@@ -15,6 +14,7 @@ from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource
 from chalicelib.providers.clusterapi.node_groups import Observed, make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
 from chalicelib.providers.errors import Transient
+from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, deployment, machine, machine_set, node, pool
 from tests.property.corrupted_objects import HOSTILE
 
@@ -44,7 +44,7 @@ def _observed(objects: Iterable[Json]) -> Observed:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "1e" + "9" * 5_000,
@@ -59,7 +59,7 @@ def _observed(objects: Iterable[Json]) -> Observed:
         "x" * 1_000_000,
     ],
 )
-@pytest.mark.parametrize("name", ["cpu", "memory", "ephemeral-disk", "gpu-count", "maxPods"])
+@each_row("name", ["cpu", "memory", "ephemeral-disk", "gpu-count", "maxPods"])
 def test_a_capacity_of_no_size_costs_its_group_the_template_only(name: str, text: str) -> None:
     wrong = deployment("wrong", annotations={CAPACITY + "cpu": "2", CAPACITY + "memory": "4Gi", CAPACITY + name: text})
     seen = _observed([deployment("good"), wrong])
@@ -68,7 +68,7 @@ def test_a_capacity_of_no_size_costs_its_group_the_template_only(name: str, text
     assert "wrong" not in by_id or by_id["wrong"].template is None
 
 
-@pytest.mark.parametrize("kind", sorted([*_MADE, MACHINE]))
+@each_row("kind", sorted([*_MADE, MACHINE]))
 def test_no_cluster_api_object_costs_another_group_anything(kind: str) -> None:
     good = [deployment(f"md-{at}") for at in range(3)]
     expected = _observed(good).groups

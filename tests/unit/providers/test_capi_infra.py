@@ -14,6 +14,7 @@ from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailabl
 from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
 from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure, read_status
 from chalicelib.providers.clusterapi.models import CapiResource
+from tests.cases import each_row
 from tests.contract.clusterapi.objects import Json, as_resource, deployment
 
 GIB = 2**30
@@ -113,7 +114,7 @@ def test_D12_what_is_known_of_a_group_is_asked_once_per_pass_and_an_object_too()
     assert len(server.calls) == 9, "the next pass looks again"
 
 
-@pytest.mark.parametrize("status", ["403", "404"])
+@each_row("status", ["403", "404"])
 def test_CAPI_18_D9_a_refusal_is_no_capacity(status: str) -> None:
     error = Forbidden("may not", status=403) if status == "403" else NotFound("is not there", status=404)
     told = ask(CapiInfraServer({**BOTH, OBJECT: error}))
@@ -138,8 +139,8 @@ def test_D9_a_missing_permission_is_remembered_for_the_kind_and_a_missing_object
     assert reader.of("MachineSet", using({**V2, "name": "u"})).capacity["cpu"] == 2000
 
 
-@pytest.mark.parametrize("path", [f"/apis/{GROUP}", f"/apis/{GROUP}/v1beta2", f"/apis/{GROUP}/v1beta1"])
-@pytest.mark.parametrize(
+@each_row("path", [f"/apis/{GROUP}", f"/apis/{GROUP}/v1beta2", f"/apis/{GROUP}/v1beta1"])
+@each_row(
     "answer",
     [
         Forbidden("may not", status=403),
@@ -158,7 +159,7 @@ def test_D9_discovery_that_fails_is_no_capacity(path: str, answer: Any) -> None:
     assert told.problem
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reference", "named"),
     [
         ({"apiGroup": GROUP, "name": "t"}, "kind"),
@@ -182,7 +183,7 @@ def test_a_version_that_lists_nothing_is_passed_over() -> None:
     assert "serves no such kind" in ask(CapiInfraServer({f"/apis/{GROUP}": b'{"versions": null}'})).problem
 
 
-@pytest.mark.parametrize("reference", [V2, V1, {**V1, "apiVersion": f"{GROUP}/latest"}])
+@each_row("reference", [V2, V1, {**V1, "apiVersion": f"{GROUP}/latest"}])
 def test_a_kind_that_nobody_serves_is_said(reference: Json) -> None:
     told = ask(CapiInfraServer(serving(v1beta1={"Box": "boxes"})), reference)
     assert "BoxTemplate default/t: the cluster serves no such kind" in told.problem
@@ -226,7 +227,7 @@ def status(**parts: Any) -> Infrastructure:
     return read_status(json.dumps({"status": parts}).encode(), "BoxTemplate default/t")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "found"),
     [
         pytest.param({"cpu": 4, "memory": "16Gi"}, {"cpu": 4000, "memory": 16 * GIB}, id="D17-cpu-as-an-integer"),
@@ -251,7 +252,7 @@ def test_D17_entries_left_out_are_reported_and_not_all_of_them() -> None:
     assert len(status(capacity={f"r{at}": "x" for at in range(1000)}).warnings) == 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"",
@@ -274,7 +275,7 @@ def test_an_object_that_is_none_has_no_capacity(body: bytes) -> None:
     assert "BoxTemplate default/t" in told.problem
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("node_info", "architecture", "system"),
     [
         pytest.param({"architecture": "arm64", "operatingSystem": "windows"}, "arm64", "windows", id="both"),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.machines import classify
 from chalicelib.providers.clusterapi.provider_ids import Nodes, handle_of, normalise
+from tests.cases import each_row
 from tests.contract.clusterapi.objects import as_machine, leaving, machine, node
 
 VMSS = (
@@ -25,7 +24,7 @@ def instance(obj: dict[str, Any], *nodes: Node) -> Instance:
     return classify(parsed, Nodes(nodes, CapiAnnotations()).match(parsed))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("provider_id", "normal"),
     [
         ("aws:////i-1", "i-1"),
@@ -46,7 +45,7 @@ def test_CAPI_8_D6_azure_ids_that_differ_in_case_are_one() -> None:
     assert (found.id, found.node) == (VMSS, "n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "handle"),
     [
         ("pending-machine-ns_name_with_more", "ns/name_with_more"),
@@ -106,7 +105,7 @@ def test_CAPI_10_failed_comes_before_deleting() -> None:
     assert found.error == InstanceError("Unknown", "DeletingFailed", "gone wrong")
 
 
-@pytest.mark.parametrize("status", [{"phase": "Failed"}, {"phase": "Provisioning", "failureMessage": "retried"}])
+@each_row("status", [{"phase": "Failed"}, {"phase": "Provisioning", "failureMessage": "retried"}])
 def test_CAPI_10_a_failure_needs_both_phase_and_message(status: dict[str, Any]) -> None:
     found = instance(machine("m", "ms", **status))
     assert (found.id, found.error) == ("pending-machine-default_m", None)
@@ -124,7 +123,7 @@ def test_CAPI_9_a_machine_without_id_takes_its_nodes() -> None:
     assert by_id == by_reference
 
 
-@pytest.mark.parametrize("provider_id", ["", "cloud:///i-9"])
+@each_row("provider_id", ["", "cloud:///i-9"])
 def test_a_machine_that_only_an_annotation_of_a_node_names_is_held(provider_id: str) -> None:
     """Whoever controls a kubelet can write it; the Machine is then neither that Node nor given up."""
     found = instance(machine("m", "ms", provider_id=provider_id), node("n", "cloud:///i-1", of="m"))
@@ -160,7 +159,7 @@ def test_the_nodes_spelling_of_an_id_is_used() -> None:
     assert found.id == "aws:///eu/i-1"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("obj", "name"),
     [
         (machine("m", "ms", nodeRef={"kind": "Pod", "name": "n"}), "pending-machine-default_m"),

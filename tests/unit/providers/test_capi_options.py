@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.group import GroupOptions
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.group_options import read_options
+from tests.cases import each_row
 
 PREFIX = "cluster.x-k8s.io/autoscaling-options-"
 
@@ -15,13 +14,13 @@ def read(**options: str) -> tuple[GroupOptions, tuple[str, ...]]:
     return read_options({PREFIX + name: text for name, text in options.items()}, CapiAnnotations())
 
 
-@pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), ("FALSE", False)])
+@each_row(("text", "value"), [("true", True), ("True", True), ("FALSE", False)])
 def test_CAPI_22_D24_options_that_upstream_lacks(text: str, value: bool) -> None:
     assert read(ignoredaemonsetsutilization=text) == (GroupOptions(ignore_daemonsets_utilization=value), ())
     assert read(zeroormaxnodescaling=text) == (GroupOptions(zero_or_max=value), ())
 
 
-@pytest.mark.parametrize("text", ["1", "yes", "maybe", "true "])
+@each_row("text", ["1", "yes", "maybe", "true "])
 def test_CAPI_22_D24_a_flag_is_true_or_false(text: str) -> None:
     options, warnings = read(zeroormaxnodescaling=text, ignoredaemonsetsutilization=text)
     assert options == GroupOptions()
@@ -29,10 +28,8 @@ def test_CAPI_22_D24_a_flag_is_true_or_false(text: str) -> None:
     assert all("true or false" in warning for warning in warnings)
 
 
-@pytest.mark.parametrize(
-    "name", ["scaledownunneededtime", "scaledownunreadytime", "maxnodeprovisiontime", "maxnodestartuptime"]
-)
-@pytest.mark.parametrize("text", ["-5m", "nan", "inf", "10", "5 m", "1h-5m", "9" * 400 + "h"])
+@each_row("name", ["scaledownunneededtime", "scaledownunreadytime", "maxnodeprovisiontime", "maxnodestartuptime"])
+@each_row("text", ["-5m", "nan", "inf", "10", "5 m", "1h-5m", "9" * 400 + "h"])
 def test_CAPI_22_D16_a_time_is_finite_and_not_negative(name: str, text: str) -> None:
     options, warnings = read(**{name: text})
     assert options == GroupOptions()
@@ -40,7 +37,7 @@ def test_CAPI_22_D16_a_time_is_finite_and_not_negative(name: str, text: str) -> 
     assert PREFIX + name in warnings[0]
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "0x1p-2", "half", "0,5"])
+@each_row("text", ["nan", "inf", "-inf", "1e999", "0x1p-2", "half", "0,5"])
 def test_CAPI_22_D16_a_threshold_is_a_finite_number(text: str) -> None:
     options, warnings = read(scaledownutilizationthreshold=text, scaledowngpuutilizationthreshold=text)
     assert options == GroupOptions()

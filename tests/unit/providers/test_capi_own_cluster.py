@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
@@ -11,6 +10,7 @@ from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.cluster_ownership import Doubt, own_cluster
 from chalicelib.providers.clusterapi.discovery import Spec
 from chalicelib.providers.clusterapi.node_membership import OwnCluster
+from tests.cases import each_row
 from tests.contract.clusterapi.objects import GROUP, node
 
 A, B = OwnCluster("default", "a"), OwnCluster("other", "a")
@@ -28,7 +28,7 @@ def of(name: str, namespace: str | None = "default") -> Node:
 PLAIN = msgspec.structs.replace(node("n"), annotations={})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("nodes", "specs", "discovered", "ours"),
     [
         ((of("a"),), EVERY, (), A),  # the Nodes know
@@ -52,7 +52,7 @@ def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
     assert (None if isinstance(found, Doubt) else found) == ours
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("nodes", "specs", "discovered", "says"),
     [
         ((PLAIN,), EVERY, (A,), "set clusterName"),  # even where there is but one
@@ -81,7 +81,7 @@ def test_CAPI_3_the_annotations_follow_the_api_group() -> None:
     assert own.cluster == A
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("specs", "clusters", "says"),
     [
         ((Spec(cluster="a"),), {("other", "a")}, "could all be this cluster"),  # a Cluster without a group counts

@@ -11,6 +11,7 @@ from chalicelib.model.timestamps import parse_time
 from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.node_groups import make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
+from tests.cases import each_row
 from tests.contract.clusterapi.objects import (
     Json,
     as_resource,
@@ -102,7 +103,7 @@ def test_D11_no_node_is_two_instances() -> None:
     assert sorted(each.node for each in group.instances) == ["", "n"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "is_group"), [(None, True), ("false", True), ("False", True), ("x", False), ("true", False), ("", False)]
 )
 def test_CAPI_23_D11_a_pool_that_another_scaler_sizes_is_no_group(value: str | None, is_group: bool) -> None:
@@ -114,7 +115,7 @@ def test_CAPI_23_D11_a_pool_that_another_scaler_sizes_is_no_group(value: str | N
     assert groups([pool("mp", managed_by=value, annotations={})]).gaps == ()  # nobody meant it to be one
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("listed", "replicas", "settings", "held"),
     [
         (2, 2, {}, True),

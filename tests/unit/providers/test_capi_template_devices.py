@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.providers.clusterapi.node_template import CapiTemplate, make_template
 from chalicelib.providers.clusterapi.settings import CapiSettings
+from tests.cases import each_row
 from tests.contract.clusterapi.objects import CAPACITY, as_resource, capacity, deployment
 
 
@@ -18,7 +17,7 @@ def volumes(text: str) -> dict[str, int]:
     return template({**capacity(cpu="1", memory="1Gi"), CAPACITY + "csi-driver": text}).volumes
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "ebs.csi.aws.com=25,,=10,x=abc,y=-5,z=25.5,efs=0",
@@ -31,7 +30,7 @@ def test_CAPI_20_attach_limits_and_what_is_none(text: str) -> None:
     assert len(made.warnings) == 4  # =10, x, y and z; the empty entry is nobody's mistake
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ("", {}),
@@ -58,7 +57,7 @@ def test_CAPI_20_attach_limits_are_known_where_the_capacity_is_not() -> None:
     assert made.volumes == {"ebs": 25}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "devices"),
     [
         ({"dra_driver": "gpu.nvidia.com", "gpu_count": "2"}, {"gpu.nvidia.com": 2}),

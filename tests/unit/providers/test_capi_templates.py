@@ -13,6 +13,7 @@ from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
 from chalicelib.providers.clusterapi.models import CapiResource
 from chalicelib.providers.clusterapi.node_template import CapiTemplate, failure_domain, make_template, parse_taint
 from chalicelib.providers.clusterapi.settings import CapiSettings, read_settings
+from tests.cases import each_row
 from tests.contract.clusterapi.objects import CAPACITY, Json, as_resource, capacity, deployment
 
 GIB = 2**30
@@ -71,19 +72,17 @@ def test_CAPI_18_capacity_from_annotations() -> None:
     assert offers(capacity(cpu="2", memory="2048Mi")) == {"cpu": 2000, "memory": 2 * GIB, "pods": 110}
 
 
-@pytest.mark.parametrize("pods", ["0", ""])
+@each_row("pods", ["0", ""])
 def test_CAPI_18_no_number_of_pods_is_110(pods: str) -> None:
     assert offers(capacity(cpu="1", memory="1Gi", maxPods=pods))["pods"] == 110
 
 
-@pytest.mark.parametrize(
-    "gpu", [{"gpu_type": "nvidia.com/gpu"}, {"gpu_count": "2"}, {"gpu_type": "nvidia.com/gpu", "gpu_count": "0"}]
-)
+@each_row("gpu", [{"gpu_type": "nvidia.com/gpu"}, {"gpu_count": "2"}, {"gpu_type": "nvidia.com/gpu", "gpu_count": "0"}])
 def test_CAPI_18_gpus_need_a_type_and_a_count(gpu: dict[str, str]) -> None:
     assert set(offers(capacity(cpu="1", memory="1Gi", **gpu))) == {"cpu", "memory", "pods"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "named"),
     [
         ({}, "cpu"),
@@ -108,7 +107,7 @@ def test_CAPI_18_not_growable_from_zero_and_why(given: dict[str, str], named: st
 INFRA = Infrastructure({"cpu": 8000, "memory": 32 * GIB, "pods": 58, "nvidia.com/gpu": 1})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotations", "found"),
     [
         pytest.param({}, INFRA.capacity, id="infra-only"),
@@ -149,7 +148,7 @@ def test_CAPI_18_why_the_infrastructure_gave_nothing_is_said() -> None:
 READY, STARTING = (Condition("Ready", status, "", 1.0) for status in ("True", "False"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotations", "conditions", "asked"),
     [
         pytest.param({}, None, True, id="nothing-else-tells"),
@@ -296,7 +295,7 @@ def test_D20_the_zone_gives_way_to_an_annotation_a_node_and_the_setting() -> Non
     assert in_domain(failureDomain="eu-1a", settings={"zoneFromFailureDomain": "false"}) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "taint"),
     [
         ("k=v:NoSchedule", Taint("k", "NoSchedule", "v")),

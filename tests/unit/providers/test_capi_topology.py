@@ -15,6 +15,7 @@ from chalicelib.providers.clusterapi.management_cluster import CapiManagement, t
 from chalicelib.providers.clusterapi.provider import build
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 from chalicelib.providers.services import ProviderServices
+from tests.cases import each_row
 from tests.contract.clusterapi.management import operation
 
 # Upstream's inputs: C --cloud-config, K --kubeconfig, A authoritative, I a configured in-cluster endpoint.
@@ -43,7 +44,7 @@ def secret_read(access: KubernetesAccess) -> str:
     return name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("c", "k", "a", "i", "management", "workload"),
     [
         (False, False, False, True, INSIDE, INSIDE),  # a joined cluster, in-cluster credentials
@@ -71,7 +72,7 @@ def test_CAPI_1_authoritative_without_a_management_cluster_names_what_is_missing
     assert "providers.clusterapi.kubeconfigSecret" in raised.value.remedy
 
 
-@pytest.mark.parametrize("authoritative", [False, True])
+@each_row("authoritative", [False, True])
 def test_CAPI_1_no_way_to_the_workload_cluster_names_what_is_missing(authoritative: bool) -> None:
     _, access = ways(c=True, k=False, a=authoritative, i=False)
     with pytest.raises(BadInput, match="names no way to the cluster") as raised:
@@ -124,7 +125,7 @@ class CapiTopologyRefusedError(OutscalerError):
     status, retry_after = 429, 7.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "cls"),
     [
         (SecretUnavailable("secret C: throttled"), Transient),  # comes back

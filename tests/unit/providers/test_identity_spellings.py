@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
-
 from chalicelib.providers.alicloud.provider_ids import AlicloudGroupNames as AliNames
 from chalicelib.providers.cherryservers.instances import ServerList
 from chalicelib.providers.cherryservers.models import CherryServer
@@ -14,6 +12,7 @@ from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames as Exo
 from chalicelib.providers.huaweicloud.models import CceNode
 from chalicelib.providers.huaweicloud.provider_ids import CceGroupNames as CceNames
 from tests.builders import node
+from tests.cases import each_row
 
 UUID, OTHER = "4d2b9f0e-3c1a-4b62-9a51-0f6f4f1f2a01", "77e0c1aa-52d3-4f1e-8a7e-6c0b8d9e2b02"
 SERVER = "5b504f8d-33f1-4ab7-a600-b62dac967d72"
@@ -52,7 +51,7 @@ TRUE = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("vendor", "provider_id"),
     [
         (_alicloud, "cn-hangzhou.i-1"),
@@ -82,7 +81,7 @@ TRUE = {
         (_huawei, f"huaweicloud://{SERVER.upper()}"),
     ],
 )
-@pytest.mark.parametrize("name", ["000", "zzz"])
+@each_row("name", ["000", "zzz"])
 def test_a_machine_under_two_spellings_of_its_id_is_contested(vendor: object, provider_id: str, name: str) -> None:
     ask = vendor
     honest = TRUE[ask]  # type: ignore[index]
@@ -92,7 +91,7 @@ def test_a_machine_under_two_spellings_of_its_id_is_contested(vendor: object, pr
     assert ask([honest]) == ()  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("vendor", "said", "claimants"),
     [
         (_exoscale, [("machine", ""), ("x", f"exoscale://{UUID}")], ("machine", "x")),

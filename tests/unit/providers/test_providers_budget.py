@@ -7,6 +7,7 @@ import pytest
 from chalicelib.providers.errors import Throttled
 from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.services import ProviderServices, RateLimit, UnlimitedRateLimiter
+from tests.cases import each_row
 
 
 class Bucket(UnlimitedRateLimiter):
@@ -61,7 +62,7 @@ def test_a_bucket_that_may_be_emptied_at_once_lets_more_through() -> None:
     assert most_in_a_second(taken(budget, bucket, 30)) > 4
 
 
-@pytest.mark.parametrize(("rate", "burst"), [(10.0, 200), (0.1, 10), (4.0, 80)])
+@each_row(("rate", "burst"), [(10.0, 200), (0.1, 10), (4.0, 80)])
 def test_by_default_twenty_seconds_worth_may_be_had_at_once_in_lots_of_ten(rate: float, burst: int) -> None:
     bucket = Bucket()
     CallBudget(ProviderServices(pacer=bucket, sleep=bucket.sleep), lambda: "a", rate, WaitLimit()).take()

@@ -21,6 +21,7 @@ from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.scripted_byte_server import ByteScript, drip
 from infra.emulators.scripted_http_server import HttpScript, Reply
+from tests.cases import each_row
 
 NOW = 1_800_000_000.0
 KEY = "not-to-be-seen"
@@ -65,7 +66,7 @@ def test_an_answer_comes_back_whole() -> None:
         assert (seen.path, dict(seen.query), seen.headers["x-key"]) == ("/things", {"zone": "z 1"}, "v")
 
 
-@pytest.mark.parametrize("trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)])
+@each_row("trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)])
 def test_a_safe_call_is_repeated_with_growing_pauses(trouble: Reply) -> None:
     waits = Waits()
     with HttpScript([trouble, trouble, Reply(200, {"name": "a"})]) as server:
@@ -81,7 +82,7 @@ def test_a_safe_call_is_not_repeated_for_ever() -> None:
         assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize("trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)])
+@each_row("trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)])
 def test_a_call_that_is_not_marked_safe_is_sent_once(trouble: Reply) -> None:
     with HttpScript(lambda _: trouble) as server:
         with pytest.raises((errors.Transient, errors.Throttled)):
@@ -103,7 +104,7 @@ def test_jitter_takes_up_to_half_of_a_pause() -> None:
     assert waits.seconds == [0.125]
 
 
-@pytest.mark.parametrize("header", ["4", email.utils.formatdate(NOW + 4, usegmt=True)])
+@each_row("header", ["4", email.utils.formatdate(NOW + 4, usegmt=True)])
 def test_a_short_retry_after_is_waited_for(header: str) -> None:
     waits = Waits()
     with HttpScript([Reply(429, headers={"Retry-After": header}), Reply(200)]) as server:
@@ -121,7 +122,7 @@ def test_a_long_retry_after_is_passed_on() -> None:
     assert waits.seconds == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [
         ("7", 7.0),
@@ -139,7 +140,7 @@ def test_retry_after(text: str, seconds: float) -> None:
     assert retry_after(text, NOW) == seconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "cls"),
     [
         (None, "Transient"),
@@ -179,7 +180,7 @@ def test_a_vendors_own_code_goes_before_the_status() -> None:
             http.send(get(server))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "cls"),
     [
         (Reply(200, "<html>maintenance</html>", {"Content-Type": "text/html; charset=utf-8"}), errors.Transient),
@@ -198,7 +199,7 @@ def test_an_answer_without_end_is_cut_off() -> None:
         client(limits=Limits(bytes=1000)).send(get(server, safe=False))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "part", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"], ids=["headers", "body"]
 )
 def test_an_answer_that_drips_is_cut_off(part: bytes) -> None:
@@ -208,7 +209,7 @@ def test_an_answer_that_drips_is_cut_off(part: bytes) -> None:
         assert server.closed.wait(2)
 
 
-@pytest.mark.parametrize("status", [200, 302, 403])
+@each_row("status", [200, 302, 403])
 def test_what_is_compressed_was_not_asked_for(status: int) -> None:
     packed = Reply(status, gzip.compress(b"\0" * 1_000_000), {"Content-Encoding": "gzip", "Location": "/elsewhere"})
     with HttpScript([packed]) as server:
@@ -263,7 +264,7 @@ def echoed(answer: VendorResponse) -> errors.ProviderError:
     return errors.InvalidRequest(answer.body.decode())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "explain"),
     [(vendor_echo, echoed), (lambda _: Reply(hang_up=True), lambda _: None), (lambda _: Reply(500), lambda _: None)],
 )
@@ -283,9 +284,7 @@ def test_no_error_shows_a_secret(
     assert len(raised.value.message) <= 300
 
 
-@pytest.mark.parametrize(
-    "url", ["http://api.example.com/x", "ftp://api.example.com/x", "api.example.com", "https:///x"]
-)
+@each_row("url", ["http://api.example.com/x", "ftp://api.example.com/x", "api.example.com", "https:///x"])
 def test_only_tls_leaves_this_machine(url: str) -> None:
     with pytest.raises(BadInput, match="https"):
         client().send(VendorRequest("GET", url))
@@ -330,7 +329,7 @@ def test_netrc_and_proxies_of_the_environment_are_not_obeyed(tmp_path: Path, mon
         assert server.connections == 1  # and not the proxy
 
 
-@pytest.mark.parametrize("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]", "168.63.129.16"])
+@each_row("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]", "168.63.129.16"])
 def test_no_vendor_is_a_metadata_service(host: str) -> None:
     permitted = Deployment(endpoints=frozenset({host}))
     with pytest.raises(errors.Transient, match="never connected to"):

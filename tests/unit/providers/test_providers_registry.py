@@ -14,6 +14,7 @@ from chalicelib.model.policy import GroupPolicy, Policy
 from chalicelib.providers.base import Connection
 from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.registry import build, names, providers
+from tests.cases import each_row
 from tests.operations import new_operation
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -39,7 +40,7 @@ def test_a_provider_is_built_by_its_name() -> None:
     assert build("huaweicloud", connection(**HUAWEICLOUD)).name == "huaweicloud"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "problem"),
     [("aws", "is no provider"), ("", "no provider")],
 )
@@ -60,9 +61,7 @@ def test_settings_and_connection_are_checked_before_anything_is_asked() -> None:
         build("alicloud", connection(region="cn-hangzhou", credentialsSecret="key"))
 
 
-@pytest.mark.parametrize(
-    ("name", "settings"), [("alicloud", ALICLOUD), ("exoscale", EXOSCALE), ("huaweicloud", HUAWEICLOUD)]
-)
+@each_row(("name", "settings"), [("alicloud", ALICLOUD), ("exoscale", EXOSCALE), ("huaweicloud", HUAWEICLOUD)])
 def test_a_vendors_provider_is_built_without_asking_anybody(name: str, settings: dict[str, str]) -> None:
     def read_secret(name: str) -> str:
         raise AssertionError(name)
@@ -70,7 +69,7 @@ def test_a_vendors_provider_is_built_without_asking_anybody(name: str, settings:
     assert build(name, Connection("test", settings, (), read_secret, None, lambda: 0.0)).name == name
 
 
-@pytest.mark.parametrize("name", ["alicloud", "exoscale", "huaweicloud"])
+@each_row("name", ["alicloud", "exoscale", "huaweicloud"])
 def test_a_vendors_provider_loads_no_package_of_the_vendor(name: str) -> None:
     code = (
         f"import sys, chalicelib.providers.{name}.provider; "
@@ -95,7 +94,7 @@ def test_a_policys_providers_get_their_own_settings_and_groups() -> None:
     assert made.name == "clusterapi"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "settings", "why"),
     [
         ("huaweicloud", {}, "provider huaweicloud: providers.huaweicloud.region: is missing"),

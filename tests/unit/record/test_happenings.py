@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.plan import Health, Plan, Removal, Repair, ScaleUp, TaintUpdate
@@ -11,12 +9,13 @@ from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.record.events import PODS_TOLD
+from tests.cases import each_row
 from tests.unit.record.support import NOW, RecordFixture, ended, plan
 
 STATUS = "cluster-autoscaler-status"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("health", "from_zero", "words"),
     [
         (Health(healthy=False, registered=9, ready=1), True, "Cluster is unhealthy"),

@@ -25,6 +25,7 @@ from chalicelib.record.gauges import of_pass
 from chalicelib.record.metrics import BY_NAME, key, lines, parts
 from chalicelib.record.recorder import record_failure
 from chalicelib.store.errors import StoreUnavailable
+from tests.cases import each_row
 from tests.unit.record.support import NOW, RecordFixture, ended, plan, refused
 
 BACKOFF = Reason(ReasonCode.GROUP_BACKOFF, {"until": NOW, "error": "none left", "code": "OutOfStock"})
@@ -139,7 +140,7 @@ def test_counters_only_grow_and_survive_what_is_left_being_read_by_another_proce
     assert "function_duration_seconds_bucket;function=main;le=0.05" not in before
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "kind"),
     [
         (Forbidden("nodes is forbidden"), "apiCallError"),
@@ -250,7 +251,7 @@ def test_every_series_that_is_kept_is_a_row_of_the_table_with_its_labels() -> No
 # -- what is left
 
 
-@pytest.mark.parametrize("rubbish", [b"", b"x", b"\x00" * 50, carry_over.write(CarryOver())[:-3]])
+@each_row("rubbish", [b"", b"x", b"\x00" * 50, carry_over.write(CarryOver())[:-3]])
 def test_what_cannot_be_read_is_as_at_the_first_pass(rubbish: bytes) -> None:
     assert carry_over.read(rubbish) == CarryOver()
 

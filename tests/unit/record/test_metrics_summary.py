@@ -14,6 +14,7 @@ from chalicelib.policy.load import load
 from chalicelib.record.metric_summary import SERIES
 from chalicelib.record.metrics import METRICS
 from chalicelib.record.recorder import record_failure
+from tests.cases import each_row
 from tests.unit.record.support import NOW, RecordFixture, ended, plan, refused
 from tests.unit.record.test_metrics import crowded
 
@@ -108,7 +109,7 @@ def test_pods_that_the_scheduler_has_not_seen_are_not_in_the_summary() -> None:
     assert scene.values("unschedulable_pods_count") == {"": 1}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "meant"),
     [
         ("", Metrics.SUMMARY),
@@ -121,7 +122,7 @@ def test_a_policy_says_one_of_three_words_and_without_one_means_summary(written:
     assert load(POLICY + written, place="p")[0].metrics is meant
 
 
-@pytest.mark.parametrize("written", ["some", "true", "[full]", "FULL", "none"])
+@each_row("written", ["some", "true", "[full]", "FULL", "none"])
 def test_another_word_for_metrics_is_refused_in_its_line(written: str) -> None:
     with pytest.raises(InputErrors, match=r"p:7: spec.metrics.*(off, summary or full|did you mean)"):
         load(f"{POLICY}  metrics: {written}\n", place="p")

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from chalicelib.kube.errors import Unavailable
 from chalicelib.model.operation import OperationKind, OperationState, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.record.event_dedup import APART
 from chalicelib.record.operation_events import ENDS, triggered
 from chalicelib.store.errors import StoreUnavailable
+from tests.cases import each_row
 from tests.unit.record.support import NOW, RecordFixture, ended
 
 STATUS = "cluster-autoscaler-status"
@@ -70,7 +69,7 @@ def test_what_we_called_off_ourselves_counts_as_no_failure() -> None:
     assert (scene.journal.book.counts, scene.lines) == ({}, [])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("evict", "words"),
     [(("a/p",), "failed to drain and delete node"), ((), "failed to delete empty node")],
 )
@@ -106,7 +105,7 @@ def test_of_several_nodes_each_is_told_its_own_end() -> None:
     assert scene.values("scaled_down_nodes_total") == {"underutilized": 1}
 
 
-@pytest.mark.parametrize(("unready", "reason"), [((), "empty"), (("n2",), "unready")])
+@each_row(("unready", "reason"), [((), "empty"), (("n2",), "unready")])
 def test_an_empty_node_and_an_unready_one_are_counted_as_such(unready: tuple[str, ...], reason: str) -> None:
     scene = RecordFixture()
     scene.ends(ended(OperationKind.REMOVE, targets=TARGETS[1:]), Succeeded({"removed": 1}), unready=frozenset(unready))
@@ -124,7 +123,7 @@ def test_instances_that_never_became_nodes_are_told_by_name() -> None:
     assert scene.journal.book.counts == {"old_unregistered_nodes_removed_count": 2}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "reason", "words"),
     [
         (OperationKind.DISCARD, "DeleteUnregisteredFailed", "Failed to remove node i-1: Transient: no answer"),
@@ -197,7 +196,7 @@ def test_pods_that_were_refused_are_told_when_the_drain_gives_up() -> None:
     assert scene.values("evicted_pods_total") == {"failed": 1}
 
 
-@pytest.mark.parametrize("step", ["look", "gone", "delay", "poll"])
+@each_row("step", ["look", "gone", "delay", "poll"])
 def test_a_step_that_nobody_is_told_of_neither_reads_nor_writes(step: str) -> None:
     scene = RecordFixture()
     scene.steps(removal(step), InProgress(5.0, "poll"))

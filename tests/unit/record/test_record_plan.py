@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from chalicelib.kube.errors import Forbidden
 from chalicelib.model.plan import Health, NodeVerdict, Plan, Removal, Repair, ScaleUp, UnschedulablePods
@@ -9,6 +8,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.record.event_dedup import APART
 from chalicelib.record.events import PODS_TOLD
 from chalicelib.store.errors import StoreUnavailable
+from tests.cases import each_row
 from tests.unit.record.support import NOW, RecordFixture, plan, refused
 
 
@@ -34,7 +34,7 @@ def test_a_pass_that_dies_before_it_gives_the_lease_back_writes_its_entry_once_m
     assert len(scene.journal.entries) == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         plan(NOW + 10, scale_ups=(ScaleUp("g", "clusterapi", 1, 2, 5, ("a/p",)),)),

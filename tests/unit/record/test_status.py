@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 import yaml
 
 from chalicelib.kube.errors import Forbidden
 from chalicelib.model.plan import GroupVerdict, Health, Plan
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.record.status_configmap import ANNOTATION, EVERY, document, long_time, parse, render, shortened
+from tests.cases import each_row
 from tests.unit.record.support import NOW, RecordFixture, plan
 
 NAME = "cluster-autoscaler-status"
@@ -110,7 +110,7 @@ def test_keys_come_in_upstreams_order_and_what_is_nothing_is_left_out() -> None:
     assert yaml.safe_load(text)["clusterWide"]["health"]["nodeCounts"]["registered"]["total"] == 0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parts", "status"),
     [
         ({"in_progress": True, "healthy": False, "backoff": BACKOFF}, "InProgress"),
@@ -174,7 +174,7 @@ def test_a_clock_that_goes_back_does_not_silence_the_status() -> None:
     assert scene.wall.calls.count("change") == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rubbish",
     [
         "Cluster-autoscaler status at 2019: healthy",
@@ -206,7 +206,7 @@ def test_a_config_map_without_data_is_filled() -> None:
     assert stored(scene)["autoscalerStatus"] == "Running"
 
 
-@pytest.mark.parametrize(("conflicts", "trouble"), [(2, ""), (3, "status: Conflict: changed meanwhile")])
+@each_row(("conflicts", "trouble"), [(2, ""), (3, "status: Conflict: changed meanwhile")])
 def test_whoever_writes_at_the_same_time_is_not_overwritten_unseen(conflicts: int, trouble: str) -> None:
     scene = RecordFixture()
     scene.wall.conflicts = conflicts
@@ -249,7 +249,7 @@ def test_a_config_map_that_is_missing_is_told_once_and_filled_when_it_is_there()
     assert "is not there" in scene.trouble
 
 
-@pytest.mark.parametrize("settings", [{"write_status_configmap": False}, {"wall": False}])
+@each_row("settings", [{"write_status_configmap": False}, {"wall": False}])
 def test_a_status_that_is_not_wanted_is_neither_read_nor_written(settings: dict[str, Any]) -> None:
     scene = RecordFixture(**settings)
     scene.passes(decided())
@@ -266,6 +266,6 @@ def test_what_is_written_reads_back() -> None:
     assert document(decided(groups=(group(backoff=BACKOFF),)), parse(render(written))) == written
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000, "{a: " * 100_000])
+@each_row("text", ["[" * 100_000, "- " * 100_000, "{a: " * 100_000])
 def test_a_text_that_somebody_made_endlessly_deep_is_no_status(text: str) -> None:
     assert parse(text) == {}

@@ -15,6 +15,7 @@ from chalicelib.model.snapshot import MissingData, PriorityConfig, Snapshot
 from chalicelib.policy import priority_configmap
 from chalicelib.snapshot.live_cluster import PRIORITY_CONFIG, RESOURCES, ListedResource, read_live_cluster
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
+from tests.cases import each_row
 from tests.unit.kube.support import client, status
 
 NOW = 1795246259.0
@@ -143,8 +144,8 @@ def test_what_is_asked_of_the_server() -> None:
     assert set(first) == {r.path for r in RESOURCES[2:]}
 
 
-@pytest.mark.parametrize("code", [403, 404])
-@pytest.mark.parametrize("resource", [r for r in RESOURCES if not r.required], ids=lambda r: r.plural)
+@each_row("code", [403, 404])
+@each_row("resource", [r for r in RESOURCES if not r.required], ids=lambda r: r.plural)
 def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: ListedResource, code: int) -> None:
     taken, _ = snapshot(LiveSnapshotApi(**{resource.kind: refused(resource, code)}))
     gap = taken.gaps[0]
@@ -153,7 +154,7 @@ def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: ListedResour
     assert len(taken.pods) == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "expected"),
     [
         pytest.param(NO_CONFIG_MAP, None, id="absent"),
@@ -226,8 +227,8 @@ def test_a_kind_of_controller_that_was_not_read_is_not_taken_for_absent() -> Non
     assert {"ReplicaSet", "StatefulSet", "ReplicationController"} <= set(taken.controller_kinds)
 
 
-@pytest.mark.parametrize(("code", "cls"), [(403, errors.Forbidden), (404, errors.NotFound)])
-@pytest.mark.parametrize("kind", ["Node", "Pod"])
+@each_row(("code", "cls"), [(403, errors.Forbidden), (404, errors.NotFound)])
+@each_row("kind", ["Node", "Pod"])
 def test_without_nodes_or_pods_there_is_no_snapshot(kind: str, code: int, cls: type[errors.ClusterError]) -> None:
     resource = next(r for r in RESOURCES if r.kind == kind)
     with pytest.raises(cls, match="is refused"):

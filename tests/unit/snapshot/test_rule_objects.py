@@ -12,6 +12,7 @@ from chalicelib.model.scaling_rules import Metric, RuleObject
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.snapshot.live_cluster import RULE_OBJECTS, read_live_cluster
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
+from tests.cases import each_row
 from tests.unit.kube.support import client, status
 from tests.unit.snapshot.test_files import _node, _read, _write
 from tests.unit.snapshot.test_live_snapshot import NOW, LiveSnapshotApi, observe
@@ -85,7 +86,7 @@ def test_a_cluster_that_does_not_know_the_kind_has_none_and_nothing_is_said() ->
     assert gaps(snapshot) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "reply",
     [
         Reply(403, status(403, "Forbidden", "not for you")),

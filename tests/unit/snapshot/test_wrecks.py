@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.snapshot import MissingData
 from chalicelib.snapshot import unreadable_objects
 from chalicelib.snapshot.node_groups import read_node_groups
+from tests.cases import each_row
 from tests.property import hostile_tenants
 
 LAST = f"n{hostile_tenants.NODES - 1}"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "status",
     [
         None,
@@ -43,7 +43,7 @@ def test_a_node_that_cannot_be_read_has_joined_and_is_held(status: Any) -> None:
     assert hostile_tenants.served(plan) == hostile_tenants.VICTIMS
 
 
-@pytest.mark.parametrize(
+@each_row(
     "spec",
     [
         {"containers": "none"},
@@ -60,7 +60,7 @@ def test_a_pod_that_cannot_be_read_holds_its_node(spec: Any) -> None:
     assert LAST not in {each.node for each in plan.promises} | {each.node for each in plan.removals}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "node"),
     [
         (b'{"spec": {"nodeName": "n1"}}', "n1"),
@@ -94,7 +94,7 @@ class _Working:
         return msgspec.defstruct("Seen", [("groups", tuple), ("gaps", tuple)])((NodeGroup("g", "fine"),), ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error",
     [
         ValueError("x" * 10_000),

@@ -73,7 +73,11 @@ class Counting:
     def add(self, rows: Ints, cls: int, counts: Ints) -> bool:
         """Pods placed on rows (each named once), or taken off (negative counts); they count as not terminating. Returns
         whether any counter counts them, so that what was made of it must be made anew."""
-        self._log.setdefault(cls, []).append((rows, counts))
+        entries = self._log.setdefault(cls, [])
+        if entries and entries[-1][0] is rows and np.array_equal(entries[-1][1], -counts):
+            entries.pop()  # a rewind: without this the log would keep every attempt of the search
+        else:
+            entries.append((rows, counts))
         counters = self._of.get(cls, ())
         for counter in counters:
             counter.rows[rows] += counts

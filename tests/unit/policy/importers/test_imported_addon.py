@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.policy import Options
 from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.policy.importers.cce_addon import KEYS, AddonSettings, read_addon
+from tests.cases import each_row
 
 GI = 2**30
 # An add-on with no settings at all: its defaults, where they are not ours.
@@ -41,7 +41,7 @@ def test_CCE_A7_the_addons_defaults_are_written_out_where_ours_are_others() -> N
     assert (found.scale_up, found.scan_interval, found.warnings) == (ScaleUp(), 60.0, ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value", "option", "becomes"),
     [
         ("maxNodesTotal", 200, "max_nodes_total", 200),
@@ -85,7 +85,7 @@ def test_CCE_A7_a_key_of_the_addon_is_the_option_it_means(key: str, value: Any, 
     assert [told for told in found.warnings if "hold up all removals" not in told] == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value", "scale_up"),
     [
         ("scaleUpUnscheduledPodEnabled", False, ScaleUp(unschedulable_pods=False)),
@@ -101,7 +101,7 @@ def test_CCE_A7_switches_and_thresholds_of_scaling_out(key: str, value: Any, sca
     assert (found.scale_up, found.warnings) == (scale_up, ())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("custom", "removed", "drained"),
     [
         ({"parallelDrain": True}, 10, 2),
@@ -116,16 +116,14 @@ def test_CCE_A7_busy_nodes_go_one_by_one_without_parallel_drain(custom: Any, rem
     assert found.warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("drain", "removed", "other"), [(True, 8, "maxEmptyBulkDeleteFlag"), (False, 5, "maxScaleDownParallelism")]
-)
+@each_row(("drain", "removed", "other"), [(True, 8, "maxEmptyBulkDeleteFlag"), (False, 5, "maxScaleDownParallelism")])
 def test_CCE_A7_of_two_numbers_of_nodes_at_once_the_other_is_told(*, drain: bool, removed: int, other: str) -> None:
     found = read(parallelDrain=drain, maxEmptyBulkDeleteFlag=5, maxScaleDownParallelism=8)
     assert found.options.max_scale_down_parallelism == removed
     assert [told.split(": ")[1] for told in found.warnings] == [other]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value", "says"),
     [
         (

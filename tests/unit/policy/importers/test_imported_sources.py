@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.importers.input_files import sort_out
+from tests.cases import each_row
 
 CUSTOM = {"maxNodesTotal": 5}
 ADDON = {"kind": "Addon", "spec": {"addonTemplateName": "autoscaler", "clusterID": "c1", "values": {"custom": CUSTOM}}}
@@ -16,7 +17,7 @@ OTHER = {"kind": "Addon", "spec": {"addonTemplateName": "coredns", "values": {"c
 RULES = {"apiVersion": "autoscaling.cce.io/v1alpha1", "kind": "HorizontalNodeAutoscaler", "metadata": {"name": "a"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "held",
     [
         ADDON,
@@ -30,14 +31,14 @@ RULES = {"apiVersion": "autoscaling.cce.io/v1alpha1", "kind": "HorizontalNodeAut
         {"kind": "Addon", "items": [{"spec": ADDON["spec"]}]},
     ],
 )
-@pytest.mark.parametrize("write", [json.dumps, lambda held: "# yaml\n" + json.dumps(held) + "\n---\n"])
+@each_row("write", [json.dumps, lambda held: "# yaml\n" + json.dumps(held) + "\n---\n"])
 def test_settings_are_found_in_every_wrapping(held: Any, write: Any) -> None:
     found = sort_out({"f": write(held)})
     assert [dict(source.content) for source in found.addons] == [CUSTOM]
     assert (found.objects, found.others) == ((), ())
 
 
-@pytest.mark.parametrize("kind", ["HorizontalNodeAutoscaler", "horizontalnodeautoscaler"])
+@each_row("kind", ["HorizontalNodeAutoscaler", "horizontalnodeautoscaler"])
 def test_objects_are_found_among_others_which_are_named(kind: str) -> None:
     one = {**RULES, "kind": kind}
     listed = {"kind": "HorizontalNodeAutoscalerList", "items": [one]}
@@ -53,7 +54,7 @@ def test_items_of_a_list_may_leave_their_kind_to_the_list() -> None:
     assert [source.content["metadata"] for source in found.objects] == [{"name": "a"}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "says"),
     [
         ("", "f: holds no settings"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.providers.alicloud.models import CodeAndMessage, ScalingActivity
 from chalicelib.providers.alicloud.scaling_activities import (
     created,
@@ -13,6 +11,7 @@ from chalicelib.providers.alicloud.scaling_activities import (
     metadata,
     of_operation,
 )
+from tests.cases import each_row
 
 OURS = '{"outscaler/operation":"grow-1","cluster-autoscaler/alicloud/managed":"true"}'
 UPSTREAMS = '{"cluster-autoscaler/alicloud/managed":"true"}'
@@ -22,7 +21,7 @@ def activity(status: str, code: str = "", *, own: str = OURS, made: int = 0, nam
     return ScalingActivity(name, "asg-1", status, activity_metadata=own, error_code=code, created_capacity=made)
 
 
-@pytest.mark.parametrize("text", ["", "null", "[]", "7", "{", '{"a":1}', '"true"', '{"outscaler":{"b":2}}', "\ud800"])
+@each_row("text", ["", "null", "[]", "7", "{", '{"a":1}', '"true"', '{"outscaler":{"b":2}}', "\ud800"])
 def test_metadata_of_others_is_not_ours(text: str) -> None:
     found = activity("Failed", own=text)
     assert not is_own(found)
@@ -36,7 +35,7 @@ def test_an_operation_finds_its_own_activity() -> None:
     assert is_own(activity("Failed", own=UPSTREAMS))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "cls"),
     [
         ("OperationDenied.NoStock", "OutOfStock"),
@@ -79,7 +78,7 @@ def test_what_was_created_is_counted_by_number_or_by_name() -> None:
 NO_STOCK = "OperationDenied.NoStock"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("history", "code"),
     [
         ([activity("Failed", NO_STOCK)], NO_STOCK),

@@ -24,6 +24,7 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.http import VendorResponse
+from tests.cases import each_row
 from tests.unit.providers.alicloud.scripted_api import (
     GROUP,
     Board,
@@ -91,7 +92,7 @@ def paged(total: int) -> Callable[[Seen], Reply]:
     return answer
 
 
-@pytest.mark.parametrize(("total", "calls"), [(0, 1), (1, 1), (50, 1), (51, 2), (137, 3)])
+@each_row(("total", "calls"), [(0, 1), (1, 1), (50, 1), (51, 2), (137, 3)])
 def test_ALI_7_pages_of_fifty_until_all_are_there(total: int, calls: int) -> None:
     with HttpScript(paged(total)) as server:
         found = api_for(server.url).instances(GROUP)
@@ -99,7 +100,7 @@ def test_ALI_7_pages_of_fifty_until_all_are_there(total: int, calls: int) -> Non
     assert len(server.requests) == calls
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bad", "cls"),
     [
         (refusal("Forbidden.RAM", 403), Unauthorized),
@@ -302,7 +303,7 @@ def template(number: int, kind: str, *, default: bool = False) -> dict[str, obje
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("version", "asked", "kind"),
     [
         ("2", {"LaunchTemplateVersion.1": "2"}, "ecs.two"),
@@ -431,7 +432,7 @@ def test_instances_are_removed_by_id_and_what_was_ignored_is_told() -> None:
     assert [each.instance_id for each in accepted.ignored_instances or ()] == ["i-2"]
 
 
-@pytest.mark.parametrize("lost", [Reply(hang_up=True), Reply(200, {"ScalingActivityId": "asa-1"}, cut=4), Reply(500)])
+@each_row("lost", [Reply(hang_up=True), Reply(200, {"ScalingActivityId": "asa-1"}, cut=4), Reply(500)])
 def test_ALI_9_ALI_DEFECT_6_a_lost_answer_is_asked_for_again_with_the_same_token(lost: Reply) -> None:
     with HttpScript([lost, Reply(200, {"ScalingActivityId": "asa-1"})]) as server:
         assert grow(api_for(server.url)) == "asa-1"
@@ -441,14 +442,14 @@ def test_ALI_9_ALI_DEFECT_6_a_lost_answer_is_asked_for_again_with_the_same_token
     assert first.credential != second.credential
 
 
-@pytest.mark.parametrize("token", ["", "x" * 65, "é", "a\n"])
+@each_row("token", ["", "x" * 65, "é", "a\n"])
 def test_a_token_that_the_vendor_would_cut_is_never_sent(token: str) -> None:
     with HttpScript() as server, pytest.raises(InvalidRequest):
         api_for(server.url).remove(GROUP, ["i-1"], token=token)
     assert server.requests == []
 
 
-@pytest.mark.parametrize("count", [0, 21])
+@each_row("count", [0, 21])
 def test_more_instances_than_one_call_takes_are_not_sent(count: int) -> None:
     with HttpScript() as server, pytest.raises(InvalidRequest):
         api_for(server.url).remove(GROUP, [f"i-{number}" for number in range(count)], token="t")

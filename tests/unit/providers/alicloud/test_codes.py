@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from chalicelib.providers.alicloud.error_mapping import (
     TABLE,
     Sense,
@@ -21,6 +19,7 @@ from chalicelib.providers.alicloud.error_mapping import (
 from chalicelib.providers.alicloud.settings import KNOWN
 from chalicelib.providers.errors import ProviderError, Unknown
 from chalicelib.providers.http import VendorResponse
+from tests.cases import each_row
 
 CLASSES = {
     "ScalingActivityInProgress": "Conflict",
@@ -82,14 +81,14 @@ def error(code: str, status: int = 400) -> ProviderError:
     return found
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 500])
-@pytest.mark.parametrize(("code", "cls"), CLASSES.items())
+@each_row("status", [400, 403, 404, 500])
+@each_row(("code", "cls"), CLASSES.items())
 def test_a_code_decides_and_not_the_status(code: str, cls: str, status: int) -> None:
     found = error(code, status)
     assert (found.cls, found.code, found.request_id) == (cls, code, "r-1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "cls"),
     [
         (400, "InvalidRequest"),
@@ -113,12 +112,12 @@ def test_an_unknown_code_with_a_time_to_come_back_is_throttling() -> None:
     assert (found.cls, found.retry_after) == ("Throttled", 1.5)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"Message": "no code"}', b'{"Code": {}}', b'{"Code": "x'])
+@each_row("body", [b"", b"<html>", b"[]", b'{"Message": "no code"}', b'{"Code": {}}', b'{"Code": "x'])
 def test_a_body_that_is_not_the_vendors_says_nothing(body: bytes) -> None:
     assert error_for(VendorResponse("POST x/", 502, {}, body)) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "seconds"),
     [
         ("2500", 2.5),
@@ -148,7 +147,7 @@ def test_only_a_code_says_that_something_is_gone() -> None:
     assert not is_gone(error("InvalidAction.NotFound", 404))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "cls"),
     [
         ("OperationDenied.NoStock", "OutOfStock"),

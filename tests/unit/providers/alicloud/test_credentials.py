@@ -16,6 +16,7 @@ from chalicelib.providers.alicloud.credentials import AlicloudCredential, Sessio
 from chalicelib.providers.alicloud.secret_format import parse_secret
 from chalicelib.providers.errors import Throttled, Transient, Unauthorized
 from infra.emulators.policy_permissions import FILES
+from tests.cases import each_row
 from tests.unit.providers.alicloud.scripted_api import (
     GROUP,
     KEY,
@@ -82,7 +83,7 @@ def test_a_static_session_is_signed_with_its_token() -> None:
     assert server.requests[0].headers["x-acs-accesskey-id"] == "STS.x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     [
         "InvalidAccessKeyId.NotFound",
@@ -215,7 +216,7 @@ def test_ALI_DEFECT_16_an_answer_of_sts_without_credentials_is_an_error_and_no_c
             by_role(server.url, ScriptedApiClock(), Sessions())()
 
 
-@pytest.mark.parametrize("ends", ["", "tomorrow", "2020-01-01T00:00:00Z"])
+@each_row("ends", ["", "tomorrow", "2020-01-01T00:00:00Z"])
 def test_an_end_that_makes_no_sense_does_not_ask_sts_for_every_call(ends: str) -> None:
     vendor, sessions, clock = Vendor(granted(1, ends)), Sessions(), ScriptedApiClock()
     with HttpScript(vendor) as server:
@@ -235,9 +236,7 @@ def test_a_clock_that_went_back_far_asks_anew() -> None:
     assert vendor.log.count("AssumeRole") == 2
 
 
-@pytest.mark.parametrize(
-    ("life", "after"), [(3600, 2700), (7200, 6300), (1800, 900), (900, 720), (30, 60), (0, 60), (-100, 60)]
-)
+@each_row(("life", "after"), [(3600, 2700), (7200, 6300), (1800, 900), (900, 720), (30, 60), (0, 60), (-100, 60)])
 def test_ALI_3_a_session_is_renewed_in_good_time(life: float, after: float) -> None:
     assert due(AlicloudCredential(Secret("a"), Secret("b"), Secret("c"), obtained=0.0, expires=life)) == after
 
@@ -343,7 +342,7 @@ def test_ALI_3_a_function_reads_no_token_file(tmp_path: Path, settings: dict[str
     assert server.requests == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     "code",
     ["AuthenticationFail.OIDCToken.Expired", "EntityNotExist.Role", "NoPermission", "InvalidParameter.OIDCToken"],
 )

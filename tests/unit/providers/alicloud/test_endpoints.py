@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.providers.alicloud.endpoints import Endpoints, Network, Service
+from tests.cases import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("service", "region", "network", "host"),
     [
         (Service.ESS, "cn-hangzhou", Network.PUBLIC, "ess.aliyuncs.com"),

@@ -10,6 +10,7 @@ from chalicelib.model.outcome import Failed
 from chalicelib.providers.alicloud.models import TemplateOverride
 from chalicelib.providers.alicloud.pagination import MOVED
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
+from tests.cases import each_row
 from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, grow, node, provider, refusal, remove, tags
 
 
@@ -59,7 +60,7 @@ def test_ALI_DEFECT_11_leaving_and_stopped_instances_are_no_part_of_the_size() -
     assert [each.state for each in group.instances] == [InstanceState.RUNNING] * 2 + [InstanceState.DELETING]
 
 
-@pytest.mark.parametrize("scheme", ["", "alicloud://"])
+@each_row("scheme", ["", "alicloud://"])
 def test_ALI_6_ALI_DEFECT_10_instances_are_matched_and_spelled_as_the_nodes_are(scheme: str) -> None:
     api = world(3)
     names = list(api.all["asg-1"].instances)
@@ -95,7 +96,7 @@ def test_a_node_whose_life_cycle_hook_is_still_open_is_running() -> None:
     assert found[0].state is InstanceState.RUNNING
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("groups", "calls"),
     [
         (1, 1 + 3),
@@ -131,7 +132,7 @@ def test_ALI_DEFECT_14_in_an_account_of_others_each_group_is_asked_for() -> None
     assert len([call for call in api.calls if call.startswith("instances asg")]) == 30
 
 
-@pytest.mark.parametrize("error", [Transient("moved", code=MOVED), Unauthorized("no", code="Forbidden.RAM")])
+@each_row("error", [Transient("moved", code=MOVED), Unauthorized("no", code="Forbidden.RAM")])
 def test_one_list_that_cannot_be_had_costs_no_group(error: ProviderError) -> None:
     api = world(*([1] * 30))
     api.trouble["instances"] = [error]
@@ -150,7 +151,7 @@ def test_ALI_15_twenty_groups_that_cannot_be_read_stop_none_of_the_others() -> N
         provider(api).observe(())
 
 
-@pytest.mark.parametrize("error", [Throttled("slow down"), Unauthorized("refused")])
+@each_row("error", [Throttled("slow down"), Unauthorized("refused")])
 def test_who_is_refused_does_not_ask_for_the_next_twenty_groups(error: ProviderError) -> None:
     api = world(*([1] * 45))
     api.trouble["groups"] = [error] * 3
@@ -206,7 +207,7 @@ def failed_growth(made: int, **more: object) -> FakeApi:
     return api
 
 
-@pytest.mark.parametrize("made", [0, 2])
+@each_row("made", [0, 2])
 def test_ALI_11_ALI_DEFECT_7_each_missing_machine_is_a_placeholder_with_its_error(made: int) -> None:
     group = provider(failed_growth(made)).observe(()).groups[0]
     assert group.target == 5
@@ -265,7 +266,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("more", "word"), BAD)
+@each_row(("more", "word"), BAD)
 def test_ALI_15_a_group_that_is_off_says_why_and_stops_no_other(more: dict[str, object], word: str) -> None:
     api = world(2, 2)
     api.all["asg-1"].more = more
@@ -297,7 +298,7 @@ def test_ALI_7_instances_that_cannot_be_read_whole_are_that_groups_error_only() 
     assert (bad.target, good.error, len(good.instances)) == (2, "", 2)
 
 
-@pytest.mark.parametrize("cls", [Throttled, Unauthorized])
+@each_row("cls", [Throttled, Unauthorized])
 def test_who_is_throttled_or_refused_does_not_ask_on(cls: type[ProviderError]) -> None:
     api = world(*([1] * 30))
     api.trouble["instances"] = [refusal(cls, "No")]
@@ -306,7 +307,7 @@ def test_who_is_throttled_or_refused_does_not_ask_on(cls: type[ProviderError]) -
     assert len([call for call in api.calls if call.startswith("instances")]) == 1
 
 
-@pytest.mark.parametrize("method", ["groups"])
+@each_row("method", ["groups"])
 def test_only_where_nothing_can_be_read_is_it_an_error(method: str) -> None:
     api = world(1)
     api.trouble[method] = [Unauthorized("no")]
@@ -314,7 +315,7 @@ def test_only_where_nothing_can_be_read_is_it_an_error(method: str) -> None:
         provider(api).observe(())
 
 
-@pytest.mark.parametrize("method", ["configurations", "instance_types"])
+@each_row("method", ["configurations", "instance_types"])
 def test_a_template_that_cannot_be_read_is_no_error_of_the_group(method: str) -> None:
     api = world(1)
     api.trouble[method] = [Transient("no answer")]

@@ -12,6 +12,7 @@ from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.node_groups import observe
 from chalicelib.providers.alicloud.settings import read_settings
 from chalicelib.providers.errors import Conflict, NotFound, Throttled, Transient, Unauthorized
+from tests.cases import each_row
 from tests.unit.providers.alicloud.scripted_api import (
     GROUP,
     KEY_ID,
@@ -65,14 +66,14 @@ def test_ALI_10_a_long_pause_is_passed_on() -> None:
     assert books.held[0][1] == 7.0
 
 
-@pytest.mark.parametrize("code", ["Throttling", "InternalError", "ServiceUnavailable"])
+@each_row("code", ["Throttling", "InternalError", "ServiceUnavailable"])
 def test_what_is_temporary_is_tried_three_times(code: str) -> None:
     with HttpScript(lambda _: refusal(code)) as server, pytest.raises((Throttled, Transient)):
         api_for(server.url).groups([GROUP])
     assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("code", ["InvalidTimeStamp.Expired", "SignatureNonceUsed"])
+@each_row("code", ["InvalidTimeStamp.Expired", "SignatureNonceUsed"])
 def test_ALI_2_a_refused_time_or_nonce_is_signed_anew_once(code: str) -> None:
     with HttpScript([refusal(code), groups_page(GROUP)]) as server:
         assert api_for(server.url).groups([GROUP])

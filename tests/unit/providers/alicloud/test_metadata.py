@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.errors import Transient, Unauthorized
+from tests.cases import each_row
 from tests.unit.providers.alicloud.scripted_api import (
     GROUP,
     HttpScript,
@@ -27,7 +28,7 @@ CREDENTIAL = {
 ROLES = "/latest/meta-data/ram/security-credentials/"
 
 
-@pytest.mark.parametrize("protected", [True, False])
+@each_row("protected", [True, False])
 def test_ALI_4_ALI_DEFECT_16_the_metadata_service_in_both_modes(protected: bool) -> None:
     def metadata(seen: Seen) -> Reply:
         if seen.method == "PUT":
@@ -53,7 +54,7 @@ def test_a_role_that_is_named_is_not_asked_for() -> None:
     assert [seen.path for seen in service.requests] == ["/latest/api/token", ROLES + "mine"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "cls"),
     [
         (Reply(404, "no"), Unauthorized),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.operation import RemovalTarget
 from chalicelib.providers.alicloud.provider_ids import (
     AlicloudGroupNames,
@@ -12,12 +10,13 @@ from chalicelib.providers.alicloud.provider_ids import (
     parse,
     placeholder_group,
 )
+from tests.cases import each_row
 from tests.unit.providers.alicloud.fake_api import REGION, node
 
 PLAIN, PREFIXED = f"{REGION}.i-1", f"alicloud://{REGION}.i-1"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         (PLAIN, (REGION, "i-1")),
@@ -39,7 +38,7 @@ def test_ALI_6_provider_ids_are_read_in_both_spellings_and_no_other(
     assert parse(text) == expected
 
 
-@pytest.mark.parametrize("spelling", [PLAIN, PREFIXED])
+@each_row("spelling", [PLAIN, PREFIXED])
 def test_ALI_DEFECT_10_an_instance_is_spelled_as_its_node_is(spelling: str) -> None:
     names = AlicloudGroupNames([node("a", spelling)], REGION)
     assert names.spell("i-1") == spelling
@@ -60,7 +59,7 @@ def test_ALI_DEFECT_15_empty_and_foreign_ids_are_nobodys() -> None:
     assert names.spell("i-1") == PLAIN
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("target", "expected"),
     [
         (RemovalTarget("n", PLAIN, "i-1"), "i-1"),

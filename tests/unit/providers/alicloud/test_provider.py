@@ -13,6 +13,7 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.alicloud.provider import build
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient, Unauthorized
+from tests.cases import each_row
 from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, grow, operation, provider, remove
 
 
@@ -30,7 +31,7 @@ def test_settings_that_cannot_be_are_bad_input() -> None:
         build(connection(credentialsSecret="ali"))
 
 
-@pytest.mark.parametrize("cls", [Transient, Throttled, Conflict])
+@each_row("cls", [Transient, Throttled, Conflict])
 def test_what_may_pass_is_raised(cls: type[ProviderError]) -> None:
     api = FakeApi(FakeApiGroup("asg-1"))
     api.trouble["groups"] = [cls("later")]
@@ -44,7 +45,7 @@ def test_what_will_not_pass_is_failed_with_class_and_code() -> None:
     assert provider(api).grow(grow(0, 1)) == Failed("Unauthorized", "no", "Forbidden.RAM")
 
 
-@pytest.mark.parametrize("kind", list(OperationKind))
+@each_row("kind", list(OperationKind))
 def test_rubbish_in_an_operation_is_no_crash(kind: OperationKind) -> None:
     api = FakeApi(FakeApiGroup("asg-1"))
     api.fill("asg-1", 2)
@@ -138,8 +139,8 @@ class _Chaos:
         assert self.group.desired >= 0
 
 
-@pytest.mark.parametrize("desired", [True, False], ids=["desired", "plain"])
-@pytest.mark.parametrize("seed", range(40))
+@each_row("desired", [True, False], ids=["desired", "plain"])
+@each_row("seed", range(40))
 def test_ALI_17_never_more_than_planned_and_never_another_than_named(seed: int, desired: bool) -> None:
     _Chaos(seed, desired=desired).run()
 
@@ -170,7 +171,7 @@ class _Crowd(_Chaos):
             self._check()
 
 
-@pytest.mark.parametrize("desired", [True, False], ids=["desired", "plain"])
-@pytest.mark.parametrize("seed", range(25))
+@each_row("desired", [True, False], ids=["desired", "plain"])
+@each_row("seed", range(25))
 def test_operations_side_by_side_take_nothing_from_one_another(seed: int, desired: bool) -> None:
     _Crowd(seed, desired=desired).run()

@@ -8,6 +8,7 @@ import pytest
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Transient
+from tests.cases import each_row
 from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, continued, provider, refusal, remove
 
 
@@ -26,7 +27,7 @@ def to_the_end(api: FakeApi, asked: Operation) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("desired", [True, False], ids=["desired", "plain"])
+@each_row("desired", [True, False], ids=["desired", "plain"])
 def test_one_is_removed_and_the_target_goes_down_with_it(desired: bool) -> None:
     api, names = world(3, desired_mode=desired)
     assert isinstance(to_the_end(api, remove(3, names[1])), Succeeded)
@@ -211,7 +212,7 @@ def test_ALI_DEFECT_2_a_lone_refusal_fails_at_once_with_its_code() -> None:
     assert outcome.code == "OperationDenied.Locked"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state", "more", "word"),
     [
         ("Protected", {}, "protected"),

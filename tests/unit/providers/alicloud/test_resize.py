@@ -7,6 +7,7 @@ import pytest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled, Transient
+from tests.cases import each_row
 from tests.unit.providers.alicloud.fake_api import (
     FakeApi,
     FakeApiGroup,
@@ -203,7 +204,7 @@ def test_a_quota_is_another_class_than_no_stock() -> None:
     assert found.cls == "QuotaExceeded"
 
 
-@pytest.mark.parametrize("size", [3, 2])
+@each_row("size", [3, 2])
 def test_nothing_to_change_is_looked_into(size: int) -> None:
     api = world(2)
     api.trouble["scale"] = [refusal(Conflict, "IncorrectCapacity.NoChange")]
@@ -250,7 +251,7 @@ def test_an_activity_that_is_not_listed_yet_is_waited_for_and_rubbish_in_the_dat
     assert isinstance(provider(api).poll(continued(later, waiting)), Succeeded)
 
 
-@pytest.mark.parametrize("state", ["Inactive", "Deleting"])
+@each_row("state", ["Inactive", "Deleting"])
 def test_ALI_15_a_group_that_is_off_is_not_grown(state: str) -> None:
     api = world(1, more={"lifecycle_state": state})
     outcome = provider(api).grow(grow(1, 2))
@@ -281,7 +282,7 @@ def test_a_group_that_the_policy_does_not_name_is_never_touched() -> None:
 SHRINKS = [(3, 3, "Done"), (4, 4, "Done"), (5, 5, "Done"), (2, 5, "InvalidRequest")]
 
 
-@pytest.mark.parametrize(("to_size", "left", "expected"), SHRINKS)
+@each_row(("to_size", "left", "expected"), SHRINKS)
 def test_ALI_13_an_unfulfilled_target_is_lowered_and_no_instance_is_lost(
     to_size: int, left: int, expected: str
 ) -> None:

@@ -10,6 +10,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers.alicloud.secret_format import parse_secret
 from chalicelib.providers.errors import Transient, Unauthorized
+from tests.cases import each_row
 from tests.unit.providers.alicloud.scripted_api import (
     GROUP,
     KEY,
@@ -24,7 +25,7 @@ ROLE = "acs:ram::1234567890123456:role/outscaler"
 PROVIDER = "acs:ram::1234567890123456:oidc-provider/ack"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         KEY,
@@ -42,7 +43,7 @@ def test_ALI_DEFECT_16_a_secret_is_read_in_each_of_its_forms(text: str) -> None:
     assert (found.key_id.reveal(), found.key_secret.reveal(), bool(found.token)) == (KEY_ID, KEY_SECRET, False)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "problem"),
     [
         ("", "no section"),
@@ -65,7 +66,7 @@ def test_a_secret_that_cannot_be_used_is_refused_by_its_field(text: str, problem
     assert "LTAI5" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("secret", "missing"),
     [
         ({"accessKeyId": KEY_ID}, "accessKeySecret is missing"),

@@ -8,6 +8,7 @@ from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.alicloud.endpoints import Network, Service
 from chalicelib.providers.alicloud.settings import AlicloudBounds, parse_spec, read_settings
+from tests.cases import each_row
 
 RIGHT = {"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": "0:5:asg-1"}
 
@@ -48,7 +49,7 @@ def test_what_is_right_is_read() -> None:
     assert settings.access.role_arn == "acs:ram::1:role/r"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "bounds"),
     [
         ("0:5:asg-1", AlicloudBounds("asg-1", 0, 5)),
@@ -60,7 +61,7 @@ def test_ALI_5_specs_that_are_right(text: str, bounds: AlicloudBounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "a:5:x",
@@ -94,7 +95,7 @@ def test_ALI_5_a_group_that_is_named_twice_is_refused_wherever() -> None:
     assert "asg-1 is given twice" in problems(RIGHT, GroupPolicy("alicloud", "asg-1", 0, 5))[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "place"),
     [
         ({"region": ""}, "providers.alicloud.region: is missing"),
@@ -152,7 +153,7 @@ def test_a_group_entry_needs_a_maximum() -> None:
     assert "has no max" in problems(RIGHT, GroupPolicy("alicloud", "asg-8", 1))[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "settings",
     [
         {"ramRole": "worker"},

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
-
 from chalicelib.model.secret import Secret
 from chalicelib.providers.alicloud.signing import canonical_query, canonical_request, signed_headers, unsigned_headers
+from tests.cases import each_row
 
 KEY_ID, KEY_SECRET = "LTAI-EXAMPLE-KEY-ID", Secret("example-key-secret-0123456789")
 NONCE = "5f2a0b5c7d1e4c0f9a3b6d8e7f001122"
@@ -61,7 +60,7 @@ def test_ALI_2_vector_C_with_a_session() -> None:
     assert authorization.endswith("Signature=0fbc29766146e69b8bb53df0413749e61ab21f13ddf42b0d407ce36d9d1d1ddb")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "encoded"),
     [
         ("a b", "a%20b"),

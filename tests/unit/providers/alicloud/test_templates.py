@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from chalicelib.model.group import NodeGroup
 from chalicelib.providers.alicloud.models import InstanceType, LaunchTemplateData, ScalingConfiguration, Tag
 from chalicelib.providers.alicloud.template_tags import is_label_key, is_label_value, label_value, read_tags
 from chalicelib.providers.errors import Unauthorized
+from tests.cases import each_row
 from tests.contract.suite.golden import assert_golden
 from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, overrides, provider, refusal, tags
 
@@ -160,7 +159,7 @@ def test_tags_that_cannot_be_read_are_told() -> None:
     assert (said.labels, said.taints, said.resources) == ({}, (), {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "good"),
     [
         ("a", True),
@@ -201,7 +200,7 @@ def test_a_group_of_spot_and_other_instances_says_neither() -> None:
     assert "node.alibabacloud.com/spot-strategy" not in template.labels
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("plan", "word"),
     [
         (None, "scaling configuration does not exist"),

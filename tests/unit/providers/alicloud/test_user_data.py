@@ -8,6 +8,7 @@ import pytest
 
 from chalicelib.providers.errors import ProviderError
 from infra.emulators.scripted_http_server import HttpScript, Reply
+from tests.cases import each_row
 from tests.unit.providers.alicloud.scripted_api import Board, api_for
 
 HIDDEN = "aGlkZGVuLXdvcmQtaW4tdXNlci1kYXRh"
@@ -42,7 +43,7 @@ def test_user_data_of_a_template_is_neither_kept_nor_stored_nor_logged(caplog: p
     assert HIDDEN not in repr(found) + repr(board.rows) + caplog.text
 
 
-@pytest.mark.parametrize(
+@each_row(
     "reply",
     [
         versions({**TEMPLATE, "VersionNumber": HIDDEN}),

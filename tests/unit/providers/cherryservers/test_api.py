@@ -20,6 +20,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.scripted_api import (
     PLAN,
     ROW,
@@ -67,7 +68,7 @@ def test_every_request_carries_the_token_and_what_the_vendors_clients_send() -> 
         assert seen.headers["user-agent"].startswith("kubernetes/cluster-autoscaler/")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "replies",
     [
         [listed(1, 2, 3, total=None), listed(total=None)],
@@ -102,7 +103,7 @@ def test_the_next_page_begins_where_the_last_one_ended() -> None:
     assert [dict(seen.query) for seen in server.requests] == [{}, {"offset": "2"}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "reply",
     [
         listed(1, 2, total=3),
@@ -132,7 +133,7 @@ def test_CHERRY_10_a_list_that_is_throttled_is_asked_again_once_after_the_two_se
     assert len(server.requests) == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     "reply",
     [refusal(500), refusal(503), Reply(200, b'[{"id"', cut=3), Reply(hang_up=True)],
     ids=["500", "503", "cut", "hang-up"],
@@ -176,7 +177,7 @@ def test_CHERRY_D9_a_deletion_needs_no_content_type() -> None:
             open_to(server.url).delete(1000)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "error"),
     [
         ({"code": 400, "message": f"the server is locked {TOKEN}"}, InvalidRequest),
@@ -226,7 +227,7 @@ def test_a_server_that_is_gone_is_not_found_and_a_foreign_one_is_refused() -> No
             api.server(1000)
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@each_row("status", [301, 302, 307, 308])
 def test_the_token_does_not_follow_a_redirect(status: int) -> None:
     reply = Reply(status, b"", {"Location": "http://127.0.0.1:9/"})
     with HttpScript([reply]) as server, pytest.raises(Unknown) as told:
@@ -319,7 +320,7 @@ def test_CHERRY_15_an_unknown_plan_is_none_and_not_asked_for_again_at_once() -> 
     assert [seen.path for seen in server.requests] == ["/v1/plans/wibble%2F..%2Fx%20y"]
 
 
-@pytest.mark.parametrize("reply", [refusal(403), Reply(200, {}), Reply(200, [PLAN]), Reply(200, b"<html>")], ids=str)
+@each_row("reply", [refusal(403), Reply(200, {}), Reply(200, [PLAN]), Reply(200, b"<html>")], ids=str)
 def test_a_plan_that_cannot_be_read_is_no_unknown_plan(reply: Reply) -> None:
     with HttpScript(lambda _: reply) as server, pytest.raises(ProviderError):
         open_to(server.url).plan("amd-ryzen-9950x")

@@ -29,6 +29,7 @@ from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.in_process_transport import DirectLine
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import settings
 
 ROLE = Path(__file__).resolve().parents[4] / "infra" / "kubernetes" / "rbac-bootstrap-tokens.yaml"
@@ -299,7 +300,7 @@ def test_a_token_in_a_secret_is_read_anew_each_time() -> None:
     assert [tokens.current().id for _ in range(2)] == ["nf8atf", "nf8atg"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "cls"),
     [
         (BadInput("secret token", "does not exist"), Unauthorized),
@@ -321,7 +322,7 @@ def test_a_secret_with_rubbish_in_it_is_unauthorized_and_not_shown() -> None:
     assert "hunter2" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("bootstrap", "setting"),
     [
         (Bootstrap(), "bootstrapTokenSecret"),

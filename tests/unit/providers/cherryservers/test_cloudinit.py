@@ -11,6 +11,7 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers.cherryservers.bootstrap_tokens import Token
 from chalicelib.providers.cherryservers.cloud_init import MOST_BYTES, needs_token, user_data
 from chalicelib.providers.cherryservers.settings import Bootstrap
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import (
     HEAD,
     SCRIPT,
@@ -50,7 +51,7 @@ def test_only_a_script_that_asks_for_the_token_needs_one() -> None:
         assert "there is none" in refused(lambda asking=asking: user_data(asking, None))  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cloudinit", "problem"),
     [
         (encoded("hunter2 {{.Hostname}}"), "line 1, column 9: there is no field Hostname"),

@@ -23,6 +23,7 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.http import VendorResponse
+from tests.cases import each_row
 
 ORDER, READ, GIVE_BACK = "POST api.example/v1/projects/1/servers", "GET api.example/v1/plans/x", "DELETE api.example/v1"
 
@@ -32,7 +33,7 @@ def error(status: int, body: Any, call: str = ORDER) -> ProviderError:
     return error_for(VendorResponse(call, status, {}, text))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "text", "cls"),
     [
         (400, "Plan e5_1620v4 is out of stock", OutOfStock),
@@ -62,13 +63,13 @@ def test_an_order_is_refused_by_status_and_words(status: int, text: str, cls: ty
     assert found.code == str(status)
 
 
-@pytest.mark.parametrize("call", [READ, GIVE_BACK])
-@pytest.mark.parametrize(("status", "cls"), [(404, NotFound), (400, InvalidRequest), (402, QuotaExceeded)])
+@each_row("call", [READ, GIVE_BACK])
+@each_row(("status", "cls"), [(404, NotFound), (400, InvalidRequest), (402, QuotaExceeded)])
 def test_words_decide_about_orders_alone(call: str, status: int, cls: type[ProviderError]) -> None:
     assert type(error(status, {"message": "no such plan in this region, credit limit, out of stock"}, call)) is cls
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         {"code": 400, "message": "Bad hostname"},
@@ -89,7 +90,7 @@ def test_CHERRY_D8_several_errors_are_told_together() -> None:
     assert str(error(400, {"errors": ["one", 2, "three"]})) == f"{ORDER}: 400 one; three"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "described"),
     [
         (b"", ""),
@@ -104,7 +105,7 @@ def test_a_body_that_is_not_the_vendors_is_described_and_not_repeated(body: byte
     assert str(error(502, body)) == f"{ORDER}: 502{described}"
 
 
-@pytest.mark.parametrize("echoed", ["IyEvYmluL2Jhc2gK" * 8, "IyEvYmluL2Jhc2gK\\/" * 8, "nf8atf.kwfs1t15pjmhk7n4"])
+@each_row("echoed", ["IyEvYmluL2Jhc2gK" * 8, "IyEvYmluL2Jhc2gK\\/" * 8, "nf8atf.kwfs1t15pjmhk7n4"])
 def test_CHERRY_D10_what_was_sent_with_an_order_does_not_come_back_in_its_error(echoed: str) -> None:
     text = str(error(400, {"message": f"user_data {echoed} is bad"}))
     assert echoed[:12] not in text
@@ -113,7 +114,7 @@ def test_CHERRY_D10_what_was_sent_with_an_order_does_not_come_back_in_its_error(
     assert echoed[:12] not in str(error(400, f"user_data {echoed} is bad".encode()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "EXAMPLE-token",
@@ -129,7 +130,7 @@ def test_a_token_is_read_in_every_form(text: str) -> None:
     assert parse_token(text, "secret a").reveal() == "EXAMPLE-token"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "",

@@ -8,6 +8,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers import registry
 from chalicelib.providers.cherryservers.pool_definitions import Definition
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import (
     HEAD,
     SCRIPT,
@@ -111,7 +112,7 @@ def test_a_section_without_a_name_is_a_pool_without_a_name_as_upstream_reads_it(
     assert definitions(f"{WHOLE}[nodegroupdef]\nplan=x\n").of("pool3").plan == "e5_1620v4"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "problem"),
     [
         ("planet=x", "there is no key planet; did you mean plan"),
@@ -127,7 +128,7 @@ def test_what_is_not_known_fails_the_whole_file_by_its_line(line: str, problem: 
     assert problem in message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("line", "problem"),
     [
         ("os-partition-size=1e3", "os-partition-size is '1e3'"),
@@ -154,7 +155,7 @@ def test_spot_market_without_a_value_is_true_as_git_has_it() -> None:
     assert not definition("spot-market=off").spot
 
 
-@pytest.mark.parametrize("line", ["project-id=10002", "api-server-endpoint=198.51.100.1:6443"])
+@each_row("line", ["project-id=10002", "api-server-endpoint=198.51.100.1:6443"])
 def test_CHERRY_D23_a_project_or_an_endpoint_of_a_pools_own_is_refused(line: str) -> None:
     found = definitions(
         f'{WHOLE}[nodegroupdef "b"]\n{line}\n[nodegroupdef "c"]\nproject-id=10001\n[nodegroupdef "d"]\nproject-id=0\n'
@@ -227,7 +228,7 @@ def test_the_mapping_says_the_same_in_its_own_words() -> None:
         assert definitions(mapping=MAPPING).of(pool) == definitions(text).of(pool)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pool", "place", "problem"),
     [
         ({"apiServer": "x"}, "bad.apiServer", "apiServerEndpoint"),
@@ -251,7 +252,7 @@ def test_settings_that_were_read_have_everything_the_definitions_need() -> None:
     assert settings("x").definitions.text == "x"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("config", "place", "problem"),
     [
         (f"{WHOLE}api-server=203.0.113.10:6443\n", "cloudConfig: line 7", "there is no key api-server"),

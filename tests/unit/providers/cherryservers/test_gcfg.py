@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 import string
 
-import pytest
-
 from chalicelib.model.errors import BadInput
 from chalicelib.providers.cherryservers.gcfg import parse
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import refused
 
 
@@ -34,7 +33,7 @@ def test_sections_and_keys_ignore_case_and_subsections_do_not() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("written", "expected"),
     [
         ("=a", "a"),
@@ -76,7 +75,7 @@ def test_a_subsection_may_have_quotes_and_blanks() -> None:
     assert read('[s  "a \\"b\\\\ c" ]')[0][1] == 'a "b\\ c'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "line", "problem"),
     [
         ("key=1", 1, "before the first section"),

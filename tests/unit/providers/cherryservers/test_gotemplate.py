@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from chalicelib.model.errors import BadInput
 from chalicelib.providers.cherryservers.go_template import parse
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import refused
 
 VALUES = {"X": "one", "Y": "two"}
@@ -18,7 +17,7 @@ def filled(text: str) -> str:
     return template.fill(VALUES).decode()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("", ""),
@@ -48,7 +47,7 @@ def test_fields_literals_comments_and_trim_markers(text: str, expected: str) -> 
     assert filled(text) == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     "action",
     [
         "{{.}}",
@@ -82,7 +81,7 @@ def test_every_other_action_is_refused_with_its_place(action: str) -> None:
     assert '{{"{{"}}' in message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "problem"),
     [
         ("{{.X", "{{ is not closed by }}"),

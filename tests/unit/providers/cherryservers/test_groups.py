@@ -13,6 +13,7 @@ from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cherryservers.models import CherryPlan
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized, Unknown
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.fake_api import (
     CLUSTER,
     CONFIG,
@@ -93,7 +94,7 @@ def test_CHERRY_13_CHERRY_D25_a_failed_deployment_is_told_at_once() -> None:
     assert (instance.error.cls, instance.error.code) == ("Unknown", "failed deployment")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("state", "status", "expected"),
     [
         ("pending", "", CREATING),
@@ -153,7 +154,7 @@ def test_CHERRY_14_nodes_and_servers_find_one_another() -> None:
     assert (found[str(empty)].id, found[str(empty)].node) == (f"cherryservers://{empty}", names[empty].upper())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rubbish",
     [
         "cherryservers://",
@@ -212,7 +213,7 @@ def test_CHERRY_D5_the_tags_of_the_readme_make_no_member() -> None:
     assert pool(cloud).instances == ()
 
 
-@pytest.mark.parametrize("label", [MASTER, "node-role.kubernetes.io/control-plane"])
+@each_row("label", [MASTER, "node-role.kubernetes.io/control-plane"])
 def test_CHERRY_D1_a_control_plane_with_the_tags_is_no_member(label: str) -> None:
     cloud = FakeCloud()
     worker, master = cloud.add(2)
@@ -265,7 +266,7 @@ def test_plans_that_cannot_be_read_leave_the_sizes_known() -> None:
     assert cloud.calls == ["servers", "plan e5_1620v4"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "error", [Unauthorized("not yours", code="403"), Unknown("no plan"), Transient("broken", code="500")], ids=repr
 )
 def test_CHERRY_15_a_plan_that_can_never_be_read_stops_no_other_pool(error: ProviderError) -> None:
@@ -282,7 +283,7 @@ def test_the_price_of_the_plan_is_the_groups() -> None:
     assert pool(FakeCloud()).price == 0.1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("script", "told"),
     [
         (b"kubeadm join {{.APIServerEndpoint}}", True),
@@ -307,7 +308,7 @@ def test_CHERRY_D4_a_wrong_pool_carries_its_error_and_stops_no_other() -> None:
     assert (two.error, two.target) == ("", 1)
 
 
-@pytest.mark.parametrize("error", [Unauthorized("no"), Transient("down"), Throttled("slowly")])
+@each_row("error", [Unauthorized("no"), Transient("down"), Throttled("slowly")])
 def test_a_list_that_cannot_be_read_is_raised(error: Exception) -> None:
     cloud = FakeCloud()
     cloud.trouble["servers"] = [error]  # type: ignore[list-item]
@@ -328,7 +329,7 @@ def test_observing_writes_nothing() -> None:
     assert cloud.shelf.rows == {}
 
 
-@pytest.mark.parametrize("kind", list(OperationKind))
+@each_row("kind", list(OperationKind))
 def test_a_pool_that_the_policy_does_not_name_is_never_touched(kind: OperationKind) -> None:
     cloud = FakeCloud()
     (number,) = cloud.add(1, "stranger")

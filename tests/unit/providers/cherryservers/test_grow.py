@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 
 import msgspec
-import pytest
 
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import (
@@ -14,6 +13,7 @@ from chalicelib.providers.errors import (
     QuotaExceeded,
     Unauthorized,
 )
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.fake_api import (
     CLUSTER,
     CONFIG,
@@ -101,7 +101,7 @@ def test_CHERRY_9_above_the_maximum_is_refused_with_one_list_and_no_order() -> N
     assert cloud.calls == ["servers"]
 
 
-@pytest.mark.parametrize(("from_size", "to_size"), [(3, 3), (3, 1), (-2, 1), (0, 5000)])
+@each_row(("from_size", "to_size"), [(3, 3), (3, 1), (-2, 1), (0, 5000)])
 def test_sizes_that_are_no_growth_are_refused_without_a_call(from_size: int, to_size: int) -> None:
     cloud = world(3)
     outcome = provider(cloud, f"0:100000:{POOL}").grow(claimed(grow(from_size, to_size)))

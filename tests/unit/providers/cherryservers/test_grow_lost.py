@@ -16,6 +16,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.fake_api import (
     CLUSTER,
     DROPPED,
@@ -47,8 +48,8 @@ def test_CHERRY_8_an_order_whose_answer_is_lost_is_not_repeated() -> None:
     assert len(cloud.alive()) == 2
 
 
-@pytest.mark.parametrize("lag", [1, 2, 3, 4])
-@pytest.mark.parametrize("fates", [[LOST], ["", LOST], ["", "", LOST, LOST]])
+@each_row("lag", [1, 2, 3, 4])
+@each_row("fates", [[LOST], ["", LOST], ["", "", LOST, LOST]])
 def test_CHERRY_8_nor_where_the_list_shows_it_late(lag: int, fates: list[str | ProviderError]) -> None:
     cloud = world(1, lag=lag)
     cloud.fates = fates
@@ -78,7 +79,7 @@ def test_and_a_third_and_a_fourth_time_and_not_a_fifth() -> None:
     assert cloud.time - begun >= 4 * 60
 
 
-@pytest.mark.parametrize("fates", [[DROPPED] * 3, [DROPPED, DROPPED, LOST], ["", DROPPED, DROPPED, DROPPED]])
+@each_row("fates", [[DROPPED] * 3, [DROPPED, DROPPED, LOST], ["", DROPPED, DROPPED, DROPPED]])
 def test_errors_in_a_row_for_one_order_are_outlived(fates: list[str | ProviderError]) -> None:
     cloud = world(0)
     cloud.fates = fates
@@ -195,8 +196,8 @@ def test_a_throttle_that_lasts_never_becomes_a_failed_growth_nor_a_second_machin
     assert len(cloud.posts()) == 8
 
 
-@pytest.mark.parametrize("method", ["servers", "plan"])
-@pytest.mark.parametrize("error", [Throttled("own pace", retry_after=3.0), Transient("down")])
+@each_row("method", ["servers", "plan"])
+@each_row("error", [Throttled("own pace", retry_after=3.0), Transient("down")])
 def test_a_vendor_that_cannot_be_asked_just_now_costs_no_look(method: str, error: ProviderError) -> None:
     cloud = world(0)
     asked = claimed(grow(0, 1))
@@ -284,8 +285,8 @@ def test_a_renamed_machine_stands_for_none_that_the_vendor_has_told_us_of() -> N
     assert len(cloud.posts()) == 2
 
 
-@pytest.mark.parametrize("kind", list(OperationKind))
-@pytest.mark.parametrize(
+@each_row("kind", list(OperationKind))
+@each_row(
     "data",
     [
         {"growth": "[1"},
@@ -326,7 +327,7 @@ def test_a_machine_that_was_renamed_after_it_was_bought_is_found_at_once() -> No
     assert provider(cloud).poll(bought) == Succeeded({"from": 0, "to": 2, "created": 2, "asked": 2})
 
 
-@pytest.mark.parametrize("error", [Unauthorized("403", code="403"), Unknown("no plan")])
+@each_row("error", [Unauthorized("403", code="403"), Unknown("no plan")])
 def test_what_was_bought_before_a_refusal_is_still_looked_for(error: ProviderError) -> None:
     """Over before the list shows what it bought, a growth would leave the pool smaller than it is, and more would be
     bought."""

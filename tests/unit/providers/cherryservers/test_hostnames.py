@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from chalicelib.providers.cherryservers.hostnames import hostname, letters_for
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import definition, refused
 
 DEFINITION = definition()
@@ -28,7 +28,7 @@ def test_the_letters_of_a_seed_stay_for_ever() -> None:
     assert letters_for("op-1/0") == "djrdjwup"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "name"),
     [
         ("{{.RandString8}}", "gndxdmmw"),
@@ -40,7 +40,7 @@ def test_patterns_that_make_names(pattern: str, name: str) -> None:
     assert hostname(msgspec.structs.replace(DEFINITION, hostname_pattern=pattern), "gndxdmmw") == name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "problem"),
     [
         ("k8s-{{.NodeGroup}}", "gives all machines one name"),

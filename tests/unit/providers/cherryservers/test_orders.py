@@ -19,6 +19,7 @@ from chalicelib.providers.errors import (
 )
 from chalicelib.providers.services import RateLimit
 from infra.emulators.scripted_http_server import fingerprint
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.scripted_api import (
     PROJECT,
     SERVERS,
@@ -111,7 +112,7 @@ def test_an_order_that_fails_stops_no_other() -> None:
     assert len(server.requests) == 7
 
 
-@pytest.mark.parametrize(("status", "error"), [(401, Unauthorized), (403, Unauthorized), (429, Throttled)])
+@each_row(("status", "error"), [(401, Unauthorized), (403, Unauthorized), (429, Throttled)])
 def test_nothing_more_is_ordered_once_the_vendor_refuses_us(status: int, error: type[Exception]) -> None:
     with HttpScript(lambda _: refusal(status)) as server:
         answers = open_to(server.url).create([order(number) for number in range(12)])

@@ -10,6 +10,7 @@ import pytest
 from chalicelib.providers.cherryservers.models import AvailableRegion, CherryPlan
 from chalicelib.providers.cherryservers.plans import stock_of
 from chalicelib.providers.errors import OutOfStock
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.scripted_api import PLAN
 
 
@@ -23,7 +24,7 @@ REGIONS = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("region", "spot", "stock"),
     [
         ("LT-Siauliai", False, 4),

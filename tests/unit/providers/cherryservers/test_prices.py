@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from chalicelib.providers.cherryservers.models import CherryPlan, Pricing
 from chalicelib.providers.cherryservers.plans import hourly
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.scripted_api import PLAN
 
 EUR = "EUR"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rows", "plain", "spot"),
     [
         (

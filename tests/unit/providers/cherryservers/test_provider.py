@@ -23,6 +23,7 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
 )
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.fake_api import (
     CONFIG,
     DROPPED,
@@ -74,8 +75,8 @@ def test_definitions_that_are_wrong_fail_a_change_and_name_the_place() -> None:
     assert "colour" in outcome.message
 
 
-@pytest.mark.parametrize("cls", [Transient, Throttled, Conflict])
-@pytest.mark.parametrize("kind", list(OperationKind))
+@each_row("cls", [Transient, Throttled, Conflict])
+@each_row("kind", list(OperationKind))
 def test_what_may_pass_is_raised(cls: type[ProviderError], kind: OperationKind) -> None:
     cloud = FakeCloud()
     cloud.add(2)
@@ -190,6 +191,6 @@ class _Chaos:
         assert len(self.cloud.all) <= 10
 
 
-@pytest.mark.parametrize("seed", range(60))
+@each_row("seed", range(60))
 def test_CHERRY_8_never_more_than_asked_and_never_another_than_named(seed: int) -> None:
     _Chaos(seed).run()

@@ -16,6 +16,7 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
 )
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.fake_api import (
     POOL,
     FakeCloud,
@@ -52,7 +53,7 @@ def test_CHERRY_12_a_server_is_deleted_by_its_number_in_one_call() -> None:
     assert cloud.calls == ["servers", "delete 1001"]
 
 
-@pytest.mark.parametrize("instance", ["cherryservers://1001", "1001"])
+@each_row("instance", ["cherryservers://1001", "1001"])
 def test_CHERRY_12_the_provider_id_says_it_where_there_is_no_handle(instance: str) -> None:
     cloud = world()
     assert isinstance(provider(cloud).remove(claimed(remove(3, RemovalTarget("n", instance)))), Succeeded)
@@ -95,9 +96,7 @@ def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_not_reported_as_deleted
     assert "no server bears that name" in refused(world(), RemovalTarget("nobody", ""), 1000).message
 
 
-@pytest.mark.parametrize(
-    "target", [RemovalTarget("n", "aws://1"), RemovalTarget("n", "", "x-7"), RemovalTarget("", "")]
-)
+@each_row("target", [RemovalTarget("n", "aws://1"), RemovalTarget("n", "", "x-7"), RemovalTarget("", "")])
 def test_CHERRY_D14_nor_is_a_target_that_names_no_server_of_ours(target: RemovalTarget) -> None:
     assert refused(world(), 1000, target).cls == "InvalidRequest"
 
@@ -131,7 +130,7 @@ def test_CHERRY_12_a_server_of_another_pool_or_cluster_or_of_nobody_refuses_the_
         assert "does not belong" in refused(cloud, 1000, number).message
 
 
-@pytest.mark.parametrize("answer", ["unlisted", "forbidden"])
+@each_row("answer", ["unlisted", "forbidden"])
 def test_CHERRY_12_a_server_of_another_project_refuses_it_as_well(answer: str) -> None:
     cloud = world()
     if answer == "forbidden":
@@ -206,7 +205,7 @@ def test_a_control_plane_is_never_deleted_and_not_counted() -> None:
     assert "" not in kube.selectors  # not the whole cluster for it
 
 
-@pytest.mark.parametrize(
+@each_row(
     "seen",
     [("n", "cherryservers://1001"), ("n", "1001"), ("pool3-1001", ""), ("POOL3-1001", ""), ("pool3-1001", "aws://1")],
 )
@@ -220,14 +219,14 @@ def test_one_that_has_joined_is_not_discarded_nor_is_any_other_with_it(seen: tup
     assert cloud.writes() == []
 
 
-@pytest.mark.parametrize("seen", [("n", "cherryservers://1002"), ("pool3-1001", "cherryservers://1002"), ("other", "")])
+@each_row("seen", [("n", "cherryservers://1002"), ("pool3-1001", "cherryservers://1002"), ("other", "")])
 def test_other_nodes_keep_nothing_from_being_discarded(seen: tuple[str, str]) -> None:
     cloud = world()
     outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(claimed(remove(3, 1001, kind=OperationKind.DISCARD)))
     assert isinstance(outcome, Succeeded)
 
 
-@pytest.mark.parametrize("kind", [OperationKind.REMOVE, OperationKind.DISCARD])
+@each_row("kind", [OperationKind.REMOVE, OperationKind.DISCARD])
 def test_a_cluster_that_does_not_answer_deletes_nothing(kind: OperationKind) -> None:
     cloud, kube = world(), FakeKube()
     kube.error = Unavailable("no answer")
@@ -254,7 +253,7 @@ def test_a_refusal_because_somebody_was_faster_is_no_failure() -> None:
     assert isinstance(provider(cloud).remove(claimed(remove(3, 1000))), Succeeded)
 
 
-@pytest.mark.parametrize("error", [Transient("no answer"), Throttled("429", retry_after=9.0), Conflict("409")])
+@each_row("error", [Transient("no answer"), Throttled("429", retry_after=9.0), Conflict("409")])
 def test_what_may_pass_is_raised_where_nothing_was_done_yet(error: ProviderError) -> None:
     cloud = world()
     cloud.trouble["delete"] = [error]
@@ -352,7 +351,7 @@ def test_CHERRY_D18_a_target_that_is_there_already_is_done() -> None:
     assert isinstance(provider(world(2)).poll(operation(OperationKind.SHRINK, POOL, 3, 2)), Succeeded)
 
 
-@pytest.mark.parametrize(("from_size", "to_size"), [(2, 3), (3, 3), (3, -1)])
+@each_row(("from_size", "to_size"), [(2, 3), (3, 3), (3, -1)])
 def test_CHERRY_D18_only_a_smaller_size_is_a_shrinking(from_size: int, to_size: int) -> None:
     outcome = provider(world(2)).shrink_target(operation(OperationKind.SHRINK, POOL, from_size, to_size))
     assert isinstance(outcome, Failed)

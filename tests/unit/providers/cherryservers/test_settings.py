@@ -14,6 +14,7 @@ from chalicelib.providers.cherryservers.settings import (
     parse_spec,
     read_settings,
 )
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import refused
 
 RIGHT = {"credentialsSecret": "key", "nodes": "0:5:pool1", "cloudConfigSecret": "config"}
@@ -61,7 +62,7 @@ def test_CHERRY_D1_both_labels_of_control_plane_nodes_are_known() -> None:
     assert (settings.calls_per_second, settings.bootstrap) == (4.0, Bootstrap())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "bounds"),
     [
         ("3:3:p", CherryBounds("p", 3, 3)),
@@ -74,7 +75,7 @@ def test_CHERRY_4_specs_that_are_right(text: str, bounds: CherryBounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "5:4:p",
@@ -96,7 +97,7 @@ def test_CHERRY_4_specs_that_are_refused(text: str) -> None:
         parse_spec(text, "nodes")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "problem"),
     [
         ({"credentialsSecret": ""}, "providers.cherryservers.credentialsSecret: is missing"),
@@ -126,7 +127,7 @@ def test_all_mistakes_come_at_once() -> None:
     assert len(problems({"projectId": "x", "callsPerSecond": "x", "colour": "red"})) == 6
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entry", "problem"),
     [
         (GroupPolicy("cherryservers", "p", 1), "nodeGroups: p: has no max"),

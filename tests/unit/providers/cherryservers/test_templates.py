@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.plan.scale_up.expanders.node_prices import has_gpu
 from chalicelib.providers.cherryservers.models import CherryPlan
 from chalicelib.providers.cherryservers.node_template import make_template
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.scripted_api import PLAN, definition
 
 GIB = 2**30
@@ -64,14 +64,12 @@ def test_CHERRY_15_an_unknown_plan_is_told_and_there_is_no_node() -> None:
     assert "plan 'wibble' is not supported" in template.problem
 
 
-@pytest.mark.parametrize(
-    ("unit", "size"), [("KB", 2**10), ("MB", 2**20), ("GB", 2**30), ("TB", 2**40), (" gb ", 2**30)]
-)
+@each_row(("unit", "size"), [("KB", 2**10), ("MB", 2**20), ("GB", 2**30), ("TB", 2**40), (" gb ", 2**30)])
 def test_memory_is_counted_in_its_unit(unit: str, size: int) -> None:
     assert node(plan(memory={"total": 3, "unit": unit})).capacity["memory"] == 3 * size
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("specs", "problem"),
     [
         ({"memory": {"unit": "PB"}}, "memory in 'PB', which is not one of KB, MB, GB, TB"),
@@ -92,7 +90,7 @@ def test_cores_are_the_machines_and_an_override_goes_before_them() -> None:
     assert node(plan(cpus={"cores": 0}), cpu_override=24).capacity["cpu"] == 24000
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("specs", "partition", "size"),
     [
         ({}, 60, 60 * GIB),
@@ -107,7 +105,7 @@ def test_CHERRY_D20_the_disk_is_the_partition_or_one_disk_of_the_first_kind(
     assert node(plan(**specs), os_partition_size=partition).capacity["ephemeral-storage"] == size
 
 
-@pytest.mark.parametrize("storage", [[], [{"count": 1, "size": 1, "unit": "floppies"}], [{"count": 1, "unit": "GB"}]])
+@each_row("storage", [[], [{"count": 1, "size": 1, "unit": "floppies"}], [{"count": 1, "unit": "GB"}]])
 def test_CHERRY_D20_a_disk_of_unknown_size_is_no_disk_and_a_warning(storage: list[dict[str, Any]]) -> None:
     template = make_template(definition(), plan(storage=storage), {})
     assert template.node is not None
@@ -121,7 +119,7 @@ def test_what_is_kept_back_is_taken_from_what_pods_get() -> None:
     assert made.allocatable == {**made.capacity, "cpu": 15500, "memory": 191 * GIB, "ephemeral-storage": 0}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("region", "label"),
     [
         ("LT-Siauliai", "LT-Siauliai"),

@@ -9,12 +9,13 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.providers.cherryservers.bootstrap_token import Token, parse_token
+from tests.cases import each_row
 from tests.unit.providers.cherryservers.config_documents import refused
 
 RIGHT = Token("nf8atf", Secret("kwfs1t15pjmhk7n4"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "nf8atf.kwfs1t15pjmhk7n4",
@@ -29,7 +30,7 @@ def test_spellings_that_are_right(text: str) -> None:
     assert parse_token(text, "secret t") == RIGHT
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "problem"),
     [
         ("", "the token's id is missing"),

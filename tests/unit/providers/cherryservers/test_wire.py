@@ -15,6 +15,7 @@ from chalicelib.providers.cherryservers.decoding import read_list, read_one
 from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import VendorResponse
+from tests.cases import each_row
 from tests.reference_data import SHARED, needs_shared
 from tests.unit.providers.cherryservers.scripted_api import FULL_ROW, PLAN, ROW, TAGS, order
 
@@ -120,7 +121,7 @@ def modelled(name: str) -> type[msgspec.Struct]:
     return found
 
 
-@pytest.mark.parametrize("name", TYPES)
+@each_row("name", TYPES)
 def test_every_type_has_the_keys_of_the_contract(name: str) -> None:
     assert {field.encode_name for field in msgspec.structs.fields(modelled(name))} == set(TYPES[name].split())
 
@@ -149,7 +150,7 @@ def test_the_contracts_own_table_names_no_key_that_is_not_modelled() -> None:
         assert keys <= {*TYPES[name].split(), *NOT_READ.get(name, ())}, name
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "key", "value"),
     [
         ({"plan": None}, "plan", CherryPlan()),
@@ -187,7 +188,7 @@ def test_a_strange_value_deep_inside_is_all_that_is_lost() -> None:
     assert [(each.id, each.address, each.tags) for each in server.ip_addresses] == [("", "10.168.1.2", {})]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "row",
     [
         {key: value for key, value in ROW.items() if key != "id"},
@@ -210,7 +211,7 @@ def test_a_row_that_cannot_be_counted_fails_the_list(row: object) -> None:
         read_list(answer([ROW, row]), CherryServer)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "error"),
     [
         (b"", Transient),

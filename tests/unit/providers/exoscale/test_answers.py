@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from chalicelib.providers.exoscale.decoding import (
 from chalicelib.providers.exoscale.error_mapping import error_for, why
 from chalicelib.providers.exoscale.models import InstancePool, InstanceType, Work
 from chalicelib.providers.http import VendorResponse
+from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import BEGUN, INSTANCE, INSTANCE_POOL, MEDIUM, POOL, SKS, TYPE, WORK
 
 READERS: dict[str, Callable[[VendorResponse], object]] = {
@@ -83,7 +83,7 @@ def refusal(name: str, body: object) -> ProviderError | None:
     return None
 
 
-@pytest.mark.parametrize("name", READERS)
+@each_row("name", READERS)
 def test_what_is_right_is_read(name: str) -> None:
     assert READERS[name](answered(RIGHT[name]))
 

@@ -15,6 +15,7 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.exoscale.models import NO_SIZE, ExoscaleInstance, ExoscaleTaint, Manager, Ref
+from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import (
     BEGUN,
     CALLS,
@@ -40,7 +41,7 @@ from tests.unit.providers.exoscale.scripted_api import (
 LISTS = ["instances", "pools", "clusters"]
 
 
-@pytest.mark.parametrize("name", CALLS)
+@each_row("name", CALLS)
 def test_each_call_goes_to_its_address_signed_and_alone(name: str) -> None:
     line, ask, reply = CALLS[name]
     with HttpScript([said(200, reply)]) as server:
@@ -52,7 +53,7 @@ def test_each_call_goes_to_its_address_signed_and_alone(name: str) -> None:
     assert seen.headers.get("content-type") == ("application/json" if name in CHANGES else None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "body"),
     [
         ("scale_pool", {"size": 5}),
@@ -90,7 +91,7 @@ def test_things_are_read_as_the_vendor_shows_them() -> None:
 # -- lists that are left out, and answers that are no lists
 
 
-@pytest.mark.parametrize("name", LISTS)
+@each_row("name", LISTS)
 def test_EXO_14_a_list_that_is_left_out_is_empty(name: str) -> None:
     field = {"instances": "instances", "pools": "instance-pools", "clusters": "sks-clusters"}[name]
     bodies: tuple[dict[str, object], ...] = ({}, {field: []})
@@ -107,7 +108,7 @@ def test_EXO_DEFECT_10_a_pool_and_a_cluster_without_members_have_none() -> None:
         assert api_for(server.url).clusters()[0].nodepools == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "value"),
     [
         ("size", -3),
@@ -140,8 +141,8 @@ def test_a_nodepool_that_says_nonsense_stops_no_other() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize(
+@each_row("name", LISTS)
+@each_row(
     "body",
     [
         {"message": "ok"},
@@ -173,16 +174,16 @@ def test_an_answer_that_is_no_list_does_not_pass_for_an_empty_one(name: str, bod
     assert CALLS[name][0].rpartition("/")[2] in raised.value.message
 
 
-@pytest.mark.parametrize(("name", "ids"), [("instances", [ONE, ""]), ("pools", [POOL]), ("clusters", [CLUSTER])])
-@pytest.mark.parametrize("odd", [7, {}, {"id": "../x"}, {"id": 7}, [INSTANCE_POOL]])
+@each_row(("name", "ids"), [("instances", [ONE, ""]), ("pools", [POOL]), ("clusters", [CLUSTER])])
+@each_row("odd", [7, {}, {"id": "../x"}, {"id": 7}, [INSTANCE_POOL]])
 def test_one_thing_without_an_id_hides_no_other_of_its_list(name: str, ids: list[str], odd: object) -> None:
     body = {"instances": [INSTANCE, odd], "instance-pools": [INSTANCE_POOL, odd], "sks-clusters": [SKS, odd]}
     with HttpScript([said(200, body)]) as server:
         assert [each.id for each in call(name, server.url)] == ids  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", READS)
-@pytest.mark.parametrize(
+@each_row("name", READS)
+@each_row(
     "body",
     [
         b"",
@@ -213,7 +214,7 @@ def test_what_does_not_matter_of_a_thing_may_be_rubbish_or_null() -> None:
         assert api_for(server.url).pool(POOL).size == 2
 
 
-@pytest.mark.parametrize("name", ["instance", "pool", "work"])
+@each_row("name", ["instance", "pool", "work"])
 def test_an_answer_about_another_thing_is_none(name: str) -> None:
     right: dict[str, dict[str, Any]] = {"instance": INSTANCE, "pool": INSTANCE_POOL, "work": BEGUN}
     other = {**right[name], "id": CLUSTER}
@@ -221,7 +222,7 @@ def test_an_answer_about_another_thing_is_none(name: str) -> None:
         call(name, server.url)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         {},
@@ -234,20 +235,20 @@ def test_an_answer_about_another_thing_is_none(name: str) -> None:
         {**BEGUN, "reference": 7},
     ],
 )
-@pytest.mark.parametrize("name", CHANGES)
+@each_row("name", CHANGES)
 def test_a_change_that_is_answered_by_something_else_may_have_been_made(name: str, body: object) -> None:
     with HttpScript([said(200, body)]) as server, pytest.raises(Transient, match="is not known"):
         call(name, server.url)
 
 
-@pytest.mark.parametrize("name", LISTS)
+@each_row("name", LISTS)
 def test_EXO_DEFECT_17_a_list_that_is_not_there_is_a_wrong_address_and_not_a_pool_that_is_gone(name: str) -> None:
     with HttpScript([said(404, "404 page not found")]) as server, pytest.raises(InvalidRequest) as raised:
         call(name, server.url)
     assert "providers.exoscale.endpoint" in raised.value.message
 
 
-@pytest.mark.parametrize("name", ["instance", "pool"])
+@each_row("name", ["instance", "pool"])
 def test_EXO_6_what_is_gone_is_not_found(name: str) -> None:
     with HttpScript([said(404, {"message": "Not Found"})]) as server, pytest.raises(NotFound):
         call(name, server.url)
@@ -256,7 +257,7 @@ def test_EXO_6_what_is_gone_is_not_found(name: str) -> None:
 # -- what never gets into an address
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rubbish",
     [
         "",

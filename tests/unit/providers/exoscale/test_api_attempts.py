@@ -14,6 +14,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
 )
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
+from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import (
     API_KEY,
     API_SECRET,
@@ -32,22 +33,22 @@ from tests.unit.providers.exoscale.scripted_api import (
 )
 
 
-@pytest.mark.parametrize("name", [*READS, "scale_pool", "scale_nodepool"])
+@each_row("name", [*READS, "scale_pool", "scale_nodepool"])
 def test_EXO_10_reads_and_absolute_sizes_are_asked_for_three_times(name: str) -> None:
     with HttpScript([said(503, "busy"), said(500), said(200, CALLS[name][2])]) as server:
         assert call(name, server.url)
     assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("name", ["evict_pool", "evict_nodepool"])
-@pytest.mark.parametrize("reply", [said(503, "busy"), Reply(hang_up=True), Reply(200, b'{"id": "x"}', cut=3)])
+@each_row("name", ["evict_pool", "evict_nodepool"])
+@each_row("reply", [said(503, "busy"), Reply(hang_up=True), Reply(200, b'{"id": "x"}', cut=3)])
 def test_EXO_11_an_eviction_is_asked_for_once(name: str, reply: Reply) -> None:
     with HttpScript([reply] * 3) as server, pytest.raises(Transient):
         call(name, server.url)
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each_row("name", CHANGES)
 def test_EXO_10_a_busy_pool_is_told_at_once(name: str) -> None:
     with HttpScript([said(409, {"message": "Operation in progress"})]) as server, pytest.raises(Conflict) as raised:
         call(name, server.url)
@@ -74,7 +75,7 @@ def test_nobody_there_is_transient_and_names_the_call() -> None:
 # -- the key
 
 
-@pytest.mark.parametrize("status", [401, 403])
+@each_row("status", [401, 403])
 def test_EXO_1_a_refused_key_is_told_once_without_the_key(status: int) -> None:
     echo = f"key {API_KEY} with {API_SECRET} is refused"
     secrets = ScriptedApiSecrets(key=KEY)

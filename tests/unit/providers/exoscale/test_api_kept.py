@@ -12,6 +12,7 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.exoscale.models import Quota
+from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import (
     MEDIUM,
     TYPE,
@@ -45,7 +46,7 @@ def test_EXO_5_a_quota_is_asked_for_every_five_minutes_and_at_once_where_it_matt
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize("reply", [said(500), said(403, {"message": "no"}), said(200, {"message": "x"}), said(404)])
+@each_row("reply", [said(500), said(403, {"message": "no"}), said(200, {"message": "x"}), said(404)])
 def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_is_the_last_one_of_a_day(reply: Reply) -> None:
     clock, board = ScriptedApiClock(), Board()
     with HttpScript([said(200, QUOTA), *[reply] * 20]) as server:
@@ -61,7 +62,7 @@ def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_is_the_last_one_of_a_day(reply
             quota()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         {},

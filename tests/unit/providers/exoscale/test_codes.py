@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from chalicelib.providers import errors
 from chalicelib.providers.exoscale.error_mapping import REASONS, error_for, is_forbidden, message_in, why
 from chalicelib.providers.exoscale.models import Work
 from chalicelib.providers.http import VendorResponse
+from tests.cases import each_row
 
 GET, PUT = "GET api-ch-gva-2.exoscale.com/v2/instance", "PUT api-ch-gva-2.exoscale.com/v2/instance-pool/p:scale"
 
@@ -19,7 +18,7 @@ def answer(status: int, body: object = b"", call: str = PUT, **headers: str) -> 
     return VendorResponse(call, status, {name.replace("_", "-"): value for name, value in headers.items()}, raw)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "cls"),
     [
         (400, "InvalidRequest"),
@@ -47,7 +46,7 @@ def test_EXO_DEFECT_12_every_status_keeps_its_meaning_and_its_message(status: in
     assert error.message == f"{PUT}: HTTP {status}: Said so."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "said"),
     [
         ({"message": "Pool is locked."}, "Pool is locked."),
@@ -81,7 +80,7 @@ def test_EXO_DEFECT_12_an_errors_text_is_found_in_all_forms_of_bodies(body: obje
     assert error.message == f"{PUT}: HTTP 400" + (f": {said}" if said else "")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         "Quota exceeded for resource instance",
@@ -93,7 +92,7 @@ def test_EXO_DEFECT_12_an_errors_text_is_found_in_all_forms_of_bodies(body: obje
         "Reached your organization's quota (20)",
     ],
 )
-@pytest.mark.parametrize("status", [400, 403, 409, 422])
+@each_row("status", [400, 403, 409, 422])
 def test_EXO_9_a_refusal_that_speaks_of_limits_is_one_of_quota(status: int, said: str) -> None:
     error = error_for(answer(status, {"message": said}))
     assert isinstance(error, errors.QuotaExceeded)
@@ -101,7 +100,7 @@ def test_EXO_9_a_refusal_that_speaks_of_limits_is_one_of_quota(status: int, said
     assert said in error.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "said", "call", "cls"),
     [
         (403, "Operation get-quota is not allowed by the role's policy", GET, "Unauthorized"),
@@ -160,7 +159,7 @@ def test_EXO_DEFECT_12_every_documented_reason_has_a_class() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "cls"),
     [
         ("busy", "Conflict"),
@@ -183,7 +182,7 @@ def test_EXO_9_a_failed_operation_keeps_reason_and_message(reason: str, cls: str
     assert error.message == f"operation e2047130 ended as failure ({reason}): No capacity left."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "cls"),
     [
         ("unavailable", "QuotaExceeded"),

@@ -6,11 +6,10 @@ from __future__ import annotations
 import random
 from typing import cast
 
-import pytest
-
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled, Transient
+from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import A, FakeApi, FakeApiPool, continued, grow, provider, remove, seen
 
 TROUBLES = (Transient("503"), Throttled("429"), Conflict("409"))
@@ -72,7 +71,7 @@ class _DisorderRandomWalk:
         self.api.step(10)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each_row("seed", range(40))
 def test_EXO_17_EXO_DEFECT_15_whatever_goes_wrong_on_the_way_the_end_is_what_was_asked_for(seed: int) -> None:
     walk = _DisorderRandomWalk(seed)
     for _ in range(6):
@@ -93,7 +92,7 @@ def test_EXO_17_EXO_DEFECT_15_whatever_goes_wrong_on_the_way_the_end_is_what_was
         assert walk.api.chosen == []
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each_row("seed", range(40))
 def test_EXO_9_whatever_goes_wrong_missing_machines_are_given_up_and_no_other_is(seed: int) -> None:
     walk = _DisorderRandomWalk(seed)
     walk.pool.stock = walk.chance.randint(0, 2)

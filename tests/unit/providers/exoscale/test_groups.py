@@ -8,6 +8,7 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
 from chalicelib.providers.exoscale.models import NO_SIZE, Manager, Quota, Ref
+from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,
     NP_B,
@@ -34,7 +35,7 @@ def both(**more: object) -> FakeApi:
     return FakeApi(FakeApiPool(size=3), FakeApiPool(B, "db", "", NP_B, size=2), **more)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("size", [1, 200])
+@each_row("size", [1, 200])
 def test_EXO_3_EXO_DEFECT_1_a_cold_start_finds_every_group_in_four_calls(size: int) -> None:
     api = FakeApi(FakeApiPool(size=size), FakeApiPool(B, "db", "", NP_B, size=2))
     groups = seen(api)
@@ -68,7 +69,7 @@ def test_each_machine_is_called_as_its_node_calls_it() -> None:
     assert loud in {each.id for each in seen(api, nodes=[node("n", loud), *api.nodes()[1:]])[A].instances}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "provider_id",
     [
         "",
@@ -80,7 +81,7 @@ def test_each_machine_is_called_as_its_node_calls_it() -> None:
         f"exoscale://{uuid(999, 'i')}",
     ],
 )
-@pytest.mark.parametrize("taint", ["", "node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"])
+@each_row("taint", ["", "node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"])
 def test_EXO_6_EXO_DEFECT_3_a_node_that_is_not_ours_is_no_error(provider_id: str, taint: str) -> None:
     api = both()
     strange = msgspec.structs.replace(node("other", provider_id), labels={taint: ""} if taint else {})
@@ -100,7 +101,7 @@ def test_EXO_6_a_machine_without_a_manager_is_in_no_group() -> None:
 # -- states
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "joined", "alone"),
     [
         ("starting", RUNNING, CREATING),
@@ -133,14 +134,14 @@ def test_EXO_DEFECT_16_a_machine_in_error_is_told_to_the_core_unless_it_is_a_nod
     assert machine(api, name, nodes=api.nodes()).error is None
 
 
-@pytest.mark.parametrize("state", ["scaling-up", "scaling-down", "a new word"])
+@each_row("state", ["scaling-up", "scaling-down", "a new word"])
 def test_EXO_13_EXO_DEFECT_16_a_pool_that_is_being_scaled_is_a_group_like_any_other(state: str) -> None:
     api = both()
     api.all[A].state = state
     assert not seen(api)[A].error
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "state"),
     [
         ("state", "updating"),
@@ -158,7 +159,7 @@ def test_EXO_13_EXO_DEFECT_16_a_pool_that_somebody_else_changes_is_skipped_and_s
     assert (groups[A].target, len(groups[A].instances), groups[B].error) == (3, 3, "")
 
 
-@pytest.mark.parametrize("place", ["more", "nodepool"])
+@each_row("place", ["more", "nodepool"])
 def test_a_pool_that_cannot_be_understood_carries_its_error_and_stops_no_other(place: str) -> None:
     api = both()
     getattr(api.all[A], place)["size"] = NO_SIZE
@@ -178,7 +179,7 @@ def test_EXO_13_EXO_DEFECT_7_a_suspended_pool_says_so_and_the_others_go_on() -> 
     assert len(api.calls) == 4
 
 
-@pytest.mark.parametrize("field", ["state", "nodepool_state"])
+@each_row("field", ["state", "nodepool_state"])
 def test_EXO_13_a_pool_that_is_being_deleted_is_no_group(field: str) -> None:
     api = both()
     setattr(api.all[A], field, "destroying" if field == "state" else "deleting")
@@ -239,7 +240,7 @@ def test_a_pool_that_lists_another_pools_machine_is_not_ours_for_it() -> None:
     assert list(seen(api, nodes=api.nodes(A))) == [A]
 
 
-@pytest.mark.parametrize("state", ["running", "error"])
+@each_row("state", ["running", "error"])
 def test_EXO_6_a_machine_whose_name_a_node_without_a_provider_id_bears_is_not_discarded(state: str) -> None:
     """Without the vendor's cloud controller no node has one, and the whole group would go after the provision time."""
     api = both()
@@ -277,7 +278,7 @@ def test_EXO_9_where_the_quota_is_used_up_it_is_the_quota() -> None:
     assert lost(api) == [(f"placeholder-{A}-0", "QuotaExceeded")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "state"),
     [
         ("state", "scaling-up"),
@@ -328,7 +329,7 @@ def test_EXO_5_EXO_DEFECT_4_without_a_spec_the_maximum_is_what_the_quota_leaves(
     assert {name: (group.min, group.max) for name, group in groups.items()} == {A: (1, 8), B: (1, 7)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("quota", "most"),
     [(Quota("instance", 900, -1), 1000), (Quota("instance", 25, 20), 3), (Quota("instance", 0, 0), 3)],
 )
@@ -367,7 +368,7 @@ def test_the_vendors_own_least_is_respected() -> None:
 # -- trouble
 
 
-@pytest.mark.parametrize("error", [Transient("500"), Throttled("429"), ProviderError("?")])
+@each_row("error", [Transient("500"), Throttled("429"), ProviderError("?")])
 def test_pools_that_cannot_be_read_end_the_pass(error: ProviderError) -> None:
     api = both()
     api.trouble["pools"] = [error]

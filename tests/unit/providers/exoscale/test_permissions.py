@@ -7,6 +7,7 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.errors import Transient, Unauthorized
+from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,
     NP_B,
@@ -34,7 +35,7 @@ def key(*pools: FakeApiPool, sks: bool = True) -> FakeApi:
     return api
 
 
-@pytest.mark.parametrize("size", [3, 80])
+@each_row("size", [3, 80])
 def test_EXO_16_a_key_for_sks_sees_its_groups_in_calls_by_pools(size: int) -> None:
     api = key(FakeApiPool(size=size), FakeApiPool(B, "gpu", owner=NP_B, size=0))
     groups = seen(api)
@@ -44,7 +45,7 @@ def test_EXO_16_a_key_for_sks_sees_its_groups_in_calls_by_pools(size: int) -> No
     assert "may not list-instance-pools" in warnings(api)
 
 
-@pytest.mark.parametrize("size", [3, 80])
+@each_row("size", [3, 80])
 def test_EXO_16_a_key_for_instance_pools_sees_its_groups_in_calls_by_pools(size: int) -> None:
     api = key(FakeApiPool(A, "db", "", size=size), FakeApiPool(B, "web", THEIRS, NP_B, size=9), sks=False)
     groups = seen(api, nodes=api.nodes(A))

@@ -25,6 +25,7 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.exoscale.models import NO_SIZE
+from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import A, FakeApi, FakeApiPool, grow, operation, provider, remove, uuid
 
 SETTINGS = {"zone": "ch-gva-2", "credentialsSecret": "exo"}
@@ -62,7 +63,7 @@ def asked() -> tuple[FakeApi, list[tuple[str, Operation]]]:
     ]
 
 
-@pytest.mark.parametrize("error", [Throttled("429", retry_after=9.0), Transient("500"), Conflict("409")])
+@each_row("error", [Throttled("429", retry_after=9.0), Transient("500"), Conflict("409")])
 def test_EXO_10_what_is_temporary_is_raised_by_every_change(error: ProviderError) -> None:
     api, changes = asked()
     for verb, each in changes:
@@ -71,7 +72,7 @@ def test_EXO_10_what_is_temporary_is_raised_by_every_change(error: ProviderError
             getattr(provider(api), verb)(each)
 
 
-@pytest.mark.parametrize("cls", [NotFound, Unauthorized, InvalidRequest, QuotaExceeded, OutOfStock, Unknown])
+@each_row("cls", [NotFound, Unauthorized, InvalidRequest, QuotaExceeded, OutOfStock, Unknown])
 def test_EXO_DEFECT_12_what_is_not_fails_with_its_class_and_the_vendors_code(cls: type[ProviderError]) -> None:
     api, changes = asked()
     for verb, each in changes:

@@ -8,6 +8,7 @@ from chalicelib.model.operation import Operation, OperationKind, RemovalTarget
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Transient
 from chalicelib.providers.exoscale.models import Work
+from tests.cases import each_row
 from tests.operations import new_operation
 from tests.unit.providers.exoscale.fake_api import (
     A,
@@ -33,7 +34,7 @@ def discard(size: int, *handles: str) -> Operation:
     return remove(size, *handles, kind=OperationKind.DISCARD)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pool", "call"), [(FakeApiPool(size=4), "evict_nodepool web"), (FakeApiPool(A, "db", "", size=4), "evict_pool db")]
 )
 def test_EXO_11_one_eviction_for_all_by_the_call_of_the_kind(pool: FakeApiPool, call: str) -> None:
@@ -84,7 +85,7 @@ def test_a_machine_of_no_pool_is_refused() -> None:
     assert name in outcome.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     "target", [RemovalTarget("n", "aws:///i-1", "i-1"), RemovalTarget("n", ""), RemovalTarget("n", "", "../evil")]
 )
 def test_a_target_that_is_no_machine_of_this_cloud_is_refused(target: RemovalTarget) -> None:
@@ -115,7 +116,7 @@ def test_all_gone_already_is_done_without_a_write() -> None:
     assert len(api.writes()) == 1
 
 
-@pytest.mark.parametrize("lag", [False, True])
+@each_row("lag", [False, True])
 def test_EXO_11_a_lost_answer_never_evicts_twice(lag: bool) -> None:
     api = sks(5, lag=lag)
     asked = remove(5, api.all[A].members[1], api.all[A].members[3])
@@ -161,7 +162,7 @@ def test_EXO_17_EXO_DEFECT_9_removals_side_by_side_take_one_each() -> None:
     assert (api.all[A].size, len(api.evicted), api.chosen) == (3, 2, [])
 
 
-@pytest.mark.parametrize("refused", [False, True])
+@each_row("refused", [False, True])
 def test_EXO_10_a_removal_in_a_busy_pool_waits_long_enough_for_its_turn(refused: bool) -> None:
     """The executor tries eight times; ten removals of one plan were given up, drained, in less than the time of five
     evictions. A discard, which drained nobody and has ten minutes, comes back as soon as before."""
@@ -189,7 +190,7 @@ def test_EXO_DEFECT_6_a_slow_eviction_is_one_call_per_message() -> None:
     assert api.calls == [f"work {asked.status.data['work']}"] * 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "cls"),
     [("unavailable", "OutOfStock"), ("busy", "Conflict"), ("fault", "Unknown"), ("incorrect", "InvalidRequest")],
 )
@@ -344,7 +345,7 @@ def test_what_was_taken_up_cannot_and_meanwhile_nobody_can_say() -> None:
     assert provider(api).release(asked) is False
 
 
-@pytest.mark.parametrize(("field", "state"), [("state", "scaling-down"), ("nodepool_state", "scaling")])
+@each_row(("field", "state"), [("state", "scaling-down"), ("nodepool_state", "scaling")])
 def test_while_a_pool_shrinks_nobody_can_say_who_stays(field: str, state: str) -> None:
     api = sks(3)
     setattr(api.all[A], field, state)

@@ -5,16 +5,9 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
-from chalicelib.providers.errors import (
-    Conflict,
-    InvalidRequest,
-    NotFound,
-    QuotaExceeded,
-    Throttled,
-    Transient,
-    Unauthorized,
-)
+from chalicelib.providers import errors
 from chalicelib.providers.exoscale.models import Quota, Work
+from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,
     A,
@@ -39,7 +32,7 @@ def standalone(size: int = 2, **more: object) -> FakeApi:
     return FakeApi(FakeApiPool(A, "db", "", size=size, **more))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("api", "call"), [(sks(), "scale_nodepool web 5"), (standalone(), "scale_pool db 5")])
+@each_row(("api", "call"), [(sks(), "scale_nodepool web 5"), (standalone(), "scale_pool db 5")])
 def test_EXO_7_each_kind_is_grown_by_its_own_call_to_an_absolute_size(api: FakeApi, call: str) -> None:
     outcome = to_the_end(api, grow(2, 5))
     assert isinstance(outcome, Succeeded)
@@ -54,7 +47,7 @@ def test_EXO_7_from_zero() -> None:
     assert len(api.all[A].members) == 2
 
 
-@pytest.mark.parametrize(("start", "to"), [(2, 2), (2, 1), (2, 8)])
+@each_row(("start", "to"), [(2, 2), (2, 1), (2, 8)])
 def test_EXO_7_no_growth_and_past_the_maximum_are_refused_before_any_write(start: int, to: int) -> None:
     api = sks()
     outcome = provider(api, "1:7:web").grow(grow(start, to))
@@ -63,7 +56,7 @@ def test_EXO_7_no_growth_and_past_the_maximum_are_refused_before_any_write(start
     assert not api.writes()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("quota", "cls"), [(Quota("instance", 18, 20), "QuotaExceeded"), (Quota("instance", 2, -1), "InvalidRequest")]
 )
 def test_EXO_5_past_the_quota_is_refused_before_any_write(quota: Quota, cls: str) -> None:
@@ -77,7 +70,7 @@ def test_EXO_5_past_the_quota_is_refused_before_any_write(quota: Quota, cls: str
 
 def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_forbids_no_growth() -> None:
     api = sks()
-    api.trouble["quota"] = [Transient("HTTP 500")]
+    api.trouble["quota"] = [errors.Transient("HTTP 500")]
     assert isinstance(provider(api).grow(grow(2, 5)), InProgress)
 
 
@@ -108,12 +101,12 @@ def test_asked_again_it_buys_nothing_more() -> None:
     assert len(api.writes()) == 1
 
 
-@pytest.mark.parametrize("lag", [False, True])
-@pytest.mark.parametrize("make", [sks, standalone])
+@each_row("lag", [False, True])
+@each_row("make", [sks, standalone])
 def test_a_lost_answer_buys_nothing_twice(make: object, lag: bool) -> None:
     api: FakeApi = make(2, lag=lag)  # type: ignore[operator]
     api.lost.add(f"scale_{'nodepool' if api.all[A].cluster else 'pool'}")
-    with pytest.raises(Transient):
+    with pytest.raises(errors.Transient):
         provider(api).grow(grow(2, 5))
     assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (5, 5, [])
@@ -133,7 +126,7 @@ def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (3.0, 60.0)
     assert seen(api)[A].target == 5
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         provider(api).grow(grow(5, 7))
     api.step(20)
     assert isinstance(provider(api).poll(asked), Succeeded)
@@ -148,7 +141,7 @@ def test_EXO_DEFECT_5_a_growth_that_takes_too_long_is_no_failure() -> None:
     assert not [each for each in seen(api)[A].instances if each.error]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reason", "cls"),
     [
         ("unavailable", "OutOfStock"),
@@ -177,7 +170,7 @@ def test_EXO_9_a_partial_growth_says_how_many_came_and_the_rest_is_taken_back() 
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (4, 4, [])
 
 
-@pytest.mark.parametrize("made", [0, 3])
+@each_row("made", [0, 3])
 def test_EXO_9_an_operation_that_timed_out_is_judged_by_the_pool(made: int) -> None:
     api = sks(2)
     asked = continued(grow(2, 5), provider(api).grow(grow(2, 5)))
@@ -208,7 +201,7 @@ def test_a_success_that_leaves_the_size_as_it_was_is_a_failure_that_lets_others_
     assert "ended as success" in outcome.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("quota", "cls"),
     [
         (Quota("instance", 19, 20), "QuotaExceeded"),
@@ -219,13 +212,13 @@ def test_a_success_that_leaves_the_size_as_it_was_is_a_failure_that_lets_others_
 def test_EXO_9_a_refusal_while_the_quota_is_used_up_is_for_want_of_quota(quota: Quota, cls: str) -> None:
     api = sks()
     api.limit = quota
-    api.trouble["scale_nodepool"] = [InvalidRequest("HTTP 400: no", code="400")]
+    api.trouble["scale_nodepool"] = [errors.InvalidRequest("HTTP 400: no", code="400")]
     outcome = provider(api, "0:9:web").grow(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert (outcome.cls, outcome.code) == (cls, "400")
     assert "HTTP 400: no" in outcome.message
-    api.trouble["scale_nodepool"] = [InvalidRequest("HTTP 400: no", code="400")]
-    api.trouble["quota"] = [Transient("503")]
+    api.trouble["scale_nodepool"] = [errors.InvalidRequest("HTTP 400: no", code="400")]
+    api.trouble["quota"] = [errors.Transient("503")]
     unread = provider(api, "0:9:web").grow(grow(2, 5))
     assert isinstance(unread, Failed)
     assert unread.cls == "InvalidRequest"
@@ -252,7 +245,7 @@ def test_a_pool_that_is_still_at_it_after_its_operation_is_waited_for() -> None:
     assert isinstance(provider(api).poll(asked), Succeeded)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "data", [{"work": "no id"}, {"polls": "-1", "looks": "many", "work": ""}, {"looks": "9" * 50}, {"polls": "\u0663"}]
 )
 def test_rubbish_in_the_row_is_read_as_nothing(data: dict[str, str]) -> None:
@@ -277,11 +270,11 @@ def test_a_success_that_brings_nothing_ends_with_a_note() -> None:
     assert "2 of 4" in str(outcome.facts["note"])
 
 
-@pytest.mark.parametrize("state", ["scaling-up", "scaling-down", "updating", "creating"])
+@each_row("state", ["scaling-up", "scaling-down", "updating", "creating"])
 def test_EXO_10_EXO_17_a_pool_that_is_being_changed_is_a_conflict_and_no_failure(state: str) -> None:
     api = sks()
     api.all[A].state = state
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         provider(api).grow(grow(2, 5))
     assert not api.writes()
 
@@ -289,12 +282,12 @@ def test_EXO_10_EXO_17_a_pool_that_is_being_changed_is_a_conflict_and_no_failure
 def test_a_pool_that_has_more_than_its_size_is_not_made_to_delete_them() -> None:
     api = sks(4)
     api.all[A].size = 2
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         provider(api).grow(grow(2, 3))
     assert not api.writes()
 
 
-@pytest.mark.parametrize("error", [Conflict("409"), Throttled("429", retry_after=7.0), Transient("503")])
+@each_row("error", [errors.Conflict("409"), errors.Throttled("429", retry_after=7.0), errors.Transient("503")])
 def test_EXO_10_what_is_temporary_is_raised_for_the_caller_to_come_back(error: Exception) -> None:
     api = sks()
     api.trouble["scale_nodepool"] = [error]  # type: ignore[list-item]
@@ -303,8 +296,8 @@ def test_EXO_10_what_is_temporary_is_raised_for_the_caller_to_come_back(error: E
     assert isinstance(to_the_end(api, grow(2, 5)), Succeeded)
 
 
-@pytest.mark.parametrize("error", [forbidden("scale-sks-nodepool"), QuotaExceeded("402"), NotFound("404")])
-def test_what_is_not_temporary_fails_with_its_class(error: Unauthorized) -> None:
+@each_row("error", [forbidden("scale-sks-nodepool"), errors.QuotaExceeded("402"), errors.NotFound("404")])
+def test_what_is_not_temporary_fails_with_its_class(error: errors.Unauthorized) -> None:
     api = sks()
     api.trouble["scale_nodepool"] = [error]
     outcome = provider(api).grow(grow(2, 5))
@@ -340,7 +333,7 @@ def test_EXO_13_a_pool_that_is_being_deleted_is_not_found() -> None:
     assert not api.writes()
 
 
-@pytest.mark.parametrize("group", [B, "no id at all"])
+@each_row("group", [B, "no id at all"])
 def test_a_group_that_there_is_not_is_refused(group: str) -> None:
     outcome = provider(sks()).grow(grow(2, 5, group))
     assert isinstance(outcome, Failed)
@@ -363,7 +356,7 @@ def test_EXO_12_EXO_DEFECT_8_only_what_never_came_is_taken_back_and_really_is() 
 def test_EXO_12_nothing_is_taken_back_while_the_vendor_makes_it() -> None:
     api = sks(2)
     api.all[A].size, api.all[A].state = 5, "scaling-up"
-    with pytest.raises(Conflict):
+    with pytest.raises(errors.Conflict):
         provider(api).shrink_target(shrink(5, 3))
     assert not api.writes()
 
@@ -405,7 +398,7 @@ def test_EXO_12_the_last_of_a_standalone_pool_is_not_taken_back() -> None:
     assert not api.writes()
 
 
-@pytest.mark.parametrize(("start", "to"), [(6, 3), (5, -1)])
+@each_row(("start", "to"), [(6, 3), (5, -1)])
 def test_EXO_12_another_size_or_none_is_refused(start: int, to: int) -> None:
     api = sks(2)
     api.all[A].size = 5

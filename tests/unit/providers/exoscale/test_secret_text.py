@@ -10,12 +10,13 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.providers.exoscale.secret_format import parse_secret
 from chalicelib.providers.exoscale.signing import ExoscaleCredential
+from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET
 
 RIGHT = ExoscaleCredential(Secret(API_KEY), Secret(API_SECRET))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         json.dumps({"apiKey": API_KEY, "apiSecret": API_SECRET}),
@@ -42,7 +43,7 @@ def test_the_dummy_of_a_local_emulation_is_taken() -> None:
     assert parse_secret('{"apiKey": "x", "apiSecret": "x"}', "secret s") == ExoscaleCredential(Secret("x"), Secret("x"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "problem"),
     [
         ("", "neither JSON nor lines"),

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.errors import Transient
 from chalicelib.providers.exoscale.provider import Exoscale
 from chalicelib.providers.exoscale.settings import read_settings
+from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,
     NP_B,
@@ -37,7 +37,7 @@ def zone() -> FakeApi:
     )
 
 
-@pytest.mark.parametrize("name", [A, NP_A, A.upper(), "web", "prod/web", f"{OURS}/web"])
+@each_row("name", [A, NP_A, A.upper(), "web", "prod/web", f"{OURS}/web"])
 def test_EXO_4_a_group_is_named_by_ids_and_names(name: str) -> None:
     api = zone()
     group = seen(api, f"2:7:{name}", nodes=api.nodes(A))[A]
@@ -45,12 +45,12 @@ def test_EXO_4_a_group_is_named_by_ids_and_names(name: str) -> None:
     assert not warnings(api, f"2:7:{name}", nodes=api.nodes(A))
 
 
-@pytest.mark.parametrize("name", [C, "db"])
+@each_row("name", [C, "db"])
 def test_EXO_4_a_standalone_pool_is_named_by_id_or_name(name: str) -> None:
     assert seen(zone(), f"2:7:{name}", nodes=[])[C].max == 7
 
 
-@pytest.mark.parametrize("name", [C, NP_A, "web", "prod/web"])
+@each_row("name", [C, NP_A, "web", "prod/web"])
 def test_EXO_4_priority_of_an_entry_reaches_the_group(name: str) -> None:
     api = zone()
     settings = {"zone": ZONE, "credentialsSecret": "exo"}
@@ -126,7 +126,7 @@ def test_EXO_14_an_empty_nodepool_beside_ours_is_a_group_unless_scale_from_zero_
     assert set(seen(api, "0:3:gpu", scaleFromZero="false", sksCluster="prod")) == {A, B}
 
 
-@pytest.mark.parametrize("name", ["prod", OURS])
+@each_row("name", ["prod", OURS])
 def test_our_cluster_may_be_named_before_it_has_a_node(name: str) -> None:
     assert set(seen(zone(), sksCluster=name, nodes=[])) == {A}
 
@@ -177,7 +177,7 @@ def test_EXO_DEFECT_14_running_machines_of_a_nodepool_that_only_a_bare_name_make
     assert "write prod/web" in warnings(api, "0:7:web", nodes=[])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "settings"),
     [("0:7:prod/web", {}), (f"0:7:{A}", {}), (f"0:7:{NP_A}", {}), ("0:7:web", {"sksCluster": "prod"})],
 )
@@ -220,7 +220,7 @@ def _foreign(victim_cluster: str = THEIRS) -> FakeApi:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("specs", "settings", "groups"),
     [
         ((), {}, {A}),
@@ -240,7 +240,7 @@ def test_a_node_with_a_foreign_machines_id_makes_no_foreign_nodepool_a_group(
     assert "Nodepool web of stage" in warnings(api, *specs, nodes=thief, **settings)
 
 
-@pytest.mark.parametrize(("specs", "settings"), [((), {"sksCluster": "prod"}), (("0:9:prod/web",), {})])
+@each_row(("specs", "settings"), [((), {"sksCluster": "prod"}), (("0:9:prod/web",), {})])
 def test_a_named_cluster_or_group_leaves_standalone_pools_alone(
     specs: tuple[str, ...], settings: dict[str, Any]
 ) -> None:

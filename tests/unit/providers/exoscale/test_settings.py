@@ -7,6 +7,7 @@ import pytest
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.exoscale.settings import KNOWN, ExoscaleBounds, parse_spec, read_settings
+from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import NODEPOOL, POOL
 
 RIGHT = {"zone": "ch-gva-2", "credentialsSecret": "key"}
@@ -53,7 +54,7 @@ def test_EXO_5_what_is_left_out_has_upstreams_defaults_and_no_group_needs_a_name
     assert settings.calls_per_second == 10.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "root"),
     [
         ({"environment": "ppapi"}, "https://ppapi-ch-gva-2.exoscale.com/v2"),
@@ -72,7 +73,7 @@ def test_EXO_DEFECT_17_the_address_comes_from_environment_and_zone_or_is_another
     assert read_settings(RIGHT | change).root == root
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "bounds"),
     [
         ("1:5:web", ExoscaleBounds("web", 1, 5)),
@@ -88,7 +89,7 @@ def test_EXO_4_specs_that_are_right(text: str, bounds: ExoscaleBounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "a:5:x",
@@ -118,7 +119,7 @@ def test_EXO_4_specs_that_are_refused_before_anything_is_asked(text: str) -> Non
         assert problems({**RIGHT, "nodes": text})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("nodes", "groups", "name"),
     [
         ("1:5:web\n1:6:web", (), "web"),
@@ -139,7 +140,7 @@ def test_EXO_DEFECT_14_twins_of_two_clusters_can_be_told_apart() -> None:
     assert [each.name for each in settings.groups] == ["prod/web", "test/web"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entry", "bounds"),
     [
         (GroupPolicy("exoscale", "web"), ExoscaleBounds("web", 1, None)),
@@ -153,7 +154,7 @@ def test_EXO_5_an_entry_says_as_much_as_it_likes(entry: GroupPolicy, bounds: Exo
     assert read_settings(RIGHT, [entry]).groups == (bounds,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entry", "problem"),
     [
         (GroupPolicy("exoscale", "web", 3, 1), "nodeGroups: web: max 1 is below min 3"),
@@ -166,7 +167,7 @@ def test_an_entry_that_cannot_be_is_refused(entry: GroupPolicy, problem: str) ->
     assert problem in problems(RIGHT, entry)[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "place"),
     [
         ({"zone": ""}, "providers.exoscale.zone: is missing"),

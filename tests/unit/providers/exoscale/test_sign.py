@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.secret import Secret
 from chalicelib.providers.exoscale.signing import ExoscaleCredential, authorization, message, signed
 from chalicelib.providers.http import VendorRequest
+from tests.cases import each_row
 from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET, POOL
 
 CREDENTIAL = ExoscaleCredential(Secret(API_KEY), Secret(API_SECRET))
@@ -17,7 +16,7 @@ ROOT = "https://api-ch-gva-2.exoscale.com/v2"
 BODY = b'{"size": 5}'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "body", "params", "text", "signature"),
     [
         (
@@ -61,7 +60,7 @@ def test_EXO_2_the_contracts_vectors(
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("params", "names", "signature"),
     [
         ({}, "", "Ntbq/p0HVmA3Zg1HHY+Lq1vjFGi7HeMrrgXDS5jRNlY="),
@@ -104,7 +103,7 @@ def test_a_parameter_without_a_value_is_neither_sent_nor_signed() -> None:
     assert "signed-query-args=manager-type," in call.headers["Authorization"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         VendorRequest("GET", f"{ROOT}/instance-pool/{POOL}:scale", body=BODY),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from chalicelib.model.node import Node, Taint
 from chalicelib.providers.exoscale.models import ExoscaleTaint as Given
 from chalicelib.providers.exoscale.models import InstanceType, Ref
+from tests.cases import each_row
 from tests.unit.providers.exoscale.fake_api import MEDIUM, NP_A, NP_B, A, B, FakeApi, FakeApiPool, seen, uuid, warnings
 
 GPU = InstanceType(MEDIUM, "gpu3", "large", 16, 120 * 2**30, gpus=2, zones=("ch-gva-2", "de-fra-1"))
@@ -87,7 +87,7 @@ def test_labels_of_a_standalone_pool_are_the_clouds_unless_they_say_otherwise() 
     assert "node.exoscale.net/nodepool-id" not in node.labels
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "value"),
     [("label/-", "x"), ("taint/dedicated", "x:Never"), ("resources/example.com/d", "many"), ("label/ok", "no blanks")],
 )
@@ -106,7 +106,7 @@ def test_labels_and_taints_of_a_nodepool_that_kubernetes_does_not_take_are_left_
     assert "taint t" in told
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "problem"),
     [
         (msgspec.structs.replace(GPU, authorized=False), "may not have instance type gpu3.large"),

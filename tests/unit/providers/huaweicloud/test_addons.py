@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 from chalicelib.providers.huaweicloud.autoscaler_addon import SWITCHES, Switches, find_rival
 from chalicelib.providers.huaweicloud.models import Addon
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import FakeApi, seen, two, warnings
 
 OFF: dict[str, Any] = dict.fromkeys(SWITCHES, False)
@@ -22,7 +21,7 @@ def rival(*addons: Addon) -> MissingData | None:
     return find_rival(api, None)
 
 
-@pytest.mark.parametrize("custom", [{**OFF, name: on} for name in SWITCHES for on in (True, "true", " True ")])
+@each_row("custom", [{**OFF, name: on} for name in SWITCHES for on in (True, "true", " True ")])
 def test_CCE_A7_a_second_autoscaler_that_is_at_work_is_told(custom: dict[str, Any]) -> None:
     found = rival(Addon("coredns"), Addon("autoscaler", "running", custom))
     assert found is not None
@@ -33,7 +32,7 @@ def test_CCE_A7_a_second_autoscaler_that_is_at_work_is_told(custom: dict[str, An
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "addon",
     [
         Addon("autoscaler", "running", OFF),
@@ -66,7 +65,7 @@ class _Shelf:
         self.rows[key] = value
 
 
-@pytest.mark.parametrize("trouble", [[], [Unauthorized("403")]])
+@each_row("trouble", [[], [Unauthorized("403")]])
 def test_CCE_A7_it_is_asked_for_once_an_hour_also_where_the_key_may_not(trouble: list[ProviderError]) -> None:
     api, shelf, clock = FakeApi(), _Shelf(), [1000.0]
     api.trouble["addons"] = list(trouble)

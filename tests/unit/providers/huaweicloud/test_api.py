@@ -23,6 +23,7 @@ from chalicelib.providers.huaweicloud.models import (
     NodePool,
     ScaleGroup,
 )
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import (
     AZ,
     CALLS,
@@ -78,7 +79,7 @@ def alone(**spec: object) -> Changes:
 # -- each call
 
 
-@pytest.mark.parametrize("name", list(CALLS))
+@each_row("name", list(CALLS))
 def test_each_call_is_what_the_contract_says(name: str) -> None:
     line, _, reply = CALLS[name]
     with HttpScript([said(200, reply)]) as server:
@@ -172,7 +173,7 @@ def test_what_is_not_set_is_none() -> None:
     assert read_pool(alone(autoscaling=scaling)).autoscaling == Autoscaling(unneeded_minutes=7, utilization=0.6)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "value", "why"),
     [
         ("spec.initialNodeCount", "many", "initialNodeCount"),
@@ -208,7 +209,7 @@ def test_CCE_20_a_pool_that_says_nonsense_stays_in_the_list_with_its_error(path:
         decoding.pool_of(answer(bad), POOL)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "thing",
     [None, 7, "pool", [], {}, {"metadata": 1}, {"metadata": {"uid": "../../x"}}, {"metadata": {"uid": 5, "name": "n"}}],
 )
@@ -257,7 +258,7 @@ def test_a_node_is_read() -> None:
     assert node.created == pytest.approx(1580545249.944664)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("owner", "annotation", "pool"),
     [
         ({"nodepoolID": OTHER}, POOL, OTHER),
@@ -320,7 +321,7 @@ def test_CCE_20_a_page_that_fails_fails_the_whole() -> None:
         api_for(server.url).nodes()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         {},
@@ -347,7 +348,7 @@ def test_an_empty_list_may_leave_its_things_out() -> None:
         assert decoding.pools_of(answer(body)) == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "wanted"),
     [
         ("2020-02-01 08:20:49.944664515 +0000 UTC", 1580545249.944664515),
@@ -368,8 +369,8 @@ def test_times_in_the_vendors_spelling(text: object, wanted: float) -> None:
 # -- whatever comes
 
 
-@pytest.mark.parametrize("name", READS)
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 5000, b"null"])
+@each_row("name", READS)
+@each_row("body", [b"", b"{", b"\xff", b"[" * 5000, b"null"])
 def test_CCE_20_a_body_that_is_no_JSON_object_is_an_error_of_the_call(name: str, body: bytes) -> None:
     with HttpScript([said(200, body)] * 3) as server, pytest.raises((Transient, Unknown)):
         call(name, server.url)
@@ -385,7 +386,7 @@ def test_a_list_that_is_not_found_is_a_wrong_address_and_a_thing_that_is_not_fou
             call(name, server.url)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong", ["", "x", f"{NODE}?nodepoolScaleDown=NoScaleDown", f"{NODE}/", "../nodepools", f"{NODE}\n", "DefaultPool"]
 )
 def test_only_ids_get_into_an_address(wrong: str) -> None:

@@ -11,6 +11,7 @@ from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud import api as api_module
 from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.models import Addon, Flavor
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import (
     AZ,
     BASE,
@@ -89,7 +90,7 @@ def test_flavours_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [seen.query.get("marker") for seen in server.requests] == [None, "c7.xlarge.2", "m7"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("extra", "wanted"),
     [
         ({"ecs:instance_architecture": "arm64"}, {"arch": "arm64"}),
@@ -110,7 +111,7 @@ def test_what_a_flavour_has(extra: dict[str, object], wanted: dict[str, object])
     assert kept == {"arch": "amd64", "gpu": None, "accelerators": ()} | wanted
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("region", "zones", "gone"),
     [
         ("normal", "", False),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from chalicelib.providers.errors import (
     Conflict,
     InvalidRequest,
@@ -20,6 +18,7 @@ from chalicelib.providers.errors import (
 )
 from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud.error_mapping import class_of, error_for, of_status, refusal_in
+from tests.cases import each_row
 
 GET, POST = "GET cce.example.com/x", "POST cce.example.com/x"
 
@@ -54,8 +53,8 @@ def answer(status: int, body: object = b"", call: str = POST, **headers: str) ->
     return VendorResponse(call, status, headers, body if isinstance(body, bytes) else json.dumps(body).encode())
 
 
-@pytest.mark.parametrize(("status", "code", "cls"), ROWS)
-@pytest.mark.parametrize("form", ["cce", "gateway", "plain", "iam"])
+@each_row(("status", "code", "cls"), ROWS)
+@each_row("form", ["cce", "gateway", "plain", "iam"])
 def test_CCE_20_each_code_has_its_class_in_every_form(
     form: str, status: int, code: str, cls: type[ProviderError]
 ) -> None:
@@ -77,7 +76,7 @@ def test_CCE_20_a_locked_pool_is_no_reason_to_stop_everybody_but_a_read_is_tried
     assert type(error_for(answer(429, body, GET))) is Throttled
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"",
@@ -110,7 +109,7 @@ def test_a_clock_that_is_wrong_is_told_in_words_with_the_vendors_time() -> None:
     assert "Fri, 02 Jan 2026 03:04:05 GMT" in error.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("code", "word"),
     [
         ("APIGW.0301", "accessKey"),

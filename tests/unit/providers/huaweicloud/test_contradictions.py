@@ -8,6 +8,7 @@ from chalicelib.model.outcome import Failed, InProgress, Outcome
 from chalicelib.providers.errors import Conflict
 from chalicelib.providers.huaweicloud.decoding_pools import read_pool
 from chalicelib.providers.huaweicloud.models import NodePool
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import (
     POOL,
     FakeApi,
@@ -70,7 +71,7 @@ def looked_at(api: FakeApi, size: int = 3, to: int = 4) -> list[Outcome]:
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "why"),
     [
         (wire(4, (3, 3), (3, 3)), "add up to 6"),  # a removal beside shows at the pool already

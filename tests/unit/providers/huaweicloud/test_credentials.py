@@ -20,6 +20,7 @@ from chalicelib.providers.huaweicloud.credentials import Assumed, Sessions
 from chalicelib.providers.huaweicloud.secret_format import parse_secret
 from chalicelib.providers.huaweicloud.settings import Agency
 from chalicelib.providers.huaweicloud.signing import CceCredential
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import (
     ACCESS_KEY,
     KEY,
@@ -61,7 +62,7 @@ def refused(code: str = "APIGW.0301") -> Reply:
 # -- the secret
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         KEY,
@@ -81,7 +82,7 @@ def test_a_token_belongs_to_a_temporary_key() -> None:
     assert found.token.reveal() == "t=="
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "problem"),
     [
         ("", "neither JSON nor lines"),
@@ -140,7 +141,7 @@ def test_a_key_that_was_just_replaced_is_looked_up_once_more() -> None:
     assert (len(server.requests), secrets.looks) == (3, 1)
 
 
-@pytest.mark.parametrize("code", ["APIGW.0301", "APIGW.0303", "CCE.01401001"])
+@each_row("code", ["APIGW.0301", "APIGW.0303", "CCE.01401001"])
 def test_a_refused_key_is_told_once_and_never_shown(code: str) -> None:
     with HttpScript([refused(code)] * 2) as server, pytest.raises(Unauthorized) as raised:
         api_for(server.url).pools()
@@ -201,7 +202,7 @@ def test_what_is_asked_of_IAM() -> None:
     assert "x-project-id" not in {name.lower() for name in asked.headers}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "cls", "match"),
     [
         (
@@ -223,7 +224,7 @@ def test_what_IAM_refuses_is_for_a_person(answer: Reply, cls: type[ProviderError
     assert {seen.path for seen in server.requests} == {TOKENS}
 
 
-@pytest.mark.parametrize("answer", [said(503), said(200, b"<html>", {"Content-Type": "text/html"}), said(200, b'{"c')])
+@each_row("answer", [said(503), said(200, b"<html>", {"Content-Type": "text/html"}), said(200, b'{"c')])
 def test_IAM_without_an_answer_is_a_matter_of_waiting(answer: Reply) -> None:
     with HttpScript([answer] * 3) as server, pytest.raises(Transient):
         api_for(server.url, agencyName=AGENCY, agencyDomain="Ops").pools()
@@ -263,7 +264,7 @@ def failing(error: Exception) -> Callable[[], CceCredential]:
     return make
 
 
-@pytest.mark.parametrize("error", [Transient("no answer"), Throttled("later"), Unauthorized("no")])
+@each_row("error", [Transient("no answer"), Throttled("later"), Unauthorized("no")])
 def test_old_keys_stand_in_while_IAM_gives_none(error: ProviderError) -> None:
     sessions, first = Sessions(), made(1, 0.0, 3600.0)
     assert sessions.get("a", 0.0, lambda: first) is first
@@ -361,7 +362,7 @@ def test_the_project_is_asked_for_once_a_day_by_the_regions_name() -> None:
     assert all(PROJECT in seen.path for seen in others)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "match"),
     [
         (projects(), "has no project; write its id there"),

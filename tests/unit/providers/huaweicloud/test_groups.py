@@ -10,6 +10,7 @@ import pytest
 from chalicelib.model.group import Pool
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.huaweicloud.models import Autoscaling, NodePool, NodeTemplate
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import (
     AZ1,
     FLAVOR,
@@ -57,7 +58,7 @@ def test_CCE_A6_1_bounds_of_the_pool_are_shared_and_a_sole_group_has_them_itself
     assert groups[A].pool == Pool(POOL, "pool-a", 2, 4)
 
 
-@pytest.mark.parametrize("name", [POOL, "pool-a"])
+@each_row("name", [POOL, "pool-a"])
 def test_CCE_A6_1_the_policys_bounds_stand_in_place_of_the_pools(name: str) -> None:
     group = seen(FakeApi(two()), entry(name, 1, 7, 3))[A]
     assert group.pool == Pool(POOL, "pool-a", 1, 7)
@@ -65,7 +66,7 @@ def test_CCE_A6_1_the_policys_bounds_stand_in_place_of_the_pools(name: str) -> N
     assert seen(FakeApi(two()), entry(name, 1))[A].pool == Pool(POOL, "pool-a", 1, 10)
 
 
-@pytest.mark.parametrize("name", [B, "pool-a/c7-az2"])
+@each_row("name", [B, "pool-a/c7-az2"])
 def test_the_policys_bounds_of_one_group(name: str) -> None:
     groups = seen(FakeApi(two()), entry(name, 1, 4, 9))
     assert (groups[B].min, groups[B].max, groups[B].priority, groups[A].max) == (1, 4, 9, 10)
@@ -100,7 +101,7 @@ def test_CCE_A1_2_labels_that_no_pool_chooses_are_not_promised() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change", [{"name": "DefaultPool"}, {"phase": "Deleting"}, {"template": NodeTemplate(FLAVOR, AZ1, billing=1)}]
 )
 def test_CCE_A1_5_default_prepaid_and_vanishing_pools_are_left_alone(change: dict[str, Any]) -> None:
@@ -169,8 +170,8 @@ def test_a_group_whose_numbers_are_missing_and_a_broken_pool_carry_an_error() ->
     assert "phase Error" in seen(FakeApi(two(phase="Error")))[A].error
 
 
-@pytest.mark.parametrize("method", ["pools", "nodes"])
-@pytest.mark.parametrize("error", [Transient("502"), Throttled("slowly"), Unauthorized("no")])
+@each_row("method", ["pools", "nodes"])
+@each_row("error", [Transient("502"), Throttled("slowly"), Unauthorized("no")])
 def test_a_list_that_fails_ends_the_pass(method: str, error: ProviderError) -> None:
     api = FakeApi(two())
     api.trouble[method] = [error]
@@ -193,7 +194,7 @@ def test_flavours_that_cannot_be_read_cost_the_template_alone() -> None:
     assert groups[B].template is not None
 
 
-@pytest.mark.parametrize("error", [Throttled("slowly"), Unauthorized("no")])
+@each_row("error", [Throttled("slowly"), Unauthorized("no")])
 def test_who_is_refused_flavours_does_not_ask_on(error: ProviderError) -> None:
     api = FakeApi(two())
     api.trouble["flavors"] = [error]

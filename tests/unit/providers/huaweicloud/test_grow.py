@@ -7,6 +7,7 @@ import pytest
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Throttled, Transient, Unauthorized, Unknown
 from chalicelib.providers.huaweicloud.models import Autoscaling, CceCondition, Flavor, NodeTemplate
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import (
     AZ1,
     AZ2,
@@ -174,7 +175,7 @@ def test_a_size_that_is_reached_already_asks_for_nothing() -> None:
     assert not api.writes()
 
 
-@pytest.mark.parametrize(("start", "to"), [(3, 3), (3, 1)])
+@each_row(("start", "to"), [(3, 3), (3, 1)])
 def test_no_growth_is_refused(start: int, to: int) -> None:
     outcome = provider(FakeApi(two())).grow(growth(start, to))
     assert isinstance(outcome, Failed)
@@ -191,7 +192,7 @@ def test_CCE_A6_3_the_maximum_of_a_flavour_holds_for_its_group() -> None:
     assert "maximum 6" in refused(FakeApi(two()), "InvalidRequest", size=7, group=B).message
 
 
-@pytest.mark.parametrize(("name", "most"), [("pool-a", 6), (POOL, 6), ("pool-a/default", 4), (A, 4)])
+@each_row(("name", "most"), [("pool-a", 6), (POOL, 6), ("pool-a/default", 4), (A, 4)])
 def test_the_policys_maximum_stands_in_place_of_the_pools(name: str, most: int) -> None:
     refused(FakeApi(two()), "InvalidRequest", entry(name, 0, most))
 
@@ -210,7 +211,7 @@ def test_a_flavour_that_was_switched_off_meanwhile_is_not_grown() -> None:
     assert "switched off" in refused(api, "InvalidRequest", size=4, group=B).message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("beside", "cls"),
     [
         (SOLD_OUT, "OutOfStock"),
@@ -246,7 +247,7 @@ def test_the_hint_is_none_to_rely_on() -> None:
     assert isinstance(to_the_end(api, growth(3, 4)), Succeeded)
 
 
-@pytest.mark.parametrize("phase", ["Upgrading", "Creating", "Unavailable", "Resizing"])
+@each_row("phase", ["Upgrading", "Creating", "Unavailable", "Resizing"])
 def test_a_cluster_that_is_busy_is_waited_for(phase: str) -> None:
     api = FakeApi(two())
     api.cluster = phase
@@ -255,7 +256,7 @@ def test_a_cluster_that_is_busy_is_waited_for(phase: str) -> None:
     assert not api.writes()
 
 
-@pytest.mark.parametrize("phase", ["Hibernation", "Deleting", "Empty"])
+@each_row("phase", ["Hibernation", "Deleting", "Empty"])
 def test_a_cluster_that_is_off_is_not(phase: str) -> None:
     api = FakeApi(two())
     api.cluster = phase
@@ -277,7 +278,7 @@ def test_a_pool_or_a_group_that_is_gone_or_cannot_be_understood() -> None:
     refused(FakeApi(Cce([FakeApiGroup("other", desired=3)])), "NotFound")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("why", "cls"), [(SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed")]
 )
 def test_CCE_A9_1_a_growth_that_does_not_come_fails_with_the_class_of_the_condition(
@@ -301,7 +302,7 @@ def test_CCE_A9_1_a_condition_of_yesterday_has_to_stay_before_it_is_believed() -
     assert isinstance(to_the_end(api, continued(asked, outcome)), Succeeded)
 
 
-@pytest.mark.parametrize("phase", ["Build", "Installing"])
+@each_row("phase", ["Build", "Installing"])
 def test_CCE_A9_3_from_the_moment_that_a_node_is_listed_the_core_waits_alone(phase: str) -> None:
     """A node that installs for ever must not keep the scale-up request from its fifteen minutes."""
     api = FakeApi(two())
@@ -352,7 +353,7 @@ def test_what_cce_has_taken_and_not_done_fails() -> None:
     assert api.writes() == ["scale 6 default"]
 
 
-@pytest.mark.parametrize("error", [InvalidRequest("no", code="CCE.01400001"), Unknown("no", code="CCE.0")])
+@each_row("error", [InvalidRequest("no", code="CCE.01400001"), Unknown("no", code="CCE.0")])
 def test_what_the_conditions_say_of_a_refusal_comes_before_its_code(error: InvalidRequest | Unknown) -> None:
     api = FakeApi(two())
     asked = announced(api, growth(3, 4))
@@ -376,7 +377,7 @@ def test_a_pool_that_is_locked_is_waited_for() -> None:
     assert isinstance(to_the_end(api, asked), Succeeded)
 
 
-@pytest.mark.parametrize("rubbish", ["", "-1", "x", "9" * 40, "²"])
+@each_row("rubbish", ["", "-1", "x", "9" * 40, "²"])
 def test_data_that_cannot_be_read_never_becomes_a_total(rubbish: str) -> None:
     api = FakeApi(two())
     asked = growth(3, 5).with_status(data={"base": rubbish, "total": rubbish, "looks": rubbish})

@@ -24,6 +24,7 @@ from chalicelib.providers.errors import (
 )
 from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.write_requests import delete_call, scale_call
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import (
     ACCESS_KEY,
     AZ,
@@ -55,7 +56,7 @@ LOCKED = said(429, {"errorCode": "CCE.01429002", "errorMessage": "locked by anot
 # -- attempts
 
 
-@pytest.mark.parametrize("name", READS)
+@each_row("name", READS)
 def test_CCE_20_reads_are_asked_for_three_times(name: str) -> None:
     with HttpScript([PAGE, said(500), said(200, CALLS[name][2])]) as server:
         assert call(name, server.url)
@@ -63,8 +64,8 @@ def test_CCE_20_reads_are_asked_for_three_times(name: str) -> None:
     assert len({seen.credential for seen in server.requests}) >= 1
 
 
-@pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize(
+@each_row("name", CHANGES)
+@each_row(
     "reply",
     [
         PAGE,
@@ -80,8 +81,8 @@ def test_CCE_18_a_change_is_asked_for_once_and_nobody_knows_whether_it_happened(
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize(
+@each_row("name", CHANGES)
+@each_row(
     ("reply", "cls"),
     [
         (LOCKED, Conflict),
@@ -149,7 +150,7 @@ def test_an_agencys_budget_is_its_accounts_whatever_key_takes_it() -> None:
 # -- deletion
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "job"),
     [
         (CCE_NODE, JOB),
@@ -196,7 +197,7 @@ def test_CCE_DANGER_1_a_scale_request_has_its_total_and_one_group() -> None:
     ]
 
 
-@pytest.mark.parametrize("total", [0, -1, 10**6, None, True, False, "3", 2.0])
+@each_row("total", [0, -1, 10**6, None, True, False, "3", 2.0])
 def test_CCE_DANGER_1_a_total_that_is_none_sends_nothing(total: object) -> None:
     with HttpScript([]) as server:
         api = api_for(server.url)
@@ -232,11 +233,11 @@ def _calls() -> Iterator[tuple[str, str, ast.Call]]:
     """Every Call(method, …) that the package writes: module, method as written, the expression."""
     for file in sorted(PACKAGE.glob("*.py")):
         for found in ast.walk(ast.parse(file.read_text())):
-            if isinstance(found, ast.Call) and isinstance(found.func, ast.Name) and found.func.id == "Call":
+            if isinstance(found, ast.Call) and isinstance(found.func, ast.Name) and found.func.id == "VendorRequest":
                 yield file.name, ast.unparse(found.args[0]), found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("danger", "method", "wanted"),
     [
         ("CCE_DANGER_1", "'POST'", ["iam.py", "write_requests.py"]),

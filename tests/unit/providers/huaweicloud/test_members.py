@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.providers.huaweicloud.instances import MOST_PLACEHOLDERS
 from chalicelib.providers.huaweicloud.models import CceCondition, NodeTemplate
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import (
     AZ2,
     FLAVOR,
@@ -40,7 +39,7 @@ def one() -> tuple[FakeApi, str]:
     return api, uid(1)
 
 
-@pytest.mark.parametrize("how", ["uid", "scheme", "path", "server", "address", "hostname", "name"])
+@each_row("how", ["uid", "scheme", "path", "server", "address", "hostname", "name"])
 def test_CCE_20_a_node_is_known_by_uid_server_address_or_name(how: str) -> None:
     api, name = one()
     known = api.machines[name]
@@ -97,7 +96,7 @@ def test_a_zone_that_is_left_to_the_vendor_is_any() -> None:
     assert [each.handle for each in seen(api)[f"{POOL}/any"].instances] == [uid(1)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("phase", "alone", "joined"),
     [
         ("Build", CREATING, RUNNING),
@@ -137,7 +136,7 @@ def short(why: CceCondition, missing: int = 2) -> FakeApi:
     return api
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("why", "cls"),
     [
         (SOLD_OUT, "OutOfStock"),

@@ -15,6 +15,7 @@ from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.huaweicloud.models import Autoscaling
 from chalicelib.providers.huaweicloud.provider import build
 from chalicelib.providers.huaweicloud.provider_ids import handle_of
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import (
     CLUSTER,
     POOL,
@@ -84,13 +85,13 @@ def test_CCE_DANGER_1_who_changes_the_pool_while_we_look_at_other_things_is_not_
     assert (api.writes()[1:], api.chosen) == (["scale 11 default"], [])
 
 
-@pytest.mark.parametrize("kind", list(OperationKind))
+@each_row("kind", list(OperationKind))
 def test_every_kind_of_operation_has_its_poll(kind: OperationKind) -> None:
     outcome = provider(FakeApi(two(2, 2))).poll(operation(kind, A, 3, 2))
     assert outcome is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("handle", "instance", "found"),
     [
         (uid(1), "", uid(1)),

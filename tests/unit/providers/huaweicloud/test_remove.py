@@ -8,6 +8,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, NotFound, Throttled, Transient
 from chalicelib.providers.huaweicloud.models import Autoscaling, CceJob
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import (
     OTHER,
     POOL,
@@ -66,7 +67,7 @@ def test_CCE_19_a_foreign_node_stops_all_of_them() -> None:
     assert "no pool" in refused(api, mine, uid(2)).message
 
 
-@pytest.mark.parametrize("handle", ["", "pool-a-1", "192.0.2.1", f"{B}/placeholder-0"])
+@each_row("handle", ["", "pool-a-1", "192.0.2.1", f"{B}/placeholder-0"])
 def test_CCE_19_a_target_without_a_uid_or_of_another_group_stops_all_of_them(handle: str) -> None:
     api = FakeApi(two())
     refused(api, api.of(POOL)[0], handle)
@@ -221,7 +222,7 @@ def test_a_deletion_that_was_taken_and_forgotten_fails_after_some_looks() -> Non
     assert len(api.writes()) == 1
 
 
-@pytest.mark.parametrize("error", [Throttled("slowly"), Conflict("locked"), Transient("502")])
+@each_row("error", [Throttled("slowly"), Conflict("locked"), Transient("502")])
 def test_what_may_pass_is_raised(error: Throttled) -> None:
     api = FakeApi(two())
     api.trouble["delete_node"] = [error]

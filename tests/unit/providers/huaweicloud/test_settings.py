@@ -10,6 +10,7 @@ from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.huaweicloud.endpoints import REGIONS, Service, url_of
 from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, CceBounds, parse_spec, read_settings
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import CLUSTER, POOL, PROJECT
 
 SMALL = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "key"}
@@ -77,7 +78,7 @@ def test_all_of_it_is_read_and_blanks_around_it_mean_nothing() -> None:
     assert found.reserve == {"cpu": 200, "memory": 500 * 2**20}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("region", "service", "url"),
     [
         ("eu-west-101", Service.CCE, "https://cce.eu-west-101.myhuaweicloud.eu"),
@@ -97,7 +98,7 @@ def test_a_region_nobody_knows_is_tried_all_the_same() -> None:
     assert len(REGIONS) == 33
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changed", "place", "problem"),
     [
         ({"region": ""}, "region", "is missing"),
@@ -138,7 +139,7 @@ def test_what_is_wrong_is_refused_by_its_place(changed: dict[str, str], place: s
     assert raised.value.remedy
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("entries", "problem"),
     [
         ([entry("pool-a"), entry("pool-a")], "given twice"),

@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Transient
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import (
     POOL,
     A,
@@ -43,7 +44,7 @@ def test_CCE_19_what_never_came_is_taken_back_through_its_group() -> None:
     assert (api.writes(), api.chosen) == (["scale 5 default"], [])
 
 
-@pytest.mark.parametrize("size", [2, 0, -1])
+@each_row("size", [2, 0, -1])
 def test_CCE_19_a_size_below_what_exists_is_an_error(size: int) -> None:
     refused(short(), 5, size)
 

@@ -7,7 +7,6 @@ import string
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from chalicelib.providers.huaweicloud.signing import (
     timestamp,
 )
 from chalicelib.providers.huaweicloud.write_requests import scale_call
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import ACCESS_KEY, BASE, POOL, PROJECT, SECRET_KEY
 
 NOW = 1767323045.0  # 2026-01-02T03:04:05Z
@@ -58,7 +58,7 @@ VECTORS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "credential", "names", "digest", "wanted"), VECTORS)
+@each_row(("call", "credential", "names", "digest", "wanted"), VECTORS)
 def test_CCE_17_the_vectors_of_the_contract(
     call: VendorRequest, credential: CceCredential, names: str, digest: str, wanted: str
 ) -> None:
@@ -102,7 +102,7 @@ def test_no_query_is_an_empty_line_and_no_question_mark() -> None:
     assert canonical_request("get", "/", "", {"host": "h"}, b"").splitlines()[:4] == ["GET", "/", "", "host:h"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "host"),
     [
         ("https://cce.example.com:443/x", "cce.example.com"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.huaweicloud.instance_states import NODE_STATES, cluster_off, failure, is_leaving, refusal
 from chalicelib.providers.huaweicloud.models import CceCondition, CceNode, NodePool, ScaleGroup
+from tests.cases import each_row
 
 
 def pool(*conditions: CceCondition, own: tuple[CceCondition, ...] = (), phase: str = "", groups: int = 1) -> NodePool:
@@ -21,7 +20,7 @@ QUOTA, STOCK = (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("made", "cls"),
     [
         (pool(), ""),
@@ -49,7 +48,7 @@ def test_what_the_vendor_says_of_it_is_told() -> None:
     assert found.message == "the flavour is sold out (SoldOut, no c7)"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("made", "cls"),
     [
         (pool(own=(STOCK,)), ""),
@@ -70,7 +69,7 @@ def test_nodes_that_leave() -> None:
     assert leaving == {phase for phase, state in NODE_STATES.items() if state is InstanceState.DELETING}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("phase", "off", "passes"),
     [
         ("Available", False, True),

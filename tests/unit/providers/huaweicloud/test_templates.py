@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from chalicelib.model.node import Node, Taint
 from chalicelib.providers.huaweicloud.allocatable import allocatable, max_pods
 from chalicelib.providers.huaweicloud.models import CceTaint as Said
 from chalicelib.providers.huaweicloud.models import Flavor, NodeTemplate
+from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import AZ1, FLAVOR, A, Cce, FakeApi, FakeApiGroup, seen
 
 MIB = 2**20
@@ -39,19 +39,19 @@ def test_the_worked_example() -> None:
     assert node.capacity == {"cpu": 4000, "memory": 8192 * MIB, "pods": 40}
 
 
-@pytest.mark.parametrize(("vcpus", "kept"), [(1, 60), (2, 70), (3, 75), (4, 80), (8, 90), (64, 230)])
+@each_row(("vcpus", "kept"), [(1, 60), (2, 70), (3, 75), (4, 80), (8, 90), (64, 230)])
 def test_cores_are_kept_back_less_and_less(vcpus: int, kept: int) -> None:
     assert allocatable(Flavor(FLAVOR, vcpus, 8192), {}, "")["cpu"] == 1000 * vcpus - kept
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("gib", "pods"), [(1, 20), (4, 20), (7, 20), (8, 40), (15, 40), (16, 60), (32, 80), (63, 80), (64, 110), (512, 110)]
 )
 def test_the_most_pods_by_memory(gib: int, pods: int) -> None:
     assert max_pods(Flavor(FLAVOR, 4, 1024 * gib), {}) == pods
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("extend", "runtime", "cpu", "memory"),
     [
         ({}, "docker", 3920, 8192 - 600 - 1300 - 100),
@@ -126,9 +126,7 @@ def test_gpus_and_ascend_processors() -> None:
     assert not any("odd" in name for name in node.allocatable)
 
 
-@pytest.mark.parametrize(
-    ("kinds", "text"), [({}, "knows no flavour"), ({FLAVOR: Flavor(FLAVOR, 0, 8192)}, "without its cores")]
-)
+@each_row(("kinds", "text"), [({}, "knows no flavour"), ({FLAVOR: Flavor(FLAVOR, 0, 8192)}, "without its cores")])
 def test_a_flavour_that_nobody_knows_costs_the_template_alone(kinds: dict[str, Flavor], text: str) -> None:
     api = FakeApi(Cce([FakeApiGroup(desired=1)]))
     api.kinds = kinds
