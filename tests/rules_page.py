@@ -20,48 +20,50 @@ RULES: Mapping[str, str] = MappingProxyType(
         "A1.2": "A pod that is bound to one node, or that asks for a label no new node promises, buys nothing.",
         "A1.3": "What the vendor's add-on offers only in later versions works everywhere.",
         "A1.4": "Settings hold for every pool and take effect with the next pass; timers survive the change.",
-        "A1.5": "The default pool and prepaid pools are left alone.",
+        "A1.5": "The default pool and prepaid pools are never changed.",
         "A1.6": "Rates are measured once in a pass, whenever that is; one measurement is enough to act.",
-        "A2": "HorizontalNodeAutoscaler objects are read as they are written; a bad one is refused whole and told of.",
+        "A2": "HorizontalNodeAutoscaler objects are read unchanged; an invalid one is refused as a whole and reported.",
         "A3.1": "The rate is requests by allocatable of the pool's ready nodes, for cpu and for memory; not usage.",
         "A3.2": "A threshold must be larger than the one below which nodes are removed.",
         "A3.3": "A pool without nodes has no rate, and no metric rule adds any.",
-        "A3.4": "While a node has not got its accelerator, metric rules of its pool are silent.",
+        "A3.4": "While a node lacks its accelerator, metric rules of its pool do not act.",
         "A3.5": "A metric rule adds nothing to a pool that is scaling, backed off, or at one of its limits.",
         "A3.6": "A rule adds the nodes it names, or as many as bring the rate below the threshold.",
         "A4": "A cron rule adds its nodes once for each time that matches, in its time zone, whatever the rate is.",
-        "A5.1": "Pending pods come first; where they got nodes, metric rules are passed over in this pass.",
+        "A5.1": "Pending pods come first; where they got nodes, metric rules are skipped in this pass.",
         "A5.2": "Of several metric rules of a pool the one that adds most nodes acts; of equals, that for cpu.",
-        "A5.3": "Where a cron rule acts, metric rules of the pool do not, and nothing of theirs is made up for.",
-        "A5.4": "A cron rule that falls due while its pool is scaling is kept, and acts afterwards.",
+        "A5.3": "If a cron rule acts, metric rules of the pool do not, and their actions are not repeated later.",
+        "A5.4": "A cron rule that falls due while its pool is scaling stays pending, and acts afterwards.",
         "A5.5": "Cron rules act in a pass that serves pods; several on one pool act one after the other.",
         "A5.6": "No rule begins on a pool that is scaling; pending pods do not wait for that.",
         "A6.1": "A pool stays within its bounds, and so do all its groups together, growing and shrinking.",
         "A6.2": "A node stays for its pool's cooldown, counted from its own creation.",
-        "A6.3": "Each flavour of a pool has bounds of its own and a rank within the pool, and may be switched off.",
+        "A6.3": "Each flavour of a pool has its own bounds and a rank within the pool, and may be disabled.",
         "A6.4": "Pools have priorities, and the larger comes first.",
-        "A6.5": "What cannot host a pod or is backed off is dropped; then priority, rank, waste and zones decide.",
-        "A6.6": "Expanders form a chain; priority, least waste and lots are among them.",
-        "A6.7": "Flavours of a pool that differ only in their zone grow evenly, and one that is full leaves the rest.",
-        "A6.8": "A pool may have its own conditions for removals, which hold instead of the cluster's.",
+        "A6.5": "Groups that cannot host a pod or are in backoff are dropped; then "
+        "priority, rank, waste and zones decide.",
+        "A6.6": "Expanders form a chain; priority, least waste and random choice are among them.",
+        "A6.7": "Flavours of a pool that differ only in their zone grow evenly, and "
+        "a full one leaves the rest to them.",
+        "A6.8": "A pool may have its own conditions for removals, which replace the cluster's.",
         "A7": "Limits of the whole cluster and the settings of removals, imported from the add-on where asked for.",
         "A8.1": "A node is a candidate once cpu and memory were both requested below the threshold for long enough.",
         "A8.2": "A node that was not ready for twenty minutes is removed.",
         "A8.3": "Nodes stay for pods without another place, for protection, for pods "
         "that may not move, and for minima.",
         "A8.4": "Idle nodes go together up to the limit; nodes with pods to move go one by one.",
-        "A8.5": "A node that cannot go is looked at again after five minutes; candidates bear a soft taint.",
-        "A8.6": "After a growth, a removal and a failed removal there is a time in which nothing is removed.",
-        "A8.7": "The time after a growth may be 0, so that pools that grow on and on do not stop all removals.",
-        "A8.8": "A node goes when its pool's cooldown and the cluster's quiet times "
-        "are over; growth waits for neither.",
+        "A8.5": "A node that cannot go is evaluated again after five minutes; candidates have a soft taint.",
+        "A8.6": "Scale-ups, removals and failed removals start a cooldown in which nothing is removed.",
+        "A8.7": "The cooldown after a scale-up may be 0, so that pools that grow constantly do not stop all removals.",
+        "A8.8": "A node goes when its pool's cooldown and the cluster's cooldowns are "
+        "over; scale-up waits for neither.",
         "A8.9": "No rule removes anything.",
-        "A9.1": "Sold out or over quota: 5, 10, 20, then 30 minutes of back-off; others are tried in the same pass.",
-        "A9.2": "A machine that cannot be installed: 5 minutes; when it is given back the cluster is looked at again.",
-        "A9.3": "A machine may take 15 minutes; then the pods are planned for again, elsewhere if need be.",
-        "A9.4": "The sequence begins anew after a success, or three hours without a "
+        "A9.1": "Sold out or over quota: 5, 10, 20, then 30 minutes of backoff; others are tried in the same pass.",
+        "A9.2": "A machine that cannot be installed: 5 minutes; its deletion requests another pass.",
+        "A9.3": "A machine may take 15 minutes; then the pods are planned for again, elsewhere if necessary.",
+        "A9.4": "The sequence starts again after a success, or three hours without a "
         "failure; failures at once count once.",
-        "A9.5": "Back-off holds for one flavour in one zone; a pool cools only when all of them do.",
+        "A9.5": "Backoff applies to one flavour in one zone; a pool is in backoff only when all of them are.",
         "A10": "An unhealthy cluster is neither grown nor shrunk; two habits that bring that about are warned of.",
     }
 )
@@ -128,22 +130,22 @@ def _ids(test: str) -> Iterator[str]:
 
 def page(held: Mapping[str, list[tuple[str, str]]]) -> str:
     """The page's text. held: as `held_by` answers."""
-    return f"""# Rules of Huawei Cloud CCE, and the tests that hold them
+    return f"""# Rules of Huawei Cloud CCE and their tests
 
-Made by `python -m tests.rules_page`; do not edit. Outscaler does for node groups of every provider what the policies of
-Huawei Cloud CCE do for its pools. Each rule has its id from the reference for CCE, and a test bears it in its name.
+Generated by `python -m tests.rules_page`; do not edit. Outscaler applies the scaling rules of Huawei Cloud CCE to the
+node groups of every provider. Each rule has an id, which the names of its tests contain.
 
 ## Rules
 
 {_table(RULES, held)}
-## Scenarios, and calls that lose machines
+## Scenarios and dangerous calls
 
 {_table(SCENARIOS, held)}"""
 
 
 def _table(says: Mapping[str, str], held: Mapping[str, list[tuple[str, str]]]) -> str:
     rows = [f"| {name} | {sentence} | {_tests(held.get(name, []))} |" for name, sentence in says.items()]
-    return "\n".join(["| id | what it says | tests |", "| --- | --- | --- |", *rows, ""])
+    return "\n".join(["| id | rule | tests |", "| --- | --- | --- |", *rows, ""])
 
 
 def _tests(tests: list[tuple[str, str]]) -> str:

@@ -40,7 +40,7 @@ ALICLOUD = Section(
             required=True,
             example="region: cn-hangzhou",
         ),
-        Field("nodes", _SPECS, "nodes", "Scaling groups as upstream's --nodes; others may stand in nodeGroups."),
+        Field("nodes", _SPECS, "nodes", "Scaling groups as upstream's --nodes; others may be in nodeGroups."),
         Field(
             "network", choice(("public", "vpc")), "network", "Which of the vendor's hosts are called.", default="public"
         ),
@@ -66,7 +66,7 @@ ALICLOUD = Section(
             "What the vendor's audit log shows for that role; outscaler-<cluster> if not given.",
         ),
         Field("oidcProviderArn", _ARN, "oidcProviderArn", "OIDC provider for roleArn (RRSA)."),
-        Field("oidcTokenSecret", SECRET, "oidcTokenSecret", "Secret with the OIDC token, read anew at every renewal."),
+        Field("oidcTokenSecret", SECRET, "oidcTokenSecret", "Secret with the OIDC token, read again at every renewal."),
         Field(
             "oidcTokenFile", text("a path"), "oidcTokenFile", "The same in a file; for commands on a workstation only."
         ),
@@ -81,7 +81,7 @@ ALICLOUD = Section(
             "ramRole",
             text("a role's name", r"[A-Za-z0-9._@-]{1,64}", "something like worker-role"),
             "ramRole",
-            "The instance's role, if the metadata service shall not be asked for its name.",
+            "The instance's role, to avoid a request to the metadata service for its name.",
         ),
         Field("essEndpoint", _ENDPOINT, "essEndpoint", "Another host for Auto Scaling, scheme included."),
         Field("ecsEndpoint", _ENDPOINT, "ecsEndpoint", "The same for ECS."),

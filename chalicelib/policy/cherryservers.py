@@ -121,7 +121,7 @@ CHERRYSERVERS = Section(
             "clusterName",
             "Value of the tag k8s-cluster of the cluster's machines (upstream: --cluster-name).",
         ),
-        Field("nodes", _SPECS, "nodes", "Pools as upstream's --nodes; others may stand in nodeGroups."),
+        Field("nodes", _SPECS, "nodes", "Pools as upstream's --nodes; others may be in nodeGroups."),
         Field("projectId", as_text(_PROJECT), "projectId", "The project, if the default definition does not name it."),
         Field(
             "cloudConfig", _SCRIPT, "cloudConfig", "The pools' definitions as upstream's --cloud-config, many lines."

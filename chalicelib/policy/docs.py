@@ -55,7 +55,7 @@ How values are read
 - `min:max` is `0:320000` or `{{min: 0, max: 320000}}`; memory is counted in GiB.
 - A list may be one value; names may be separated by commas.
 - A secret is named, never written: its name in AWS Secrets Manager, `<SecretPrefix><cluster>/<use>`
-  ([names](deploy.md#names-of-secrets)). `ssm:/` and the same name is a parameter of SSM, of type SecureString (4 KB at
+  ([names](deploy.md#secret-names)). `ssm:/` and the same name is a parameter of SSM, of type SecureString (4 KB at
   most as a standard parameter). An ARN is refused.
 - A key given twice, a tag (`!…`) or a second document is refused. Anchors and aliases are fine.
 - A percentage is whole, with or without its sign: `70`, `70%`.
@@ -78,20 +78,20 @@ the providers' prices: a GiB counts as an eighth of a core, a GPU as ten cores.\
 """
 
 _BRAKE_NOTE = """\
-The brake, such as `maxDisruption: {nodesPerHour: 20, podsPerHour: 500, share: 25%}`. What counts is what was planned;
-pods are those that must move, without DaemonSets'.
+The circuit breaker, for example `maxDisruption: {nodesPerHour: 20, podsPerHour: 500, share: 25%}`. Planned
+removals count; pods are those that must move, without DaemonSet pods.
 
-What exceeds a limit per hour waits for room, and nobody overtakes; a node, or a group that goes as a whole, that is
-larger than the limit by itself goes when the hour is empty. Of the share, all registered nodes of groups that can be
-read are the whole, and nodes that are on their way out count; timers, minima, windows and cooldowns have been looked at
-before, the two parallelisms have not. A single node beside others on their way out waits for them and pulls no brake.
-`outscaler release NAME` lets go for a while; neither share nor limits per hour hold meanwhile.\
+Removals beyond an hourly limit wait, in order; a node or an atomic group that alone exceeds the limit goes when
+the hour is empty. The share is a part of all registered nodes of readable groups. It counts nodes that are
+being removed, and nodes that pass timers, minimums, windows and cooldowns, before the limits of parallelism. A
+single node next to running removals waits for them and does not trip the circuit breaker.
+`outscaler release NAME` resumes removals for a while; neither the share nor the hourly limits apply meanwhile.\
 """
 
 _WINDOWS_NOTE = """\
-Such as `- {name: nights, cron: "0 22 * * 1-5", timeZone: Europe/Zurich, duration: 6h}`. Where any window allows
-removals, nodes are removed in such windows only; in one that forbids them none is, whatever another allows. Only the
-beginning of removals is meant: a drain that has begun goes on. Timers run on outside. Names are unique.
+Such as `- {name: nights, cron: "0 22 * * 1-5", timeZone: Europe/Zurich, duration: 6h}`. If any window allows
+removals, nodes are removed in such windows only. A forbidding window overrides allowing ones. Windows concern
+the start of removals only: drains in progress continue. Timers always run. Names are unique.
 
 Where the clock skips the hour and minute, the window opens with the first minute after the gap; where the clock shows
 them twice, the first time. With a star for the hour or the minute it opens as often as the clock shows it. A star at
@@ -99,8 +99,8 @@ the beginning of the day of the month or of the week means that both must match;
 """
 
 _SCALE_UP_NOTE = """\
-Such as `scaleUp: {cpuThreshold: 80%, cronTimeZone: Europe/Zurich}`. unschedulablePods is for pods that find no place;
-without it only rules, minima and headroom make groups grow. Removals go on with either switch off.\
+Such as `scaleUp: {cpuThreshold: 80%, cronTimeZone: Europe/Zurich}`. unschedulablePods concerns pending pods;
+without it groups grow only for rules, minimums and headroom. Neither switch affects removals.\
 """
 
 _RULES_NOTE = """\
@@ -109,17 +109,17 @@ Such as `- {name: evening, groups: [workers], cron: "47 20 * * *", timeZone: Eur
 
 A rule has either cron or metric. Of each group there are at most ten rules, one of them about cpu and one about memory;
 a rule counts for each of its groups. The share of a metric is promised, not used: what the pods of the pool request by
-what its nodes have to give. It must be above `options.scaleDownUtilizationThreshold`, else nodes would be added and
-removed in turns. A rule adds; what it added too much is removed as any node is, but for nodes without which a metric
-rule would act again. Bounds and the limits of the whole cluster hold for rules too. HorizontalNodeAutoscaler objects of
-the cluster say the same and count together with these. Names are unique.\
+what its nodes have to give. It must be above `options.scaleDownUtilizationThreshold`, otherwise nodes would be
+added and removed in turn. A rule only adds nodes. Unneeded ones are removed as usual, except nodes without which a
+metric rule would act again. Bounds and the limits of the whole cluster hold for rules too. HorizontalNodeAutoscaler
+objects of the cluster say the same and count together with these. Names are unique.\
 """
 
 _SCHEDULES_NOTE = """\
 Such as `- {name: night, groups: [workers], cron: "0 20 * * 1-5", duration: 11h, timeZone: Europe/Zurich, max: 2}` or
 `- {name: freeze, cron: "0 18 * * 5", duration: 62h, mode: shadow}`. At least one of min, max, headroom and mode.
 
-While it is open, min and max stand in place of the group's own; what it does not set stays. A group below min grows,
+While it is open, min and max replace the group's own; other values stay. A group below min grows,
 whatever `options.enforceNodeGroupMinSize` says; nothing is removed because of max. A bound that is wider than the
 provider's own (a smaller min, a larger max) holds only where nodeGroups gives the group bounds under the same name:
 only then does its provider know of it. A time of a cron rule that falls into a window of shadow or off is not lost if
@@ -127,16 +127,16 @@ the window closes within 30 minutes of it: the nodes are added then. If it close
 
 Two schedules that set the same thing of one group, or of the cluster, must not be open at once: both clocks are gone
 through over fourteen months (of a cron that opens very often, 2,000 openings), and the refusal names an instant. Nor
-may one's min be above the other's max. A window that ends when another begins is no overlap. Day and night of one time
-zone that only overlap when its clock is changed are warned of: of two that set the same, the later one in the document
-has the word then. Cron and changes of the clock are as for maintenanceWindows. Names are unique.\
+may one's min be above the other's max. A window that ends when another begins does not overlap with it. Day and
+night of one time zone that only overlap when its clock is changed are warned of: of two that set the same, the later
+one in the document then prevails. Cron and changes of the clock are as for maintenanceWindows. Names are unique.\
 """
 
 _HEADROOM_NOTE = """\
 Such as `- {name: spare, groups: [workers], pods: 3, cpu: 500m, memory: 1Gi}` or `- {name: tenth, percent: 10%}`.
 
 Either pods with cpu, memory or both, or percent. A group is in one entry at most, and one entry at most is without
-groups. Pods that need the room get it at once, and the headroom is made up for afterwards. Names are unique.\
+groups. Pods may use the capacity at once, and the headroom is restored afterwards. Names are unique.\
 """
 
 _OPTIONS_HEAD = f"""\

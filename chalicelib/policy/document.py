@@ -63,8 +63,9 @@ KUBERNETES = Section(
             "inClusterKubeconfigSecret",
             SECRET,
             "in_cluster_kubeconfig_secret",
-            "What upstream calls in-cluster, which a Lambda function is not: the way to this cluster where none of the "
-            "above is given, else to the management cluster of clusterapi (its cloudConfigAuthoritative).",
+            "What upstream calls in-cluster, which does not exist for a Lambda function: kubeconfig of this "
+            "cluster if none of the above is given, otherwise of clusterapi's management cluster (see its "
+            "cloudConfigAuthoritative).",
         ),
         Field("context", _PLAIN_NAME, "context", "Context of the kubeconfig; its current one if not given."),
         Field(
@@ -105,8 +106,8 @@ NODE_GROUP = Section(
             "priority",
             whole(-(2**31)),
             "priority",
-            "For the priority expander, where the cluster has no ConfigMap cluster-autoscaler-priority-expander: "
-            "the highest wins.",
+            "For the priority expander, if the cluster has no ConfigMap cluster-autoscaler-priority-expander: the "
+            "highest is chosen.",
             default="0",
         ),
     )
@@ -119,7 +120,7 @@ WEBHOOK = Section(
             "reasons",
             listed(text("an Event's reason", r"[A-Za-z][A-Za-z0-9]{0,127}", "something like FailedScheduling")),
             "reasons",
-            "Event reasons that wake the cluster up, instead of the built-in list.",
+            "Event reasons that request a pass, instead of the built-in list.",
         ),
         Field(
             "debounce",
@@ -146,7 +147,7 @@ SPEC = Section(
             "scanInterval",
             duration(5.0, 3600.0),
             "scan_interval",
-            "How often the cluster is looked at, from 5s to 1h; below one minute by delayed messages.",
+            "Interval between passes, from 5s to 1h; below one minute by delayed messages.",
             default="1m",
         ),
         Field(
@@ -179,7 +180,7 @@ SPEC = Section(
             "maxDisruption",
             nested(MAX_DISRUPTION),
             "max_disruption",
-            "The brake: the most that removals may take; no limit if not given.",
+            "The circuit breaker: limits of removals; none if not given.",
         ),
         Field("maintenanceWindows", WINDOWS, "maintenance_windows", "When nodes may be removed; always if not given."),
         Field("scaleUp", nested(SCALE_UP), "scale_up", "What may make groups grow."),
@@ -188,7 +189,12 @@ SPEC = Section(
             "schedules", SCHEDULES, "schedules", "Windows of a clock in which bounds, headroom or the mode are others."
         ),
         Field("headroom", HEADROOMS, "headroom", "Spare capacity that is kept free."),
-        Field("webhook", nested(WEBHOOK), "webhook", "Who may wake the cluster up; nobody if not given."),
+        Field(
+            "webhook",
+            nested(WEBHOOK),
+            "webhook",
+            "Authentication of events that request a pass; none are accepted if not given.",
+        ),
         Field(
             "metrics",
             choice(tuple(word.value for word in Metrics), Metrics, "off, summary or full"),

@@ -41,8 +41,8 @@ EXOSCALE = Section(
             "nodes",
             bounds_of("name", "1:10:web"),
             "nodes",
-            "Groups as upstream's --nodes: a Nodepool's or an Instance Pool's name or id, or cluster/name; others may "
-            "stand in nodeGroups. A group that nobody names has min 1 and the account's quota as max.",
+            "Groups as upstream's --nodes: a Nodepool's or an Instance Pool's name or id, or cluster/name; others "
+            "may be in nodeGroups. An unnamed group has min 1 and the account's quota as max.",
         ),
         Field(
             "sksCluster",
@@ -59,7 +59,7 @@ EXOSCALE = Section(
             "scaleFromZero",
             YES_OR_NO,
             "scaleFromZero",
-            "Nodepools without nodes are groups, too, if their SKS cluster has other nodes of ours.",
+            "Nodepools without nodes are groups too, if their SKS cluster has other nodes of this cluster.",
             default="true",
         ),
         Field(

@@ -54,14 +54,14 @@ HEADROOM = Section(
             "Ids or names of the groups, or of their pools, that hold it together; anywhere "
             "in the cluster if not given.",
         ),
-        Field("pods", whole(1, 5000), "pods", "For how many pods of cpu and memory there must be room."),
+        Field("pods", whole(1, 5000), "pods", "Number of virtual pods of this cpu and memory."),
         Field("cpu", _size("cpu", "500m", "1000"), "cpu", "Cpu of each of these."),
         Field("memory", _size("memory", "1Gi", "64Ti"), "memory", "Memory of each of these."),
         Field(
             "percent",
             percent(1, MOST_PERCENT),
             "percent",
-            "Instead of pods: room for so much more than what the pods there ask for.",
+            "Instead of pods: capacity as a percentage of the requests of the pods in scope.",
         ),
     )
 )

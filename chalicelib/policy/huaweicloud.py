@@ -115,14 +115,14 @@ HUAWEICLOUD = Section(
             "nodes",
             bounds_of("pool", "1:10:pool-a"),
             "nodes",
-            "Pools as upstream's --nodes: a pool's uid or name, perhaps with /<scale group>; others may stand in "
-            "nodeGroups. A pool that nobody names has the minimum and maximum of its own autoscaling settings.",
+            "Pools as upstream's --nodes: a pool's uid or name, perhaps with /<scale group>; others may be in "
+            "nodeGroups. An unnamed pool has the minimum and maximum of its own autoscaling settings.",
         ),
         Field(
             "autodiscovery",
             YES_OR_NO,
             "autodiscovery",
-            "Pools that nobody names are groups, too, if their autoscaling is on.",
+            "Unnamed pools are groups too, if their autoscaling is on.",
             default="true",
         ),
         Field(

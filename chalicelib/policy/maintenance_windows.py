@@ -11,7 +11,7 @@ _REMOVALS = choice(("allowed", "forbidden"), lambda word: word == "allowed")
 
 WINDOW = Section(
     fields=(
-        Field("name", text("a name", r"[^\x00-\x1f\x7f]{1,100}"), "name", "What to call it in answers."),
+        Field("name", text("a name", r"[^\x00-\x1f\x7f]{1,100}"), "name", "Its name in output."),
         Field(
             "cron",
             CRON,
@@ -20,12 +20,12 @@ WINDOW = Section(
             required=True,
             example='cron: "0 22 * * 1-5"',
         ),
-        Field("timeZone", ZONE, "time_zone", "Whose clock cron means.", default="UTC"),
+        Field("timeZone", ZONE, "time_zone", "Time zone of cron.", default="UTC"),
         Field(
             "duration",
             OPEN_FOR,
             "duration",
-            "How long it stays open, from 1m to 744h, in real time also where the clock is changed meanwhile.",
+            "How long it stays open, from 1m to 744h, in real time, also across clock changes.",
             required=True,
             example="duration: 6h",
         ),

@@ -37,8 +37,8 @@ MAX_DISRUPTION = Section(
             "share",
             ValueType("share", scalar(_share, _SPAN), _show),
             "share",
-            "Largest part of the autoscaled nodes that may be on its way out at once, though never less than one node. "
-            "A plan that wants more removes nothing, nor do later ones, until `outscaler release`; 0: no limit.",
+            "Largest part of the autoscaled nodes that may be removed at once, at least one node. A plan beyond it "
+            "removes nothing, nor do later ones, until `outscaler release`; 0: no limit.",
             default="0",
         ),
     )

@@ -115,7 +115,7 @@ GROUPS = (
                 "enable-dynamic-resource-allocation",
                 "true",
                 "Simulate resource claims.",
-                "pods with claims are told as not simulated",
+                "pods with claims are reported as not simulated",
             ),
             always("enable-csi-node-aware-scheduling", "Simulate volume limits of new nodes."),
             no_meaning(
@@ -134,7 +134,7 @@ GROUPS = (
                 "binpacking",
                 "there is one way to count",
             ),
-            on("expander", EXPANDERS, "Which option wins; the next one decides among equals."),
+            on("expander", EXPANDERS, "Choice of the option; the next one decides between equal ones."),
             later("grpc-expander-url", TEXT, "", "Address of an expander of your own."),
             later("grpc-expander-cert", TEXT, "", "Its certificate."),
             on("max-nodes-per-scaleup", WHOLE, "Most new nodes for one option; 0: no limit."),
@@ -163,7 +163,7 @@ GROUPS = (
         ),
     ),
     OptionGroup(
-        "Waiting for nodes, health and back-off",
+        "Node provisioning, health and backoff",
         (
             on(
                 "max-node-provision-time", DURATION, "How long a machine may take to join; then the request has failed."

@@ -113,8 +113,8 @@ _CLUSTER_API = Section(
             "clusterName",
             text("a Cluster's name", _DNS_NAME, "something like prod"),
             "clusterName",
-            "The Cluster that the nodes are of. Needed with a management cluster of its own; without it, the one of "
-            "most nodes.",
+            "The Cluster that the nodes are of. Required with a separate management cluster; default: the cluster "
+            "of most nodes.",
         ),
         Field("labels", ValueType("key=value, …", _read_labels), "labels", "Only groups with all these labels."),
         Field(

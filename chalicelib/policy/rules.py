@@ -59,7 +59,7 @@ RULE = Section(
         Field(
             "cron", CRON, "cron", "Adds nodes at these times: minute, hour, day of the month, month, day of the week."
         ),
-        Field("timeZone", ZONE, "time_zone", "Whose clock cron means.", default="UTC"),
+        Field("timeZone", ZONE, "time_zone", "Time zone of cron.", default="UTC"),
         Field(
             "metric",
             choice(tuple(Metric), Metric),

@@ -11,13 +11,7 @@ _THRESHOLD = percent(1, 100)
 
 SCALE_UP = Section(
     fields=(
-        Field(
-            "unschedulablePods",
-            BOOLEAN,
-            "unschedulable_pods",
-            "Groups grow for pods that find no place.",
-            default="true",
-        ),
+        Field("unschedulablePods", BOOLEAN, "unschedulable_pods", "Groups grow for pending pods.", default="true"),
         Field(
             "rules",
             BOOLEAN,
@@ -44,7 +38,7 @@ SCALE_UP = Section(
             "cronTimeZone",
             ZONE,
             "cron_time_zone",
-            "Whose clock the cron of HorizontalNodeAutoscaler objects means.",
+            "Time zone of the cron of HorizontalNodeAutoscaler objects.",
             default="UTC",
         ),
         Field(

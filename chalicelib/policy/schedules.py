@@ -25,12 +25,12 @@ SCHEDULE = Section(
             required=True,
             example='cron: "0 20 * * 1-5"',
         ),
-        Field("timeZone", ZONE, "time_zone", "Whose clock cron means.", default="UTC"),
+        Field("timeZone", ZONE, "time_zone", "Time zone of cron.", default="UTC"),
         Field(
             "duration",
             OPEN_FOR,
             "duration",
-            "How long it stays open, from 1m to 744h, in real time also where the clock is changed meanwhile.",
+            "How long it stays open, from 1m to 744h, in real time, also across clock changes.",
             required=True,
             example="duration: 11h",
         ),
@@ -47,7 +47,7 @@ SCHEDULE = Section(
             "mode",
             choice(tuple(Mode), str, "off, shadow or active"),
             "mode",
-            "Mode of the whole cluster meanwhile; not beside groups.",
+            "Mode of the whole cluster meanwhile; not together with groups.",
         ),
     )
 )

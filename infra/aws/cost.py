@@ -123,9 +123,9 @@ def _lines(counts: Counts) -> Iterator[str]:
     )
     yield from (
         "",
-        "## What each change saves",
+        "## Savings per change",
         "",
-        "Each row has all changes above it.",
+        "Each row includes all changes above it.",
         "",
         "| | per cluster | per deployment |",
         "|---|---|---|",
@@ -137,7 +137,7 @@ def _lines(counts: Counts) -> Iterator[str]:
         yield from (f"| {part} | {dollars:.3f} |" for part, dollars in per_cluster(way).items())
     yield from ("", "## The deployment", "", "| Part | Dollars a month |", "|---|---|")
     yield from (f"| {part} | {dollars:.3f} |" for part, dollars in per_deployment(steps[-2]).items())
-    yield from ("", "## What was counted", "", "| In a minute | |", "|---|---|")
+    yield from ("", "## Counted requests", "", "| In a minute | |", "|---|---|")
     yield from (f"| {words} | {value} |" for words, value in _counted(counts))
     plain, packed = counts.lists * PASSES / 1e9, counts.packed * PASSES / 1e9
     yield from (
@@ -167,31 +167,31 @@ def _counted(counts: Counts) -> Iterator[tuple[str, str]]:
 
 
 _HEAD = """\
-# What it costs
+# Cost
 
 This page is made by `python -m infra.aws.cost`; do not edit it. A test counts again and compares.
 
-A quiet cluster of {nodes} nodes and {pods:,} pods that is looked at every 60 s costs at most ${limit:.2f} a month
+A quiet cluster of {nodes} nodes and {pods:,} pods with a pass every 60 s costs at most ${limit:.2f} a month
 with its kubeconfig in Secrets Manager, ${parameter:.2f} with a parameter of SSM; a deployment at most
-${deployment:.2f} besides. The prices are the list prices of us-east-1 of {as_of}
+${deployment:.2f} in addition. The prices are the list prices of us-east-1 of {as_of}
 (`infra/aws/cost_prices.py`), without free tiers.
 
 - Counted on the emulation: calls, units of the tables by the size of the rows, messages, log bytes, series, reads of
-  secrets. Many nodes of the cluster are not needed and wait, so that each pass writes their timers.
+  secrets. Many nodes of the cluster are unneeded and wait, so that each pass writes their timers.
 - Assumed: a pass takes 1.0 s with 512 MB on arm64, which has 0.29 of a core. A pass of such a cluster took 0.05 to
   0.09 s of CPU on the emulation and 0.1 to 0.2 s in all, on a machine with a whole core and no network. It has not been
   measured on Lambda.
 - Lambda polls each queue with five requests at a time, each of which waits for 20 s.
-- Not in it: alarms ($0.10 each), traffic, KMS keys of your own, and what a cluster that is not quiet does. An operation
-  is 1 call for a growth and about 5 for an empty node. Each of the six series of `summary` is $0.30 a month while it is
-  not zero.
-- Twice as many passes cost twice as much, secrets and series aside.
+- Not included: alarms ($0.10 each), traffic, your own KMS keys, and the activity of a cluster that is not quiet. An
+  operation takes 1 call for a scale-up and about 5 for an empty node. Each of the six series of `summary` is $0.30 a
+  month while it is not zero.
+- Twice as many passes cost twice as much, except for secrets and series.
 - A second vendor costs its secret, a write unit in each pass, and its queue."""
 
 _EGRESS = """\
 ## Traffic of the cluster's cloud
 
-What leaves the cluster is paid to its cloud, at about $0.09 a GB, and is in no sum above. Each pass reads
+The cluster's cloud charges outgoing traffic, about $0.09 a GB, which is not included above. Each pass reads
 {each:.1f} MB of lists. An API server compresses lists from 128 KB on.
 
 | Lists, a month | GB | Dollars |
@@ -199,7 +199,7 @@ What leaves the cluster is paid to its cloud, at about $0.09 a GB, and is in no 
 | plain | {plain:.0f} | {plain_cost:.2f} |
 | compressed | {packed:.0f} | {packed_cost:.2f} |
 
-The emulated pods are copies of each other and compress {ratio:.0f} times; of pods that differ, expect about 8 times."""
+The emulated pods are copies of each other and compress {ratio:.0f} times; expect about 8 times for different pods."""
 
 
 def main() -> int:

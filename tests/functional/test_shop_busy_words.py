@@ -105,7 +105,7 @@ def test_none_of_them_is_left_out() -> None:
 @needs_shared
 @pytest.mark.shared
 def test_the_table_in_the_documents_is_this() -> None:
-    section = DECISIONS.read_text("utf-8").partition("\n## shop-busy, pod by pod\n")[2].partition("\n## ")[0]
+    section = DECISIONS.read_text("utf-8").partition("\n## Example: shop-busy\n")[2].partition("\n## ")[0]
     told = {name: (int(pods), _counts(said)) for pods, name, said in _ROW.findall(section)}
     groups: dict[str, list[Counts]] = {}
     for pod, (_, counts) in refused().items():

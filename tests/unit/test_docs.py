@@ -200,7 +200,7 @@ def test_every_reason_of_a_filter_belongs_to_a_predicate_or_keeps_a_pod_from_eve
 
 def _everywhere() -> list[list[str]]:
     """The table of what keeps a pod from every node, which has no heading of its own."""
-    section = DECISIONS.read_text("utf-8").partition("Before all of them stands")[2].partition("\n## ")[0]
+    section = DECISIONS.read_text("utf-8").partition("exclude a pod from every node")[2].partition("\n## ")[0]
     return [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in re.findall(r"^\|.*$", section, re.MULTILINE)[2:]
@@ -208,7 +208,7 @@ def _everywhere() -> list[list[str]]:
 
 
 def test_the_expanders_are_all_listed() -> None:
-    listed = {row[0].strip("`") for row in rows(DECISIONS, "Choosing a group")}
+    listed = {row[0].strip("`") for row in rows(DECISIONS, "Expanders")}
     assert listed == {*EXPANDERS, RANDOM, LEAST_COST} == set(AVAILABLE_EXPANDERS)
 
 
@@ -223,7 +223,7 @@ def test_the_preferred_sizes_are_as_listed() -> None:
 
 def test_the_error_classes_are_all_listed() -> None:
     classes = {error.__name__ for error in errors.ProviderError.__subclasses__()}
-    assert {row[0].strip("`") for row in rows(DECISIONS, "Back-off by class")} == classes
+    assert {row[0].strip("`") for row in rows(DECISIONS, "Backoff by error class")} == classes
 
 
 def test_every_reason_has_a_line_in_the_runbook() -> None:
@@ -233,11 +233,11 @@ def test_every_reason_has_a_line_in_the_runbook() -> None:
 
 
 def test_the_words_that_wake_a_cluster_are_all_listed() -> None:
-    assert [row[0].strip("`") for row in rows(EVENTS, "What wakes a cluster up")] == list(DEFAULT_REASONS)
+    assert [row[0].strip("`") for row in rows(EVENTS, "Events that trigger a pass")] == list(DEFAULT_REASONS)
 
 
 def test_the_sweepers_rules_are_listed_in_their_order() -> None:
-    assert [row[0] for row in rows(RUNBOOK, "A stuck operation")] == [why for why, _ in SWEEPING]
+    assert [row[0] for row in rows(RUNBOOK, "Stuck operations")] == [why for why, _ in SWEEPING]
 
 
 @pytest.mark.parametrize("heading", ["Timers", "Time limits"])
@@ -261,17 +261,17 @@ def test_every_time_limit_of_growing_is_listed() -> None:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ("architecture.md", f"{LEASE_FOR:.0f} seconds; the function itself is cut off after 120."),
-        ("architecture.md", f"It ends by itself {LOST_AFTER:.0f} seconds after its last slot"),
-        ("architecture.md", f"an executor has the claim, for {CLAIM:.0f} seconds"),
+        ("architecture.md", f"{LEASE_FOR:.0f} seconds; the function times out after 120."),
+        ("architecture.md", f"expires {LOST_AFTER:.0f} seconds after its last slot"),
+        ("architecture.md", f"an executor holds the claim, for {CLAIM:.0f} seconds"),
         ("limits.md", f"the lease lasts {LEASE_FOR:.0f} s"),
-        ("limits.md", f"| {MAX_BODY // 1024} KiB, else 413 |"),
+        ("limits.md", f"| {MAX_BODY // 1024} KiB, otherwise 413 |"),
         ("runbook.md", f"holds its lease for up to {LEASE_FOR:.0f} s"),
         ("concepts.md", f"to be its executor for {CLAIM:.0f} seconds"),
         ("events.md", f"(the first {MAX_GAPS}; `unread`"),
-        ("decisions.md", f"for more {DECIDED_WITHIN:.0f} seconds after its beginning"),
-        ("limits.md", f"of which {DECIDED_WITHIN:.0f} s until it stops looking"),
-        ("architecture.md", f"{DECIDED_WITHIN:.0f} seconds after its beginning a pass stops looking for more"),
+        ("decisions.md", f"a pass stops searching {DECIDED_WITHIN:.0f} seconds after its start"),
+        ("limits.md", f"of which {DECIDED_WITHIN:.0f} s until it stops searching"),
+        ("architecture.md", f"{DECIDED_WITHIN:.0f} seconds after its start a pass stops searching"),
         ("decisions.md", f"(runs + 1) ≤ {final_placement._EXACT:,}"),
         ("limits.md", f"(runs + 1) ≤ {final_placement._EXACT:,}"),
         ("architecture.md", f"{_IN_WORDS[len(RESOURCES)]} lists and one ConfigMap are read from the cluster"),
@@ -301,7 +301,7 @@ def test_the_utilisation_example() -> None:
 
 
 def test_the_back_off_example() -> None:
-    options, shown = Options(), rows(DECISIONS, "Back-off")
+    options, shown = Options(), rows(DECISIONS, "Backoff")
     record: Backoff | None = None
     for _, at, length, until in shown:
         now = float(at.removesuffix(" min")) * 60
@@ -322,7 +322,7 @@ def test_the_examples_for_tests_of_ones_own_run() -> None:
 
 @pytest.mark.skipif(not (which("openssl") and which("sh")), reason="the recipe needs sh and openssl")
 def test_the_recipe_for_a_signature() -> None:
-    text = EVENTS.read_text("utf-8").partition("## With a signature")[2]
+    text = EVENTS.read_text("utf-8").partition("## Signed requests")[2]
     recipe = re.search(r"^```sh\n(.*?)^curl", text, re.MULTILINE | re.DOTALL)
     assert recipe is not None
     script = recipe.group(1) + 'printf "%s\\n%s\\n%s" "$now" "$signature" "$body"'
@@ -337,6 +337,6 @@ def test_the_recipe_for_a_signature() -> None:
 
 
 def test_the_modes_are_as_the_runbook_says() -> None:
-    said = {row[0].strip("`"): (row[1], row[2]) for row in rows(RUNBOOK, "Turning it off")}
+    said = {row[0].strip("`"): (row[1], row[2]) for row in rows(RUNBOOK, "Disabling Outscaler")}
     meant = {mode.value: permitted(Policy(name="shop", mode=mode)) for mode in Mode}
     assert said == {name: ("yes" if one.plan else "no", "yes" if one.act else "no") for name, one in meant.items()}

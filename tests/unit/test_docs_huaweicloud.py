@@ -34,7 +34,7 @@ from tests.unit.test_docs_providers import _IN_WORDS, DEFECTS, PAGES, classes, p
 
 PAGE = PAGES / "huaweicloud.md"
 TEXT = PAGE.read_text("utf-8")
-README = ROOT / "README.md"
+FEATURES = ROOT / "docs" / "features.md"
 HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspec:\n"
 
 
@@ -78,10 +78,10 @@ def test_the_files_of_permissions_are_all_named_and_hold_what_can_be_done_withou
     [
         f"({settings.USUAL} s, from {settings.SHORTEST} to {settings.LONGEST})",
         f"per key, region and service ({settings.CALLS_PER_SECOND:g})",
-        f"less than {_IN_WORDS[credentials.EARLY / 60]} minutes of them are left",
+        f"renewed {_IN_WORDS[credentials.EARLY / 60]} minutes before their expiry",
         f"from {operation_polling.FIRST:g} s to a minute apart",
-        f"is looked at {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times",
-        f"listed for about {_IN_WORDS[scale_up.UNSEEN / 60]} minutes the growth",
+        f"is polled {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times",
+        f"listed for about {_IN_WORDS[scale_up.UNSEEN / 60]} minutes the scale-up",
         f"beyond {api.NODES:,} nodes one more per {api.NODES:,}",
         f"`{SCALE_DOWN_DISABLED}=true`",
     ],
@@ -108,7 +108,7 @@ def test_the_phases_of_nodes_are_all_listed() -> None:
 def test_the_conditions_of_a_scale_group_are_all_listed() -> None:
     listed = {
         word: row[1]
-        for row in table("Condition of a scale group | Means, where nodes are missing")
+        for row in table("Condition of a scale group | Class, if nodes are missing")
         for word in spans(row[0])
     }
     assert {kind: listed[kind].split(":")[0] for kind, _, _ in instance_states._CAUSES} == {
@@ -123,7 +123,7 @@ def test_the_phases_of_the_cluster_are_all_listed() -> None:
 
 
 def test_the_switches_of_the_vendors_own_autoscaler_are_all_listed() -> None:
-    told = TEXT.partition("## The vendor's own autoscaler")[2].partition("\n\n**")[0]
+    told = TEXT.partition("## Coexistence with the vendor's autoscaler")[2].partition("\n\n**")[0]
     assert set(autoscaler_addon.SWITCHES) <= set(spans(told))
 
 
@@ -183,15 +183,15 @@ def test_what_an_import_writes_is_as_the_page_says() -> None:
 
 
 def _examples() -> dict[str, Any]:
-    """What of the README's policies is about growing by other means than pods."""
+    """What of the policies in docs/features.md is about growing by other means than pods."""
     found = [
         text
-        for text in re.findall(r"^```yaml\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        for text in re.findall(r"^```yaml\n(.*?)^```", FEATURES.read_text("utf-8"), re.MULTILINE | re.DOTALL)
         if "rules:" in text
     ]
     assert len(found) == 1
     base = "  mode: shadow\n  kubernetes: {kubeconfigSecret: k}\n  providers:\n    clusterapi: {clusterName: prod}\n"
-    given: Policy = load(HEAD + base + found[0], place="README.md")[0]
+    given: Policy = load(HEAD + base + found[0], place="features.md")[0]
     return {"rules": given.rules, "schedules": given.schedules, "headroom": given.headroom}
 
 

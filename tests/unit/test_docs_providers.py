@@ -40,7 +40,7 @@ from tests.unit.test_docs import DECISIONS, ROOT, rows
 
 PAGES = ROOT / "docs" / "providers"
 EXO, CHERRY = PAGES / "exoscale.md", PAGES / "cherryservers.md"
-ERRORS, DEFECTS = "What an error becomes", "What upstream does, and what happens here"
+ERRORS, DEFECTS = "Error mapping", "Differences from upstream"
 
 each_page = pytest.mark.parametrize("page", [EXO, CHERRY], ids=lambda page: page.stem)
 
@@ -147,16 +147,16 @@ _IN_WORDS: dict[float, str] = {3: "three", 5: "five", 10: "ten"}
         (EXO, f"where the account has no quota ({exo.UNLIMITED})"),
         (EXO, f"per key and zone ({exo.CALLS_PER_SECOND:g})"),
         (EXO, f"from {operation_polling.FIRST:g} s to a minute apart"),
-        (EXO, f"After about {_IN_WORDS[operation_polling.PATIENCE / 60]} minutes of looking"),
-        (EXO, f"is looked at {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times"),
-        (EXO, f"one by one, {zone_state._MOST_ASKED} in a pass at most"),
+        (EXO, f"After about {_IN_WORDS[operation_polling.PATIENCE / 60]} minutes of polling"),
+        (EXO, f"is polled {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times"),
+        (EXO, f"one by one, at most {zone_state._MOST_ASKED} per pass"),
         (CHERRY, f"per token ({cherry.CALLS_PER_SECOND:g})"),
         (CHERRY, f"orders up to {scale_up.LOT} machines"),
         (CHERRY, f"Up to {delete_nodes.LOT} are deleted in a step"),
-        (CHERRY, f"One growth is of {scale_up.MOST:,} machines at most"),
+        (CHERRY, f"One scale-up has at most {scale_up.MOST:,} machines"),
         (CHERRY, "after {:g}, {:g}, {:g} and {:g} s".format(*scale_up.WAITS)),
         (CHERRY, f"ordered again, under the same name, {_IN_WORDS[scale_up.SENT_AGAIN]} times at most"),
-        (CHERRY, f"waits up to {client_factory.PATIENCE:g} seconds in all"),
+        (CHERRY, f"waits up to {client_factory.PATIENCE:g} seconds in total"),
         (CHERRY, f"`bootstrap-token-{managed_tokens.IDS[0]}` to `bootstrap-token-{managed_tokens.IDS[-1]}`"),
         (CHERRY, f"with the label `{managed_tokens.LABEL}`"),
         (CHERRY, f"from {cherry.SHORTEST_LIFETIME / 60:g} minutes to {cherry.LONGEST_LIFETIME / 86400:g} days (`2h`)"),
@@ -169,7 +169,7 @@ def test_numbers_are_the_codes(page: Path, words: str) -> None:
 
 def test_what_is_deleted_does_not_count_for_an_hour() -> None:
     assert deleted_servers.KEPT == 3600
-    assert "What we deleted within the hour does not count" in CHERRY.read_text("utf-8")
+    assert "Servers deleted within the last hour do not count" in CHERRY.read_text("utf-8")
 
 
 # -- states
@@ -263,4 +263,4 @@ def test_the_price_example() -> None:
     assert [priced(16, 64, 0.30, rates), priced(4, 16, 0.0, rates)] == [pytest.approx(0.736), pytest.approx(0.184)]
     text = DECISIONS.read_text("utf-8")
     assert "16 cores and 64 GiB for 0.30 an hour, *web* of Exoscale 4 cores and 16 GiB" in text
-    assert "*metal* for 0.736 and\n*web* for 0.184" in text
+    assert "*metal* at 0.736 and *web* at 0.184" in text

@@ -24,7 +24,7 @@ MINUTE = 60.0
 
 
 def test_every_code_of_the_checks_is_listed_and_belongs_to_nodes() -> None:
-    codes = [code for row in rows(DECISIONS, "Which nodes go now") for code in re.findall(r"`(\w+)`", row[2])]
+    codes = [code for row in rows(DECISIONS, "Removal selection") for code in re.findall(r"`(\w+)`", row[2])]
     assert [ReasonCode(code) for code in codes] == [
         ReasonCode.NOT_UNNEEDED_LONG_ENOUGH,
         ReasonCode.NOT_UNREADY_LONG_ENOUGH,
@@ -49,7 +49,7 @@ def test_every_code_of_the_checks_is_listed_and_belongs_to_nodes() -> None:
 
 
 def test_the_repairs_are_listed_in_their_order() -> None:
-    assert [ReasonCode(row[0].strip("`")) for row in rows(DECISIONS, "Repair")] == [
+    assert [ReasonCode(row[0].strip("`")) for row in rows(DECISIONS, "Repairs")] == [
         ReasonCode.CREATION_FAILED,
         ReasonCode.LONG_UNREGISTERED,
         ReasonCode.SCALE_UP_TIMED_OUT,
@@ -58,7 +58,7 @@ def test_the_repairs_are_listed_in_their_order() -> None:
 
 
 def test_the_waits_of_repairs_that_fail() -> None:
-    [told] = re.findall(r"tried again after ([\d, ]+), then (\d+) minutes", TEXT)
+    [told] = re.findall(r"retried after ([\d, ]+), then (\d+) minutes", TEXT)
     assert [float(each) for each in (*told[0].split(","), told[1])] == [
         retry_delay(failures, Options()) / MINUTE for failures in (1, 2, 3, 4)
     ]

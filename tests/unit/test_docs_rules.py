@@ -31,7 +31,7 @@ TEXT = DECISIONS.read_text("utf-8")
 
 
 def test_the_tenth_of_fourteen_cores() -> None:
-    assert "With 14 cores and 56 GiB asked for, `percent: 10` is two virtual pods of 0.7 cores and 2.8 GiB." in TEXT
+    assert "With 14 cores and 56 GiB requested, `percent: 10` is two virtual pods of 0.7 cores and 2.8 GiB." in TEXT
     build = cluster().node("g-0", "16", "64Gi", group="g").running("g-0", 14, "1", "4Gi").group("g")
     policy = Policy(name="test", headroom=(Headroom("tenth", percent=10),))
     world, virtual = headroom_demand(build_cluster_state(build.snapshot(), policy, Memory(), NOW))
@@ -45,7 +45,7 @@ def test_the_tenth_of_fourteen_cores() -> None:
 def test_the_third_node_goes_with_headroom_for_three_and_stays_with_headroom_for_four(
     pods: int, removed: list[str]
 ) -> None:
-    assert "Two nodes have room for 8, so the third goes. With 4 pods it stays." in TEXT
+    assert "Two nodes have capacity for 8, so the third is removed. With 4 pods it stays." in TEXT
     assert gone(plan(busy(2, 2, 1), msgspec.structs.replace(SPARE, pods=pods))) == removed
 
 
@@ -53,7 +53,7 @@ def test_the_third_node_goes_with_headroom_for_three_and_stays_with_headroom_for
 def test_pods_that_come_start_at_once_and_with_the_fourth_a_node_is_bought(
     coming: int, bought: dict[str, tuple[int, int]]
 ) -> None:
-    assert "if three come, it is 12, and still nothing; with the fourth a node is." in TEXT
+    assert "With three new pods it is 12, and still nothing. The fourth causes a purchase." in TEXT
     found = plan(busy(2, 2, 1).pending(coming, "1", "1Gi"), msgspec.structs.replace(SPARE, pods=4))
     assert len(found.fits_existing) == coming
     assert growth(found) == bought
@@ -67,7 +67,7 @@ def test_pods_that_come_start_at_once_and_with_the_fourth_a_node_is_bought(
 def test_a_maximum_of_two_at_night_lets_a_group_with_a_minimum_of_three_come_down_to_two(
     most: int | None, removed: list[str]
 ) -> None:
-    assert "So `max: 2` at night lets a group with a minimum of 3 come down to 2." in TEXT
+    assert "Thus `max: 2` at night allows a group with a minimum of 3 to shrink to 2." in TEXT
     night = (Schedule("night", "0 0 * * *", 86400.0, max=most),) if most is not None else ()
     policy = Policy(name="test", mode=Mode.ACTIVE, schedules=night)
     build = busy(2, 2, 0, min=3)
@@ -89,7 +89,7 @@ def test_a_maximum_of_two_at_night_lets_a_group_with_a_minimum_of_three_come_dow
         f"kept for {cron_rules.LATE / 60:.0f} minutes, or",
         f"and {overlap._STEPS:,} openings**",
         f"name the first {'ten' if cluster_warnings.MOST == 10 else cluster_warnings.MOST} nodes or pods each",
-        f"| targets of rules that do not exist and are told | {sources.MOST_UNKNOWN} in a pass",
+        f"| reported targets of rules that do not exist | {sources.MOST_UNKNOWN} in a pass",
         f"| total of a pool of Huawei Cloud CCE | {write_requests.MOST:,};",
     ],
 )

@@ -20,13 +20,13 @@ METRICS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 def test_the_metrics_are_listed_in_their_order_with_type_labels_and_meaning() -> None:
     shown = [
         (name.strip("`"), kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)
-        for name, kind, labels, meaning in rows(METRICS_PAGE, "The table")
+        for name, kind, labels, meaning in rows(METRICS_PAGE, "Metric reference")
     ]
     assert shown == [(metric.name, metric.type, metric.labels, metric.help) for metric in METRICS]
 
 
 def test_the_types_of_errors_are_all_listed() -> None:
-    [values] = [row[1] for row in rows(METRICS_PAGE, "Values of labels") if row[0] == "`type` of `errors_total`"]
+    [values] = [row[1] for row in rows(METRICS_PAGE, "Label values") if row[0] == "`type` of `errors_total`"]
     assert sorted(re.findall(r"`(\w+)`", values)) == sorted(name for _, name in ERRORS)
 
 
@@ -39,10 +39,10 @@ def test_numbers_are_the_codes() -> None:
 
 
 def test_the_events_of_a_pass_are_listed_in_their_order() -> None:
-    assert [row[0] for row in rows(EVENTS, "Events of a pass")] == [fact for fact, _ in FACTS]
+    assert [row[0] for row in rows(EVENTS, "Pass events")] == [fact for fact, _ in FACTS]
 
 
 def test_the_events_of_an_operation_are_listed_in_their_order() -> None:
-    listed = [row[0] for row in rows(EVENTS, "Events of an operation")]
+    listed = [row[0] for row in rows(EVENTS, "Operation events")]
     assert listed == list(dict.fromkeys([fact for fact, *_ in ENDS] + [fact for fact, _ in STEPS]))
     assert {kind for _, kind, *_ in ENDS} == set(OperationKind)
