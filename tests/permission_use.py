@@ -29,7 +29,7 @@ def operations_of_every_provider(
             cluster=cluster,
             provider=name,
             group=f"no-group-of-{name}",
-            kind=OperationKind.GROW,
+            kind=OperationKind.SCALE_UP,
             plan="plan-1",
             created_at=now,
             from_size=0,

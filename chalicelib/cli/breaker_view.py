@@ -11,11 +11,11 @@ from chalicelib.plan.scale_down.circuit_breaker import removals_last_hour
 
 def brake_data(memory: Memory, now: float) -> dict[str, Any]:
     """Stable keys; instants as RFC 3339, null where there is none."""
-    brake, taken = memory.brake, removals_last_hour(memory.brake, now)
+    brake, taken = memory.breaker, removals_last_hour(memory.breaker, now)
     released = memory.released_until > now
     return {
-        "on": bool(brake.pulled) and not released,
-        "pulledAt": format_time(brake.pulled) if brake.pulled else None,
+        "on": bool(brake.tripped_at) and not released,
+        "pulledAt": format_time(brake.tripped_at) if brake.tripped_at else None,
         "wanted": brake.wanted,
         "releasedUntil": format_time(memory.released_until) if released else None,
         "lastHour": {"nodes": sum(nodes for _, nodes, _ in taken), "pods": sum(pods for _, _, pods in taken)},

@@ -65,7 +65,7 @@ def as_document(answer: Explanation, scene: ExplainContext) -> dict[str, Any]:
 def as_blocks(answer: Explanation, scene: ExplainContext) -> list[Block]:
     """What is assumed, the sentences, the facts, the tables, notes and gaps."""
     said: list[Block] = [assumptions(scene.case.assumed)] if scene.case.assumed else []
-    rows = tuple((gap.name or gap.kind, gap.detail, ", ".join(gap.weakens) or "-") for gap in answer.gaps)
+    rows = tuple((gap.name or gap.kind, gap.detail, ", ".join(gap.affected_decisions) or "-") for gap in answer.gaps)
     blocks: list[Block] = [
         *said,
         "\n".join(answer.says),
@@ -101,8 +101,8 @@ def weakening(plan: Plan, *, removal: bool, name: str = "", node: str = "") -> t
     beside = _GROWTH_ONLY if removal else _REMOVALS_ONLY
 
     def matters(gap: MissingData) -> bool:
-        if gap.weakens:
-            return not all(each.startswith(beside) for each in gap.weakens)
+        if gap.affected_decisions:
+            return not all(each.startswith(beside) for each in gap.affected_decisions)
         return gap.kind != "Pod" or not gap.name or gap.name == name or (bool(node) and gap.node == node)
 
     return tuple(gap for gap in plan.gaps if matters(gap))

@@ -76,7 +76,7 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
     if left := not_moved(store):
         warn(left)
     now = time.time()
-    passes = [store.schedule.due(each.name) for each in policies]
+    passes = [store.scan_states.due(each.name) for each in policies]
     data = [
         {
             "name": each.name,
@@ -264,7 +264,7 @@ def _brake(store: Store, args: argparse.Namespace) -> None:
 
 def _claims(store: Store, args: argparse.Namespace) -> None:
     """Which cluster each node group belongs to, since when, and whether another one may take it over."""
-    claims, now = store.claims.all(), time.time()
+    claims, now = store.group_ownership.all(), time.time()
     data = [
         {
             "provider": each.provider,

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     stored_policy(store, args.name)
     memory, now = store.memory.look(args.name), time.time()
     until = now + args.lasts
-    store.releases.release(args.name, until)
+    store.breaker_overrides.release(args.name, until)
     was_on = brake_data(memory, now)["on"]
     try:
         facts: dict[str, str | int | float | bool] = {"until": format_time(until), "was_on": was_on}
@@ -86,7 +86,7 @@ def _give_back(store: Store, args: argparse.Namespace) -> int:
     from chalicelib.store import JournalEntry
 
     place = f"--claim {args.claim}"
-    every = store.claims.all()
+    every = store.group_ownership.all()
     found = [each for each in every if each.owner == args.name and args.claim in (each.key, each.group)]
     if not found:
         holder = next((each.owner for each in every if args.claim in (each.key, each.group)), "")
@@ -100,7 +100,7 @@ def _give_back(store: Store, args: argparse.Namespace) -> int:
             place, f"means {len(found)} claims: {', '.join(each.key for each in found)}", "write one of these"
         )
     claim = found[0]
-    if why_not := store.claims.give_back(args.name, (claim.provider, claim.key)):
+    if why_not := store.group_ownership.give_back(args.name, (claim.provider, claim.key)):
         raise BadInput(place, why_not, f"wait until that is over (outscaler get operations {args.name}), and repeat it")
     store.journal.append(
         args.name,

@@ -28,6 +28,8 @@ class HttpResponse(msgspec.Struct, frozen=True):
 class HttpError(OutscalerError):
     """A request that gets an error status; line is what the caller reads."""
 
+    published_name = "Refused"
+
     def __init__(self, status: int, line: str) -> None:
         super().__init__(line)
         self.status, self.line = status, line

@@ -30,7 +30,7 @@ def metrics(rt: Runtime) -> HttpResponse:
     refuse_newer_schema(rt)
     known = rt.store.policies.all_current()
     names = [stored.name for stored in known]
-    passed, ledgers = rt.store.schedule.passed_by(names), rt.store.journal.ledgers(names)
+    passed, ledgers = rt.store.scan_states.passed_by(names), rt.store.journal.ledgers(names)
     values: dict[str, dict[str, float]] = {}
     for stored in known:
         seen = carry_over.read(passed[stored.name].left) if stored.name in passed else carry_over.CarryOver()

@@ -109,7 +109,7 @@ def _readable(stored: StoredPolicy, rt: Runtime) -> tuple[Policy | None, str]:
 
 def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
     policy, _ = _readable(stored, rt)
-    pace, now = rt.store.schedule.due(stored.name), rt.clock()
+    pace, now = rt.store.scan_states.due(stored.name), rt.clock()
     return {
         "name": stored.name,
         "mode": permitted(policy).word if policy else "unreadable",

@@ -104,12 +104,12 @@ def brake(memory: Memory, now: float) -> dict[str, Any]:
     # When it is used: it brings numpy, which the webhook shall not pay for.
     from chalicelib.plan.scale_down.circuit_breaker import removals_last_hour
 
-    taken = removals_last_hour(memory.brake, now)
+    taken = removals_last_hour(memory.breaker, now)
     released = memory.released_until if memory.released_until > now else 0.0
     return {
-        "on": bool(memory.brake.pulled) and not released,
-        "pulledAt": instant(memory.brake.pulled),
-        "wanted": memory.brake.wanted,
+        "on": bool(memory.breaker.tripped_at) and not released,
+        "pulledAt": instant(memory.breaker.tripped_at),
+        "wanted": memory.breaker.wanted,
         "releasedUntil": instant(released),
         "lastHour": {"nodes": sum(nodes for _, nodes, _ in taken), "pods": sum(pods for _, _, pods in taken)},
     }

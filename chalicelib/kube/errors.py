@@ -96,6 +96,8 @@ class Forbidden(ClusterError):
 class NotFound(ClusterError):
     """404: the object or the resource does not exist."""
 
+    published_name = "Missing"
+
 
 class Conflict(ClusterError):
     """409: reason AlreadyExists, or Conflict where a precondition (version, uid) did not hold."""
@@ -111,6 +113,8 @@ class Invalid(ClusterError):
 
 class TooManyRequests(ClusterError):
     """429: ask again after retry_after seconds, 0.0 where the server named none."""
+
+    published_name = "TooMany"
 
 
 class Unavailable(ClusterError):

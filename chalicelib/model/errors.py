@@ -13,11 +13,21 @@ them: they become a gap, a verdict or a back-off, and the rest goes on.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 
 class OutscalerError(Exception):
     """Anything this program raises on purpose."""
+
+    published_name: ClassVar[str] = ""
+
+
+def published_name(error: BaseException) -> str:
+    """The name of an error in the table, the journal, metrics and logs; it stays if the class is renamed."""
+    name: str = getattr(error, "published_name", "")
+    return name or type(error).__name__
 
 
 class BadInput(OutscalerError):
@@ -39,6 +49,8 @@ class BadInput(OutscalerError):
 
 class InputErrors(BadInput):
     """Several mistakes in one document, all of them at once (architecture §7)."""
+
+    published_name = "BadInputs"
 
     def __init__(self, problems: tuple[BadInput, ...]) -> None:
         self.problems = problems

@@ -41,7 +41,7 @@ class FailedRemoval(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
 
 
-class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True):
+class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"failed_instances": "erred"}):
     """Per node group."""
 
     target: int = 0
@@ -52,7 +52,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     last_failure: float = 0.0
     size_wrong_since: float = 0.0
     size_wrong: tuple[int, int] = (0, 0)  # (registered, target) as first seen
-    erred: tuple[str, ...] = ()  # instances whose creation error was already counted
+    failed_instances: tuple[str, ...] = ()  # instances whose creation error was already counted
     repair_failures: int = 0  # repairs (discard, shrink) that failed since one came through
     repair_after: float = 0.0  # none is tried before
     failed_removals: dict[str, FailedRemoval] = {}  # by node
@@ -76,30 +76,42 @@ class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     learnt_at: float
 
 
-class BreakerState(msgspec.Struct, frozen=True, omit_defaults=True):
+class BreakerState(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"tripped_at": "pulled", "removals": "taken"}
+):
     """What removals have taken lately. taken: (instant, nodes, pods) of the plans of the last hour. pulled: since when
     nothing is removed because a plan wanted more than policy allows at once; 0.0: it is not. wanted: how many nodes."""
 
-    taken: tuple[tuple[float, int, int], ...] = ()
-    pulled: float = 0.0
+    removals: tuple[tuple[float, int, int], ...] = ()
+    tripped_at: float = 0.0
     wanted: int = 0
 
 
-class RuleMemory(msgspec.Struct, frozen=True, omit_defaults=True):
+class RuleMemory(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    rename={
+        "pending_occurrence": "kept",
+        "target_size": "goal",
+        "last_scaled_at": "acted",
+        "last_occurrence": "handled",
+    },
+):
     """A rule on one pool. handled: the last occurrence that was dealt with, or the instant from which they count. cron:
     what it was then; another one begins anew. kept: an occurrence that waits, 0.0: none, and why. goal: the size of the
     pool that the last occurrence wants and has not reached, 0: none. acted: the last time that the rule added nodes.
     """
 
-    handled: float = 0.0
+    last_occurrence: float = 0.0
     cron: str = ""
-    kept: float = 0.0
+    pending_occurrence: float = 0.0
     why: str = ""
-    goal: int = 0
-    acted: float = 0.0
+    target_size: int = 0
+    last_scaled_at: float = 0.0
 
 
-class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
+class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker": "brake"}):
     """One cluster's memory. operations: those still open, and none else."""
 
     groups: dict[str, GroupMemory] = {}
@@ -111,7 +123,7 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     last_scale_down: float = 0.0
     last_scale_down_failure: float = 0.0
     first_seen: float = 0.0
-    brake: BreakerState = BreakerState()
+    breaker: BreakerState = BreakerState()
     rules: dict[str, RuleMemory] = {}  # `<rule key>@<pool>`
     rule_objects: dict[str, RuleObject] = {}  # the last good version of each HorizontalNodeAutoscaler, by its key
     released_until: float = 0.0  # a person's word (`outscaler release`); no pass writes it

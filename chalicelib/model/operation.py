@@ -17,10 +17,10 @@ import msgspec
 class OperationKind(StrEnum):
     """What an operation does."""
 
-    GROW = "grow"  # from_size -> to_size
-    REMOVE = "remove"  # the named nodes, drained where needed
-    SHRINK = "shrink"  # from_size -> to_size, only what never came
-    DISCARD = "discard"  # the named instances, which never became nodes: no drain
+    SCALE_UP = "grow"  # from_size -> to_size
+    DELETE_NODES = "remove"  # the named nodes, drained where needed
+    DECREASE_TARGET = "shrink"  # from_size -> to_size, only what never came
+    DELETE_INSTANCES = "discard"  # the named instances, which never became nodes: no drain
 
 
 class OperationState(StrEnum):

@@ -26,7 +26,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """It will not happen. cls: the provider error class that back-off follows; code and message are the vendor's,
     secrets removed. retry_after: seconds the vendor asked us to wait, 0 where it said nothing."""
 
-    cls: str
+    error_class: str
     message: str
     code: str = ""
     retry_after: float = 0.0

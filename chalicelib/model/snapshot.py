@@ -15,7 +15,7 @@ from chalicelib.model.selector import Selector
 from chalicelib.model.storage import Storage
 
 
-class MissingData(msgspec.Struct, frozen=True, omit_defaults=True):
+class MissingData(msgspec.Struct, frozen=True, omit_defaults=True, rename={"affected_decisions": "weakens"}):
     """Something that could not be read. weakens: the verdicts that are less sure for it.
 
     kind: a resource kind (`PodDisruptionBudget`), a provider (`provider/clusterapi`) or one object's kind.
@@ -28,7 +28,7 @@ class MissingData(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     place: str = ""
     node: str = ""
-    weakens: tuple[str, ...] = ()
+    affected_decisions: tuple[str, ...] = ()
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True):

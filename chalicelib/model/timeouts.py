@@ -49,7 +49,7 @@ def retry_delay(failures: int, options: Options) -> float:
 
 def operation_timeout(kind: OperationKind, options: Options) -> float:
     """Seconds from planning to giving up."""
-    if kind is OperationKind.REMOVE:
+    if kind is OperationKind.DELETE_NODES:
         return (
             options.node_delete_delay_after_taint
             + options.max_pod_eviction_time
@@ -59,4 +59,4 @@ def operation_timeout(kind: OperationKind, options: Options) -> float:
             + CONFIRM_TIME
             + SLACK
         )
-    return options.max_node_provision_time if kind is OperationKind.GROW else QUICK
+    return options.max_node_provision_time if kind is OperationKind.SCALE_UP else QUICK

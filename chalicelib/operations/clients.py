@@ -36,7 +36,7 @@ class OperationClients:
         """The cluster's API; raises ClusterError, whatever it was that stood in the way."""
         if self._cluster is None:
             try:
-                self._cluster = self._rt.connect(self._policy)
+                self._cluster = self._rt.kube_client(self._policy)
             except kube.ClusterError:
                 raise
             except BadInput as error:

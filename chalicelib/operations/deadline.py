@@ -15,4 +15,4 @@ from chalicelib.operations.steps.eviction_order import more_time
 def deadline_of(operation: Operation, options: Options) -> float:
     """The instant after which nothing new is begun (epoch seconds)."""
     planned = operation.spec.deadline or operation.spec.created_at + operation_timeout(operation.spec.kind, options)
-    return planned + more_time(options) if operation.spec.kind is OperationKind.REMOVE else planned
+    return planned + more_time(options) if operation.spec.kind is OperationKind.DELETE_NODES else planned

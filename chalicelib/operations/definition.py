@@ -26,9 +26,9 @@ class OperationDefinition:
     at which the vendor has the order already, so that calling it off would only hide what happens."""
 
     steps: tuple[tuple[str, Step], ...]
-    give_up: GiveUp = at_once
-    bounded: frozenset[str] = frozenset()
-    beyond: frozenset[str] = frozenset({"poll"})
+    rollback: GiveUp = at_once
+    timed_steps: frozenset[str] = frozenset()
+    irreversible_steps: frozenset[str] = frozenset({"poll"})
 
     def step(self, name: str) -> tuple[str, Step]:
         """By name; one that no longer exists (an older version planned it) starts over: every step may be repeated."""

@@ -70,7 +70,7 @@ class DrainRecheck:
     def _look(self, node: str) -> Snapshot:
         folder = SnapshotBuilder()
         try:
-            folder.feed(pods_on_node(self._cluster, node), "/api/v1/pods", "Pod")
+            folder.add_page(pods_on_node(self._cluster, node), "/api/v1/pods", "Pod")
             self._budgets(folder)
             for namespace, owner in _owners(folder.snapshot("", self._now)):
                 self._controller(folder, namespace, owner)
@@ -82,10 +82,10 @@ class DrainRecheck:
         try:
             for page in self._cluster.list_pages(BUDGETS):
                 if page.first:
-                    folder.forget("PodDisruptionBudget")
-                folder.feed(page.body, BUDGETS, "PodDisruptionBudget")
+                    folder.reset("PodDisruptionBudget")
+                folder.add_page(page.body, BUDGETS, "PodDisruptionBudget")
         except (Forbidden, NotFound):
-            folder.forget("PodDisruptionBudget")
+            folder.reset("PodDisruptionBudget")
 
     def _controller(self, folder: SnapshotBuilder, namespace: str, owner: Owner) -> None:
         """One controller. One that is not there is known not to be there; one that may not be read is not known."""
@@ -96,7 +96,7 @@ class DrainRecheck:
             return
         except NotFound:
             body = _NOTHING
-        folder.feed(body, path, owner.kind)
+        folder.add_page(body, path, owner.kind)
 
 
 def _rule(reason: Reason) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import zlib
 
 from chalicelib.kube import errors as kube
+from chalicelib.model.errors import published_name
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress
 from chalicelib.providers import errors as vendor
@@ -51,7 +52,7 @@ def outcome_of_error(error: ActingError, operation: Operation, step: str) -> InP
 
 def error_class_of(error: ActingError) -> str:
     """The name that memory and the journal keep. A cluster's class is marked: it says nothing about the vendor."""
-    name = type(error).__name__
+    name = published_name(error)
     return f"Cluster{name}" if isinstance(error, kube.ClusterError) and not name.startswith("Cluster") else name
 
 

@@ -64,11 +64,11 @@ def _grown(operation: Operation, outcome: Succeeded | Failed, options: Options, 
 
 def _not_grown(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     del operation
-    if not isinstance(outcome, Failed) or outcome.cls in NOT_A_PROVIDER_FAILURE:
+    if not isinstance(outcome, Failed) or outcome.error_class in NOT_A_PROVIDER_FAILURE:
         return None, None
 
     def group(memory: GroupMemory) -> GroupMemory:
-        failed = backoff.fail(memory.backoff, now, options, outcome.cls, outcome.code, outcome.message)
+        failed = backoff.fail(memory.backoff, now, options, outcome.error_class, outcome.code, outcome.message)
         asked = max(failed.until, now + outcome.retry_after)
         return msgspec.structs.replace(memory, backoff=msgspec.structs.replace(failed, until=asked))
 
@@ -88,7 +88,7 @@ def _removed(operation: Operation, outcome: Succeeded | Failed, options: Options
 def _not_removed(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     """The node waits the longer the more often its removal failed, so that it is not the first in every pass and holds
     up all others (demands.md 19)."""
-    if not isinstance(outcome, Failed) or outcome.cls in OURS:
+    if not isinstance(outcome, Failed) or outcome.error_class in OURS:
         return None, None
     why = outcome.message[:_WHY]
 
@@ -124,7 +124,7 @@ def _discarded(operation: Operation, outcome: Succeeded | Failed, options: Optio
 
 def _not_repaired(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
     del operation
-    if not isinstance(outcome, Failed) or outcome.cls in OURS:
+    if not isinstance(outcome, Failed) or outcome.error_class in OURS:
         return None, None
     asked = outcome.retry_after
 
@@ -141,12 +141,12 @@ _LESSONS: dict[
     tuple[OperationKind, type[Succeeded] | type[Failed]],
     Callable[[Operation, Succeeded | Failed, Options, float], MemoryUpdate],
 ] = {
-    (OperationKind.GROW, Succeeded): _grown,
-    (OperationKind.GROW, Failed): _not_grown,
-    (OperationKind.REMOVE, Succeeded): _removed,
-    (OperationKind.REMOVE, Failed): _not_removed,
-    (OperationKind.SHRINK, Succeeded): _shrunk,
-    (OperationKind.SHRINK, Failed): _not_repaired,
-    (OperationKind.DISCARD, Succeeded): _discarded,
-    (OperationKind.DISCARD, Failed): _not_repaired,
+    (OperationKind.SCALE_UP, Succeeded): _grown,
+    (OperationKind.SCALE_UP, Failed): _not_grown,
+    (OperationKind.DELETE_NODES, Succeeded): _removed,
+    (OperationKind.DELETE_NODES, Failed): _not_removed,
+    (OperationKind.DECREASE_TARGET, Succeeded): _shrunk,
+    (OperationKind.DECREASE_TARGET, Failed): _not_repaired,
+    (OperationKind.DELETE_INSTANCES, Succeeded): _discarded,
+    (OperationKind.DELETE_INSTANCES, Failed): _not_repaired,
 }

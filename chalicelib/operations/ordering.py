@@ -39,17 +39,17 @@ SOON = 3.0
 """Seconds until the next look, for a growth to be recorded, and for a pool's turn."""
 _LOWERS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
     {
-        OperationKind.REMOVE: frozenset({"delete", "poll"}),
-        OperationKind.DISCARD: frozenset({"", "delete", "poll"}),
-        OperationKind.SHRINK: frozenset({"", "lower", "poll"}),
+        OperationKind.DELETE_NODES: frozenset({"delete", "poll"}),
+        OperationKind.DELETE_INSTANCES: frozenset({"", "delete", "poll"}),
+        OperationKind.DECREASE_TARGET: frozenset({"", "lower", "poll"}),
     }
 )
 """The steps of an operation (execute) that may lower a size; "" is the first."""
 _SETS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
     {
-        OperationKind.GROW: frozenset({"", "request"}),
-        OperationKind.DISCARD: frozenset({"", "delete"}),
-        OperationKind.SHRINK: frozenset({"", "lower"}),
+        OperationKind.SCALE_UP: frozenset({"", "request"}),
+        OperationKind.DELETE_INSTANCES: frozenset({"", "delete"}),
+        OperationKind.DECREASE_TARGET: frozenset({"", "lower"}),
     }
 )
 """The steps of an operation that may tell the vendor a pool's total."""
@@ -90,7 +90,7 @@ def _sets(operation: Operation) -> bool:
 def _deletes(operation: Operation, now: float) -> bool:
     """Whether its nodes are being deleted right now; whose function has died is believed for as long as its claim."""
     return (
-        operation.spec.kind is OperationKind.REMOVE
+        operation.spec.kind is OperationKind.DELETE_NODES
         and operation.status.step == "delete"
         and operation.status.state is OperationState.RUNNING
         and operation.status.claimed_until > now
@@ -99,7 +99,7 @@ def _deletes(operation: Operation, now: float) -> bool:
 
 def _has_begun_beside(other: Operation, operation: Operation) -> bool:
     """A growth of the same group; and, of another group of its pool, one whose request is not known to be taken."""
-    if other.spec.kind is not OperationKind.GROW or not other.status.attempt:
+    if other.spec.kind is not OperationKind.SCALE_UP or not other.status.attempt:
         return False
     return other.spec.group == operation.spec.group or (_sets(other) and other.spec.pool == operation.spec.pool)
 

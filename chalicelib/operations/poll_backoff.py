@@ -21,7 +21,7 @@ class PollBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
     since: float = 0.0
     asked: float = 0.0
 
-    def lasted(self, now: float) -> float:
+    def elapsed(self, now: float) -> float:
         """Seconds it has lasted for sure."""
         return max(self.asked, now - self.since - CLOCKS) if self.since else 0.0
 
@@ -29,12 +29,12 @@ class PollBackoff(msgspec.Struct, frozen=True, omit_defaults=True):
         """The same wait, begun now if it had not."""
         return self if self.since else PollBackoff(now)
 
-    def longer(self, now: float, pause: float) -> PollBackoff:
+    def next(self, now: float, pause: float) -> PollBackoff:
         """With one more pause asked for."""
         begun = self.begun(now)
         return PollBackoff(begun.since, begun.asked + pause)
 
-    def pause(self, now: float, *, first: float, most: float, limit: float) -> float:
+    def delay(self, now: float, *, first: float, most: float, limit: float) -> float:
         """Seconds until the next look: as long as it has lasted, from `first` to `most`, not beyond `limit` in all."""
-        lasted = self.lasted(now)
+        lasted = self.elapsed(now)
         return max(LEAST, min(max(first, min(lasted, most)), limit - lasted))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from chalicelib.model.errors import OutscalerError
+from chalicelib.model.errors import OutscalerError, published_name
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.plan import Plan, TaintUpdate
@@ -51,7 +51,7 @@ class PassRecorder:
         self.failure: failure_streak.PassFailure | None = None
 
     @contextmanager
-    def part(self, function: str) -> Iterator[None]:
+    def timed(self, function: str) -> Iterator[None]:
         """Measure a part of the pass, by metrics' name of it; several times the same part add up."""
         begun = self._rt.clock()
         try:
@@ -59,7 +59,7 @@ class PassRecorder:
         finally:
             self._seconds[function] = self._seconds.get(function, 0.0) + self._since(begun)
 
-    def decided(self, plan: Plan, snapshot: Snapshot, marks: Sequence[TaintUpdate], kube: KubeClient | None) -> None:
+    def plan_saved(self, plan: Plan, snapshot: Snapshot, marks: Sequence[TaintUpdate], kube: KubeClient | None) -> None:
         """Tell a decision that was saved. kube None: this cluster is not to be written to."""
         self.succeeded = True
         trouble: tuple[str, ...] = ()
@@ -86,20 +86,20 @@ class PassRecorder:
         if trouble:
             logger.error("pass not told everywhere", cluster=plan.cluster, plan=plan.id, detail=list(trouble))
 
-    def overtaken(self, error: Exception) -> None:
+    def plan_overtaken(self, error: Exception) -> None:
         """Count a pass that came to no decision because others wrote in its place, which is not a failure."""
         with _contained("failure not told", self._policy.name):
             after = record_failure(self._policy.name, error, self._recorder(None), self._before, self._timed())
             self.left = carry_over.write(after)
 
-    def failed(self, error: Exception) -> None:
+    def pass_failed(self, error: Exception) -> None:
         """Count a pass that failed. The first one in a row gets an entry in the journal."""
-        self.overtaken(error)
+        self.plan_overtaken(error)
         # The text of an error that nobody foresaw may hold anything; of ours it is safe to show.
         asked = getattr(error, "asked", "")
         message = ": ".join(filter(None, (asked, str(error)))) if isinstance(error, OutscalerError) else _UNEXPECTED
         self.succeeded = False
-        self.failure = failure_streak.after(self._failure_before, type(error).__name__, message, self._begun)
+        self.failure = failure_streak.after(self._failure_before, published_name(error), message, self._begun)
         if self._failure_before is None:
             with _contained("failure not told", self._policy.name):
                 self._rt.store.journal.append(self._policy.name, failing(self.failure, self._rt.clock()))
@@ -143,14 +143,14 @@ def record_operation(
     trouble = ""
     with _contained("not told", after.spec.cluster, operation=after.spec.id):
         if isinstance(outcome, InProgress):
-            trouble = _tell_step(before, after, outcome, recorder)
+            trouble = _record_step(before, after, outcome, recorder)
         else:
-            trouble = _tell_end(after, outcome, policy, recorder, rt)
+            trouble = _record_end(after, outcome, policy, recorder, rt)
     if trouble:
         logger.warning("not told everywhere", cluster=after.spec.cluster, operation=after.spec.id, detail=trouble)
 
 
-def _tell_step(before: Operation, after: Operation, outcome: InProgress, recorder: Recorder) -> str:
+def _record_step(before: Operation, after: Operation, outcome: InProgress, recorder: Recorder) -> str:
     logger.info(
         "step",
         cluster=after.spec.cluster,
@@ -166,13 +166,13 @@ def _tell_step(before: Operation, after: Operation, outcome: InProgress, recorde
 
 def _why_undone(after: Operation, outcome: InProgress) -> str:
     """Why nodes of a removal are given up in this step."""
-    if after.spec.kind is not OperationKind.REMOVE or outcome.step != "undo":
+    if after.spec.kind is not OperationKind.DELETE_NODES or outcome.step != "undo":
         return ""
     nodes = removal_progress.read(after).nodes.values()
     return "; ".join(sorted({node.kept for node in nodes if node.kept and not node.undone}))
 
 
-def _tell_end(
+def _record_end(
     after: Operation, outcome: Succeeded | Failed, policy: Policy | None, recorder: Recorder, rt: Runtime
 ) -> str:
     logger.info(
@@ -184,8 +184,8 @@ def _tell_end(
         outcome=after.status.outcome,
     )
     unready: frozenset[str] = frozenset()
-    if after.spec.kind is OperationKind.REMOVE and isinstance(outcome, Succeeded):
-        passed = rt.store.schedule.passed_by([after.spec.cluster]).get(after.spec.cluster)
+    if after.spec.kind is OperationKind.DELETE_NODES and isinstance(outcome, Succeeded):
+        passed = rt.store.scan_states.passed_by([after.spec.cluster]).get(after.spec.cluster)
         unready = frozenset(carry_over.read(passed.left).unready) if passed else unready
     return record_outcome(after, outcome, recorder, largest=_largest(after, policy), unready=unready)
 

@@ -30,10 +30,10 @@ from chalicelib.providers.errors import ProviderError
 
 TABLE: Mapping[OperationKind, OperationDefinition] = MappingProxyType(
     {
-        OperationKind.GROW: GROW,
-        OperationKind.REMOVE: REMOVE,
-        OperationKind.SHRINK: SHRINK,
-        OperationKind.DISCARD: DISCARD,
+        OperationKind.SCALE_UP: GROW,
+        OperationKind.DELETE_NODES: REMOVE,
+        OperationKind.DECREASE_TARGET: SHRINK,
+        OperationKind.DELETE_INSTANCES: DISCARD,
     }
 )
 DEADLINE_EXCEEDED = "DeadlineExceeded"
@@ -49,16 +49,16 @@ def run_step(operation: Operation, world: StepContext, now: float) -> Outcome:
     if now >= deadline and never_begun(operation):
         text = f"not begun by {format_time(deadline)}, its deadline; nothing was asked of the provider"
         return Failed(NOT_STARTED, text)
-    if now >= deadline and name not in recipe.bounded:
+    if now >= deadline and name not in recipe.timed_steps:
         last = operation.status.data.get(NOTE, "")
         text = f"not finished by {format_time(deadline)}, at step {name}" + (f"; last: {last}" if last else "")
-        return recipe.give_up(operation, Failed(DEADLINE_EXCEEDED, text))
+        return recipe.rollback(operation, Failed(DEADLINE_EXCEEDED, text))
     try:
         outcome = step(reset_error_count(operation), world, now)
     except (ProviderError, ClusterError) as error:
         outcome = outcome_of_error(error, operation, name)
         if isinstance(outcome, Failed):
-            return recipe.give_up(operation, outcome)
+            return recipe.rollback(operation, outcome)
     return _noted(outcome)
 
 
@@ -66,9 +66,9 @@ def give_up(operation: Operation, world: StepContext, now: float, cls: str, why:
     """Stop the operation for a reason from outside (policy gone, mode changed), rolling back what can be. What the
     vendor has already been told, and a roll-back under way, are seen through."""
     recipe = TABLE[operation.spec.kind]
-    if operation.status.step in recipe.beyond:
+    if operation.status.step in recipe.irreversible_steps:
         return run_step(operation, world, now)
-    return recipe.give_up(operation, Failed(cls, why))
+    return recipe.rollback(operation, Failed(cls, why))
 
 
 NOTE = "own.note"

@@ -182,8 +182,10 @@ def _ended(before: Operation, outcome: Succeeded | Failed) -> Operation:
     if isinstance(outcome, Succeeded):
         facts = ", ".join(f"{name} {value}" for name, value in outcome.facts.items())
         return before.with_status(state=OperationState.SUCCEEDED, outcome=facts or "done")
-    state = OperationState.ABANDONED if outcome.cls == ABANDONED else OperationState.FAILED
-    return before.with_status(state=state, outcome=outcome.message, error_class=outcome.cls, error_code=outcome.code)
+    state = OperationState.ABANDONED if outcome.error_class == ABANDONED else OperationState.FAILED
+    return before.with_status(
+        state=state, outcome=outcome.message, error_class=outcome.error_class, error_code=outcome.code
+    )
 
 
 def _come_back(operation: Operation, rt: Runtime) -> None:
@@ -203,7 +205,7 @@ def _plan_again(outcome: Succeeded | Failed, task: _Task, rt: Runtime) -> None:
     Not after a failure that teaches nothing: the same plan would fail the same way, in a loop as fast as the queues. An
     operation that was never begun is planned again: its deadline is minutes away from its beginning.
     """
-    if isinstance(outcome, Failed) and outcome.cls in NOT_A_PROVIDER_FAILURE - {NOT_STARTED}:
+    if isinstance(outcome, Failed) and outcome.error_class in NOT_A_PROVIDER_FAILURE - {NOT_STARTED}:
         return
     if task.policy is None or not permitted(task.policy).plan:
         return

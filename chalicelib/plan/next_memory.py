@@ -41,9 +41,9 @@ def next_memory(world: ClusterState, growth: ScaleUpPlan, shrinkage: ScaleDownPl
         templates={**{k: v for k, v in memory.templates.items() if k not in world.groups}, **templates},
         operations=tuple(op for op in memory.operations if op.is_open),
         first_seen=memory.first_seen or now,
-        brake=shrinkage.brake,
-        rules=growth.acted.memory,
-        rule_objects=growth.acted.objects,
+        breaker=shrinkage.brake,
+        rules=growth.rule_results.memory,
+        rule_objects=growth.rule_results.objects,
     )
 
 

@@ -63,8 +63,8 @@ def build_plan(
         unremovable=shrinkage.unremovable,
         groups=_groups(world, growth, shrinkage),
         operations=tuple(operations),
-        rules=growth.acted.verdicts,
-        headroom=growth.spare.verdicts,
+        rules=growth.rule_results.verdicts,
+        headroom=growth.headroom.verdicts,
         health=world.health,
         gaps=world.snapshot.gaps,
     )
@@ -87,17 +87,19 @@ def _grow(world: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
     cluster, now = world.snapshot.cluster, world.now
     own = world.groups[scale_up.group].group.options.max_node_provision_time
     spec = OperationSpec(
-        id=operation_id(cluster, scale_up.group, OperationKind.GROW, scale_up.from_size, scale_up.to_size, (), plan),
+        id=operation_id(
+            cluster, scale_up.group, OperationKind.SCALE_UP, scale_up.from_size, scale_up.to_size, (), plan
+        ),
         cluster=cluster,
         provider=scale_up.provider,
         group=scale_up.group,
-        kind=OperationKind.GROW,
+        kind=OperationKind.SCALE_UP,
         plan=plan,
         created_at=now,
         from_size=scale_up.from_size,
         to_size=scale_up.to_size,
         pods=scale_up.pods[:_PODS_NAMED],
-        deadline=now + operation_timeout(OperationKind.GROW, world.options),
+        deadline=now + operation_timeout(OperationKind.SCALE_UP, world.options),
         pool=_pool(world, scale_up.group),
     )
     data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
@@ -112,16 +114,16 @@ def _remove(world: ClusterState, removal: Removal, plan: str) -> Operation:
     instance = next((i for i in facts.group.instances if i.node == node.name or i.id == node.provider_id), None)
     size = facts.target - facts.leaving
     spec = OperationSpec(
-        id=operation_id(cluster, removal.group, OperationKind.REMOVE, size, size - 1, (removal.node,), plan),
+        id=operation_id(cluster, removal.group, OperationKind.DELETE_NODES, size, size - 1, (removal.node,), plan),
         cluster=cluster,
         provider=facts.group.provider,
         group=removal.group,
-        kind=OperationKind.REMOVE,
+        kind=OperationKind.DELETE_NODES,
         plan=plan,
         created_at=now,
         from_size=size,
         to_size=size - 1,
-        deadline=now + operation_timeout(OperationKind.REMOVE, world.options),
+        deadline=now + operation_timeout(OperationKind.DELETE_NODES, world.options),
         targets=(
             RemovalTarget(
                 node=removal.node,

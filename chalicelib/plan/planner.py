@@ -67,7 +67,7 @@ def plan_cluster(
         pending.hold,
         watch,
         [scale_up.group for scale_up in growth.scale_ups],
-        growth.acted.needs,
+        growth.rule_results.needs,
     )
     plan = build_plan(world, pending, growth, shrinkage, repair(world), seed)
     return plan, next_memory(world, growth, shrinkage)

@@ -49,7 +49,7 @@ _NOT_OURS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/m
 # An open operation of these kinds on the group: who discards beside a removal takes other machines, by name; who sets
 # a size needs one that stands still.
 _CONFLICTS = {
-    DISCARD: frozenset({OperationKind.GROW, OperationKind.SHRINK, OperationKind.DISCARD}),
+    DISCARD: frozenset({OperationKind.SCALE_UP, OperationKind.DECREASE_TARGET, OperationKind.DELETE_INSTANCES}),
     SHRINK: frozenset(OperationKind),
 }
 

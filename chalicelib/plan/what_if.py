@@ -177,7 +177,8 @@ def without_nodes(
     kept = tuple(
         op
         for op in memory.operations
-        if op.spec.kind is not OperationKind.REMOVE or not {target.node for target in op.spec.targets} <= set(gone)
+        if op.spec.kind is not OperationKind.DELETE_NODES
+        or not {target.node for target in op.spec.targets} <= set(gone)
     )
     storage = msgspec.structs.replace(
         snapshot.storage, csi_nodes=tuple(each for each in snapshot.storage.csi_nodes if each.name not in gone)
@@ -279,7 +280,7 @@ def _asked_for(memory: Memory, group: NodeGroup, increase: int, now: float, opti
     request = ScaleUpRequest(increase, now, now + provision_time(group, options)) if increase > 0 else None
     known = memory.groups.get(group.id, GroupMemory())
     operations = tuple(
-        op for op in memory.operations if op.spec.group != group.id or op.spec.kind is OperationKind.REMOVE
+        op for op in memory.operations if op.spec.group != group.id or op.spec.kind is OperationKind.DELETE_NODES
     )
     return msgspec.structs.replace(
         memory,

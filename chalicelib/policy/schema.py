@@ -24,7 +24,7 @@ class Field(msgspec.Struct, frozen=True):
 
     key: str
     kind: ValueType
-    lands: str
+    attribute: str
     meaning: str
     required: bool = False
     default: str = ""
@@ -56,7 +56,7 @@ def read_section(section: Section, node: Node | None, path: Path, report: Diagno
         if key in known:
             read = known[key].kind.read(value, below, report)
             if read is not UNSET:
-                found[known[key].lands] = read
+                found[known[key].attribute] = read
         elif key in section.refused:
             report.problem(below, *section.refused[key])
         else:
@@ -115,7 +115,7 @@ def show_section(section: Section, struct: msgspec.Struct) -> dict[str, Any]:
     defaults = {field.name: field.default for field in msgspec.structs.fields(struct)}
     shown: dict[str, Any] = {}
     for field in section.fields:
-        value = getattr(struct, field.lands)
-        if field.required or value != defaults[field.lands]:
+        value = getattr(struct, field.attribute)
+        if field.required or value != defaults[field.attribute]:
             shown[field.key] = field.kind.show(value)
     return shown

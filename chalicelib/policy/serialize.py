@@ -24,7 +24,7 @@ def dump(policy: Policy) -> str:
     """The document as YAML text."""
     spec: dict[str, Any] = {}
     for field in SPEC.fields:
-        value = getattr(policy, field.lands)
+        value = getattr(policy, field.attribute)
         shown = _SPECIAL[field.key](value) if field.key in _SPECIAL else field.kind.show(value)
         if shown or field.required:
             spec[field.key] = shown

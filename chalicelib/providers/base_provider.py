@@ -25,11 +25,11 @@ class ProviderActions(Generic[C]):
     never joined. final: the Conflict that waiting does not mend."""
 
     grow: Callable[[C, Operation], Outcome]
-    follow: Callable[[C, Operation], Outcome]
+    poll: Callable[[C, Operation], Outcome]
     remove: Callable[[C, Operation], Outcome]
     shrink: Callable[[C, Operation], Outcome]
     release: Callable[[C, Operation], bool]
-    final: type[Conflict]
+    permanent_conflict: type[Conflict]
 
 
 class BaseProvider(Generic[C]):
@@ -38,10 +38,10 @@ class BaseProvider(Generic[C]):
     def __init__(self, name: str, context: C, steps: ProviderActions[C]) -> None:
         self._name, self._context, self._steps = name, context, steps
         self._next = {
-            OperationKind.GROW: steps.follow,
-            OperationKind.REMOVE: steps.remove,
-            OperationKind.DISCARD: steps.remove,
-            OperationKind.SHRINK: steps.shrink,
+            OperationKind.SCALE_UP: steps.poll,
+            OperationKind.DELETE_NODES: steps.remove,
+            OperationKind.DELETE_INSTANCES: steps.remove,
+            OperationKind.DECREASE_TARGET: steps.shrink,
         }
 
     @property
@@ -54,14 +54,14 @@ class BaseProvider(Generic[C]):
         try:
             return self._steps.grow(self._context, operation)
         except (ProviderError, BadInput) as error:
-            return outcome_of(error, final=self._steps.final)
+            return outcome_of(error, final=self._steps.permanent_conflict)
 
     def remove(self, operation: Operation) -> Outcome:
         """Exactly these machines; the size goes down with them."""
         try:
             return self._steps.remove(self._context, operation)
         except (ProviderError, BadInput) as error:
-            return outcome_of(error, final=self._steps.final)
+            return outcome_of(error, final=self._steps.permanent_conflict)
 
     def release(self, operation: Operation) -> bool:
         """False where every target is gone or going."""
@@ -72,11 +72,11 @@ class BaseProvider(Generic[C]):
         try:
             return self._steps.shrink(self._context, operation)
         except (ProviderError, BadInput) as error:
-            return outcome_of(error, final=self._steps.final)
+            return outcome_of(error, final=self._steps.permanent_conflict)
 
     def poll(self, operation: Operation) -> Outcome:
         """The next step of a change."""
         try:
             return self._next[operation.spec.kind](self._context, operation)
         except (ProviderError, BadInput) as error:
-            return outcome_of(error, final=self._steps.final)
+            return outcome_of(error, final=self._steps.permanent_conflict)

@@ -30,7 +30,7 @@ class ProviderError(OutscalerError):
         self.message, self.code, self.request_id, self.retry_after = message, code, request_id, retry_after
 
     @property
-    def cls(self) -> str:
+    def error_class(self) -> str:
         """The class's name, which is what memory and the journal keep."""
         return type(self).__name__
 

@@ -19,4 +19,4 @@ def outcome_of(error: ProviderError | BadInput, *, final: type[Conflict]) -> Fai
         return Failed("InvalidRequest", str(error).splitlines()[0])
     if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, final):
         raise error
-    return Failed(error.cls, error.message, error.code, error.retry_after)
+    return Failed(error.error_class, error.message, error.code, error.retry_after)

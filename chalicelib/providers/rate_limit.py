@@ -65,14 +65,14 @@ class CallBudget:
     def refused(self, seconds: float) -> None:
         """The vendor throttles: nobody calls for so long (0: for HOLD), and what was booked here is void."""
         self._booked = 0
-        self._means.pacer.hold(self._pace(), seconds or HOLD)
+        self._means.rate_limiter.hold(self._pace(), seconds or HOLD)
 
     def _draw(self, wanted: int) -> int:
         pace = self._pace()
         lot = min(wanted, pace.burst)
-        wait = self._means.pacer.take(pace, lot)
+        wait = self._means.rate_limiter.take(pace, lot)
         if wait > 0.0 and lot > 1:
-            lot, wait = 1, self._means.pacer.take(pace, 1)  # a single call is had sooner than a lot
+            lot, wait = 1, self._means.rate_limiter.take(pace, 1)  # a single call is had sooner than a lot
         while wait > 0.0:
             if wait > self._patience.left:
                 raise Throttled(
@@ -82,7 +82,7 @@ class CallBudget:
                 )
             self._patience.left -= wait
             self._means.sleep(wait)
-            wait = self._means.pacer.take(pace, lot)
+            wait = self._means.rate_limiter.take(pace, lot)
         return lot
 
     def _pace(self) -> RateLimit:

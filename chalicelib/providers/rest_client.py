@@ -49,7 +49,7 @@ class RestClient(Generic[C]):
         self._http: Http | None = None
         self._owns_budget = True  # whether the call under way is of the thread that the budget belongs to
 
-    def twin(self) -> RestClient[C]:
+    def clone(self) -> RestClient[C]:
         """The same API over connections of its own, for another thread. It books nothing: who sends through it has
         called `book` before, in the thread that owns the budget, and has made a first call, so that the credential has
         been read."""
@@ -71,11 +71,11 @@ class RestClient(Generic[C]):
             self._http.close()
             self._http = None
 
-    def expect(self, calls: int) -> None:
+    def announce_calls(self, calls: int) -> None:
         """So many calls will follow soon (budget.py)."""
         self._budget.expect(calls)
 
-    def book(self) -> None:
+    def reserve(self) -> None:
         """Wait for the turn of one call; raises Throttled."""
         self._source.current()
         self._budget.take()
@@ -98,7 +98,7 @@ class RestClient(Generic[C]):
     def _once(self, call: VendorRequest, *, booked: bool) -> VendorResponse:
         self._owns_budget = not booked
         if not booked:
-            self.book()
+            self.reserve()
         if self._http is None:
             self._http = Http(
                 vendor=self._vendor,

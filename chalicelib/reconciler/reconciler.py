@@ -92,7 +92,7 @@ def _pass(message: ReconcileMessage, rt: Runtime) -> None:
         logger.info("nothing to do", cluster=message.cluster, known=policy is not None)
         return
     if message.reason == Cause.SCHEDULE.value:
-        pace = rt.store.schedule.due(policy.name)
+        pace = rt.store.scan_states.due(policy.name)
         if is_superseded(message.at, pace.last_pass, policy.scan_interval):
             return
         why = wanted_before(pace, rt)
@@ -122,7 +122,7 @@ def _taken(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | No
     except LeaseHeld as held:
         if message.reason == Cause.SCHEDULE.value:
             # It has arrived; announced for longer, it would keep the next ticks silent.
-            rt.store.schedule.clear_queued(policy.name)
+            rt.store.scan_states.clear_queued(policy.name)
         else:
             _come_back(message, held, rt)
         return None
@@ -130,21 +130,21 @@ def _taken(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | No
 
 def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Runtime) -> None:
     began, tale = rt.clock(), PassRecorder(policy, lease, rt)
-    rt.gauge.begin()
+    rt.memory_usage.begin()
     try:
         run(policy, lease, tale, rt)
     except StaleWrite as stale:
-        tale.overtaken(stale)
+        tale.plan_overtaken(stale)
         logger.warning(
             "others were quicker than this pass every time; it comes back", cluster=policy.name, detail=str(stale)
         )
         _ask_again(msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, rt)
     except Exception as error:
-        tale.failed(error)
+        tale.pass_failed(error)
         raise
     finally:
         # A pass that failed counts as made: the next one is a scan interval away, not a redelivery storm.
-        taken = memory_after(lease.memory, rt.gauge.end(), rt.memory_size, rt.clock())
+        taken = memory_after(lease.memory, rt.memory_usage.end(), rt.memory_size, rt.clock())
         rt.store.leases.release(
             lease,
             passed_at=began,
@@ -171,11 +171,11 @@ def _ask_again(message: ReconcileMessage, after: float, rt: Runtime) -> None:
 def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
     """One pass under a lease; returns what was decided. Raises ClusterError, StoreError (Fenced: nothing was done)."""
     until = rt.clock() + DECIDED_WITHIN
-    kube = rt.connect(policy)
+    kube = rt.kube_client(policy)
     providers = rt.providers(observing(policy), kube, rt.read_secret)
 
     def look() -> Snapshot:
-        with tale.part("updateClusterState"):
+        with tale.timed("updateClusterState"):
             seen = live_cluster.read_live_cluster(
                 policy.name,
                 kube,
@@ -194,7 +194,7 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
     if act:
         send(plan.operations, rt)
         marks = _mark(plan, kube, policy, rt)
-    tale.decided(plan, snapshot, marks, kube if act else None)
+    tale.plan_saved(plan, snapshot, marks, kube if act else None)
     return plan
 
 
@@ -218,7 +218,7 @@ def _decide_and_save(
     """
 
     def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
-        with tale.part("autoscaling"):
+        with tale.timed("autoscaling"):
             left = until - rt.clock()
             return plan_cluster(
                 snapshot,
@@ -267,7 +267,7 @@ def _kept(after: Memory, before: Memory, *, act: bool) -> Memory:
         last_scale_up=before.last_scale_up,
         last_scale_down=before.last_scale_down,
         last_scale_down_failure=before.last_scale_down_failure,
-        brake=after.brake if act else before.brake,
+        breaker=after.breaker if act else before.breaker,
     )
 
 
@@ -283,14 +283,14 @@ def _claimed_elsewhere(
     A group that another cluster claimed under its former key is that cluster's for as long as the claim holds.
     """
     former = ownership_keys.former(policy, snapshot, operations)
-    claims = rt.store.claims.all() if former else ()
+    claims = rt.store.group_ownership.all() if former else ()
     owners = {(each.provider, each.key): each.owner for each in claims if not each.ended}
     foreign = {group: owners[key] for key, group in former.items() if owners.get(key, policy.name) != policy.name}
     wanted = {
         key: group for key, group in ownership_keys.keys(policy, snapshot, operations).items() if group not in foreign
     }
     weak = {group.id for group in snapshot.groups if group.discovered}
-    others = rt.store.claims.claim_groups(
+    others = rt.store.group_ownership.claim_groups(
         policy.name,
         wanted,
         discovered={key for key, group in wanted.items() if group in weak},
@@ -311,7 +311,10 @@ def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:
     )
     gaps = tuple(
         MissingData(
-            kind="NodeGroup", name=name, detail=f"belongs to cluster {owner}", weakens=("the plan for this group",)
+            kind="NodeGroup",
+            name=name,
+            detail=f"belongs to cluster {owner}",
+            affected_decisions=("the plan for this group",),
         )
         for name, owner in sorted(foreign.items())
     )

@@ -98,12 +98,12 @@ def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:
 def queue_scans(policy: Policy, rt: Runtime) -> bool:
     """Send the messages of this cluster's slots until the next tick; False if none is due or some are on their way."""
     now = rt.clock()
-    pace = rt.store.schedule.due(policy.name)
+    pace = rt.store.scan_states.due(policy.name)
     due = scan_slots(pace.last_pass, policy.scan_interval, now)
     if not due:
         return False
     marker = due[-1] + LOST_AFTER
-    if not rt.store.schedule.mark_queued(policy.name, marker):
+    if not rt.store.scan_states.mark_queued(policy.name, marker):
         logger.info("already queued", cluster=policy.name, queued_until=pace.queued_until)
         return False
     sent = 0
@@ -114,7 +114,7 @@ def queue_scans(policy: Policy, rt: Runtime) -> bool:
             sent += 1
     except NotSent:
         if not sent:  # nothing is on its way: the next tick shall not wait for it
-            rt.store.schedule.clear_queued(policy.name, marker)
+            rt.store.scan_states.clear_queued(policy.name, marker)
         raise
     return True
 

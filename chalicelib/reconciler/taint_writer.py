@@ -15,7 +15,7 @@ from chalicelib.kube.nodes import add_taint, remove_soft_taint, remove_taint
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options
-from chalicelib.plan.scale_down.taint_updates import CLEANUP, SOFTEN, UNSOFTEN
+from chalicelib.plan.scale_down.taint_updates import ADD_SOFT_TAINT, REMOVE_SOFT_TAINT, REMOVE_STALE_TAINT
 from chalicelib.runtime.log import failure, logger
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def apply(
     name: the cluster's, for the log. Raises nothing: what fails for one node is logged, and the next pass plans it
     again. A cluster that refuses these writes altogether is not asked for the rest.
     """
-    hard = [mark for mark in marks if mark.action == CLEANUP]
-    soft = [mark for mark in marks if mark.action in (UNSOFTEN, SOFTEN)]
+    hard = [mark for mark in marks if mark.action == REMOVE_STALE_TAINT]
+    soft = [mark for mark in marks if mark.action in (REMOVE_SOFT_TAINT, ADD_SOFT_TAINT)]
     written: list[TaintUpdate] = []
     refused = 0
     for some, seconds in (
@@ -99,5 +99,5 @@ def _soften(mark: TaintUpdate, cluster: KubeClient, now: float) -> bool:
 
 
 _WRITERS: Mapping[str, Callable[[TaintUpdate, KubeClient, float], bool]] = MappingProxyType(
-    {CLEANUP: _cleanup, UNSOFTEN: _unsoften, SOFTEN: _soften}
+    {REMOVE_STALE_TAINT: _cleanup, REMOVE_SOFT_TAINT: _unsoften, ADD_SOFT_TAINT: _soften}
 )

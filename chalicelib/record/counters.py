@@ -58,11 +58,11 @@ def of_end(
     """
     if isinstance(outcome, Failed):
         return _failed(operation, outcome)
-    if operation.spec.kind is OperationKind.GROW:
+    if operation.spec.kind is OperationKind.SCALE_UP:
         return {key("scaled_up_nodes_total"): float(max(0, operation.spec.to_size - operation.spec.from_size))}
-    if operation.spec.kind is OperationKind.DISCARD:
+    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
         return {key("old_unregistered_nodes_removed_count"): float(len(operation.spec.targets))}
-    if operation.spec.kind is OperationKind.REMOVE:
+    if operation.spec.kind is OperationKind.DELETE_NODES:
         return _removed(operation, outcome, unready)
     return {}
 
@@ -79,10 +79,16 @@ def _removed(operation: Operation, outcome: Succeeded, unready: frozenset[str]) 
 
 
 def _failed(operation: Operation, outcome: Failed) -> dict[str, float]:
-    if outcome.cls == ABANDONED:
+    if outcome.error_class == ABANDONED:
         return {}
     counts = {key("failed_operations_total", kind=operation.spec.kind.value): 1.0}
-    if operation.spec.kind is OperationKind.GROW:
-        counts[key("failed_scale_ups_total", reason=known_reason(outcome.cls))] = 1.0
-    kind = "apiCallError" if outcome.cls in OF_CLUSTERS else "cloudProviderError" if outcome.cls in OF_PROVIDERS else ""
+    if operation.spec.kind is OperationKind.SCALE_UP:
+        counts[key("failed_scale_ups_total", reason=known_reason(outcome.error_class))] = 1.0
+    kind = (
+        "apiCallError"
+        if outcome.error_class in OF_CLUSTERS
+        else "cloudProviderError"
+        if outcome.error_class in OF_PROVIDERS
+        else ""
+    )
     return counts | ({key("errors_total", type=kind): 1.0} if kind else {})

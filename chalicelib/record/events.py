@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.model.errors import published_name
 from chalicelib.model.policy import Options
 from chalicelib.record.event_dedup import digest
 
@@ -111,7 +112,7 @@ def post_all(events: Iterable[Event], api: EventApi, clock: Callable[[], float])
         except NotFound:
             continue
         except ClusterError as error:
-            return tried, f"{type(error).__name__}: {error}"
+            return tried, f"{published_name(error)}: {error}"
     return tried, ""
 
 

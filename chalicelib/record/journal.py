@@ -79,7 +79,7 @@ def of_outcome(operation: Operation, outcome: Succeeded | Failed, now: float) ->
     if operation.spec.targets:
         facts["targets"] = ",".join(target.node or target.instance for target in operation.spec.targets)
     if isinstance(outcome, Failed):
-        facts |= {"class": outcome.cls, "message": outcome.message}
+        facts |= {"class": outcome.error_class, "message": outcome.message}
         if outcome.code:
             facts["code"] = outcome.code
     return JournalEntry(

@@ -160,22 +160,22 @@ def _error(end: OperationEnd) -> str:
     """The vendor's words with our class and its code, which is what people search for."""
     failed = end.outcome
     assert isinstance(failed, Failed)
-    name = f"{failed.cls}.{failed.code}" if failed.code else failed.cls
+    name = f"{failed.error_class}.{failed.code}" if failed.code else failed.error_class
     return f"{name}: {failed.message}" if failed.message else name
 
 
 _End = Callable[[str, OperationEnd], list[Event]]
 ENDS: tuple[tuple[str, OperationKind, type[Succeeded] | type[Failed], _End], ...] = (
-    ("scale-up done", OperationKind.GROW, Succeeded, _grown),
-    ("scale-up failed", OperationKind.GROW, Failed, _not_grown),
-    ("removal done", OperationKind.REMOVE, Succeeded, _removed),
-    ("node removed", OperationKind.REMOVE, Succeeded, _left),
-    ("node removed", OperationKind.REMOVE, Failed, _left),
-    ("target not lowered", OperationKind.SHRINK, Failed, _not_reverted),
-    ("instance discarded", OperationKind.DISCARD, Succeeded, _discarded),
-    ("instance not discarded", OperationKind.DISCARD, Failed, _not_discarded),
-    ("pod helped", OperationKind.GROW, Succeeded, _helped),
-    ("pod let down", OperationKind.GROW, Failed, _let_down),
+    ("scale-up done", OperationKind.SCALE_UP, Succeeded, _grown),
+    ("scale-up failed", OperationKind.SCALE_UP, Failed, _not_grown),
+    ("removal done", OperationKind.DELETE_NODES, Succeeded, _removed),
+    ("node removed", OperationKind.DELETE_NODES, Succeeded, _left),
+    ("node removed", OperationKind.DELETE_NODES, Failed, _left),
+    ("target not lowered", OperationKind.DECREASE_TARGET, Failed, _not_reverted),
+    ("instance discarded", OperationKind.DELETE_INSTANCES, Succeeded, _discarded),
+    ("instance not discarded", OperationKind.DELETE_INSTANCES, Failed, _not_discarded),
+    ("pod helped", OperationKind.SCALE_UP, Succeeded, _helped),
+    ("pod let down", OperationKind.SCALE_UP, Failed, _let_down),
 )
 
 
@@ -183,7 +183,7 @@ ENDS: tuple[tuple[str, OperationKind, type[Succeeded] | type[Failed], _End], ...
 
 
 def _marked(fact: str, step: OperationStep) -> list[Event]:
-    if step.before.spec.kind is not OperationKind.REMOVE or (step.before.status.step, step.outcome.step) != (
+    if step.before.spec.kind is not OperationKind.DELETE_NODES or (step.before.status.step, step.outcome.step) != (
         "taint",
         "recheck",
     ):
@@ -192,7 +192,11 @@ def _marked(fact: str, step: OperationStep) -> list[Event]:
 
 
 def _not_marked(fact: str, step: OperationStep) -> list[Event]:
-    if step.before.spec.kind is not OperationKind.REMOVE or step.before.status.step != "taint" or not step.gives_up:
+    if (
+        step.before.spec.kind is not OperationKind.DELETE_NODES
+        or step.before.status.step != "taint"
+        or not step.gives_up
+    ):
         return []
     words = f"failed to mark the node as toBeDeleted/unschedulable: {step.why or 'see the end of the operation'}"
     return [

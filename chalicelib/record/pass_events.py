@@ -83,7 +83,7 @@ def _growing(fact: str, seen: PassFacts) -> list[Event]:
     return [
         event
         for operation in seen.plan.operations
-        if operation.spec.kind is OperationKind.GROW
+        if operation.spec.kind is OperationKind.SCALE_UP
         for event in about_status(
             fact,
             seen.options,
@@ -99,7 +99,7 @@ def _removing(fact: str, seen: PassFacts, *, occupied: bool) -> list[Event]:
     begun = {
         target.node
         for operation in seen.plan.operations
-        if operation.spec.kind is OperationKind.REMOVE
+        if operation.spec.kind is OperationKind.DELETE_NODES
         for target in operation.spec.targets
     }
     removals = [one for one in seen.plan.removals if one.node in begun and bool(one.evict) is occupied][:PODS_TOLD]

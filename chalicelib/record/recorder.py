@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.model.errors import published_name
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import Plan, TaintUpdate
@@ -86,7 +87,7 @@ def record_plan(
     try:
         decision = journal.append_if_new(recorder.journal, plan, last)
     except StoreError as error:
-        trouble.append(f"journal: {type(error).__name__}: {error}")
+        trouble.append(f"journal: {published_name(error)}: {error}")
     left = _measured(plan, snapshot, recorder, before, seconds)
     if recorder.board is None:
         return RecordResult(left, decision, tuple(trouble))
@@ -105,7 +106,7 @@ def record_failure(
 ) -> CarryOver:
     """Tell that a pass failed: an error of its type is counted. What is left for the next pass."""
     grown = counters.of_error(error)
-    _emit(cluster, grown | _durations(seconds), recorder, recorder.clock(), {"error": type(error).__name__})
+    _emit(cluster, grown | _durations(seconds), recorder, recorder.clock(), {"error": published_name(error)})
     return before.counting(grown | gauges.timed(seconds))
 
 
@@ -153,7 +154,7 @@ def _unready(plan: Plan, snapshot: Snapshot, options: Options) -> dict[str, floa
     leaving = {
         target.node
         for operation in plan.operations
-        if operation.spec.kind is OperationKind.REMOVE
+        if operation.spec.kind is OperationKind.DELETE_NODES
         for target in operation.spec.targets
     }
     return {node.name: plan.at for node in snapshot.nodes if node.name in leaving and not is_ready(node, options)}
@@ -181,7 +182,7 @@ def _published(
         return status_configmap.publish(plan, options, before, board), ""
     except ClusterError as error:
         said, missing = status_configmap.digest(status_configmap.document(plan, {})), isinstance(error, NotFound)
-        problem = status_configmap.how_to_make(options) if missing else f"{type(error).__name__}: {error}"
+        problem = status_configmap.how_to_make(options) if missing else f"{published_name(error)}: {error}"
         return PublishedStatus(said, plan.at, missing), "" if missing and before.missing else problem
 
 
@@ -216,7 +217,7 @@ def _entered(cluster: str, grown: metrics.Values, told_of: Sequence[Event], reco
     try:
         new = _ledger(cluster, grown, new, recorder)
     except StoreError as error:
-        trouble = f"ledger: {type(error).__name__}: {error}"
+        trouble = f"ledger: {published_name(error)}: {error}"
     chosen = _chosen(told_of, new, recorder)
     if recorder.board is None or not chosen:
         return trouble
@@ -228,8 +229,8 @@ def _ledger(cluster: str, grown: metrics.Values, keys: frozenset[bytes], recorde
     """Those of the keys that were not told yet. Raises StoreError."""
     for _ in range(_TRIES if keys else 0):
         ledger = recorder.journal.ledger(cluster)
-        new, told = event_dedup.filter_new(ledger.told, keys, recorder.clock())
-        if told == ledger.told:
+        new, told = event_dedup.filter_new(ledger.state, keys, recorder.clock())
+        if told == ledger.state:
             keys = new
             break
         if recorder.journal.tell(cluster, grown, told, expected=ledger.version):

@@ -62,7 +62,9 @@ def objects_warned(fact: str, seen: PassFacts) -> list[Event]:
 
 def scaled_up(fact: str, seen: PassFacts) -> list[Event]:
     """Rules that add nodes, once the operations are saved."""
-    saved = {operation.spec.group for operation in seen.plan.operations if operation.spec.kind is OperationKind.GROW}
+    saved = {
+        operation.spec.group for operation in seen.plan.operations if operation.spec.kind is OperationKind.SCALE_UP
+    }
     at_work = {rule for up in seen.plan.scale_ups if up.group in saved for rule in up.rules}
     return [
         event

@@ -10,10 +10,12 @@ from typing import Any
 
 from aws_lambda_powertools import Logger
 
+from chalicelib.model.errors import published_name
+
 logger = Logger(service="outscaler")
 
 
 def failure(error: BaseException) -> dict[str, Any]:
     """The fields of a failure's line: its class, its text and, for a cluster's answer, what was asked of whom."""
     more = {name: text for name in ("asked", "server") if (text := getattr(error, name, ""))}
-    return {"error": type(error).__name__, "detail": str(error), **more}
+    return {"error": published_name(error), "detail": str(error), **more}

@@ -99,16 +99,16 @@ class Runtime:
     store: Store
     sender: Sender
     read_secret: ReadSecret
-    connect: Connect
+    kube_client: Connect
     providers: Build
     owner: Callable[[], str]
-    doors: WebhookCredentials
+    webhook_credentials: WebhookCredentials
     batch_failures_reported: bool = False
     checkpoint: Callable[[str], None] = _nobody_stops
     emit: Callable[[str], None] = _to_stdout
     deployment: Deployment = STRICT
     memory_size: int = 0
-    gauge: PassGauge = field(default_factory=NoGauge)
+    memory_usage: PassGauge = field(default_factory=NoGauge)
     hand_over: Callable[[bytes], None] | None = None
 
 
@@ -159,8 +159,8 @@ def build(
             connect=lambda access: to(access, reader("clusterapi", KUBECONFIG)),
             sleep=sleep,
             chance=chance,
-            pacer=store.paces,
-            shelf=store.shelf,
+            rate_limiter=store.rate_limits,
+            cache=store.cache,
             deployment=deployment,
         )
         return tuple(
@@ -186,10 +186,10 @@ def build(
         store=store,
         sender=sender,
         read_secret=read_secret,
-        connect=connect or connected,
+        kube_client=connect or connected,
         providers=providers or registered,
         owner=owner or _new_owner,
-        doors=WebhookCredentials(
+        webhook_credentials=WebhookCredentials(
             webhooks=webhooks, current=current, load=loaded, read_secret=read_secret, clock=clock, deployment=deployment
         ),
         deployment=deployment,
@@ -225,7 +225,9 @@ def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
     size = environment.get(MEMORY_SIZE, "")
     if not (size.isascii() and size.isdigit()):
         return made
-    return replace(made, memory_size=int(size), gauge=Gauge(), hand_over=LargeFunction.from_environment(environment))
+    return replace(
+        made, memory_size=int(size), memory_usage=Gauge(), hand_over=LargeFunction.from_environment(environment)
+    )
 
 
 class SecretCache:

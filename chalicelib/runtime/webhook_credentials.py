@@ -137,7 +137,7 @@ class WebhookCredentials:
         self._policies: _Shelf[Policy | None] = _Shelf(MAX_POLICIES)
         self.decoy = secrets.token_bytes(32)
 
-    def at(self, name: str) -> ClusterCredentials:
+    def for_cluster(self, name: str) -> ClusterCredentials:
         """The door of this name; raises StoreError if the table cannot be read, and nothing else."""
         with self._lock:
             webhook = self._webhook(name)
@@ -153,7 +153,7 @@ class WebhookCredentials:
             webhook, now = self._webhook(name), self._clock()
             if webhook is None or not self._may_read_again(name, now):
                 return None
-            before = self.at(name).keys
+            before = self.for_cluster(name).keys
             try:
                 keys = self._read_keys(name, webhook, fresh=True)
             except SecretUnavailable:

@@ -156,22 +156,22 @@ def _fold_rules(pages: Iterable[Page], folder: SnapshotBuilder) -> None:
     try:
         for page in pages:
             if page.first:
-                folder.forget(KIND)
-            folder.feed(page.body, RULE_OBJECTS.path, KIND)
-        folder.none_of(KIND)  # no page: nobody wants them, and there are none
+                folder.reset(KIND)
+            folder.add_page(page.body, RULE_OBJECTS.path, KIND)
+        folder.mark_absent(KIND)  # no page: nobody wants them, and there are none
     except NotFound:
-        folder.forget(KIND)
-        folder.none_of(KIND)
+        folder.reset(KIND)
+        folder.mark_absent(KIND)
     except (ClusterError, BadInput) as error:
-        folder.forget(KIND)
-        folder.gap(MissingData(KIND, str(error), place=RULE_OBJECTS.path, weakens=RULE_OBJECTS.weakens))
+        folder.reset(KIND)
+        folder.gap(MissingData(KIND, str(error), place=RULE_OBJECTS.path, affected_decisions=RULE_OBJECTS.weakens))
 
 
 def _fold_priorities(reading: Future[bytes], namespace: str, folder: SnapshotBuilder) -> None:
     """Fold the ConfigMap; that there is none is nothing to speak of, that it may not be read is a gap."""
     place = PRIORITY_CONFIG.format(namespace)
     try:
-        folder.feed(reading.result(), place, "ConfigMap")
+        folder.add_page(reading.result(), place, "ConfigMap")
     except NotFound:
         return
     except Forbidden as refusal:
@@ -181,7 +181,7 @@ def _fold_priorities(reading: Future[bytes], namespace: str, folder: SnapshotBui
                 refusal.message,
                 name=f"{namespace}/{PRIORITIES}",
                 place=place,
-                weakens=("expander priority",),
+                affected_decisions=("expander priority",),
             )
         )
     except BadInput as error:
@@ -209,12 +209,14 @@ def _fold_all(resource: ListedResource, pages: Iterable[Page], folder: SnapshotB
     try:
         for page in pages:
             if page.first:
-                folder.forget(resource.kind)
-            folder.feed(page.body, resource.path, resource.kind)
+                folder.reset(resource.kind)
+            folder.add_page(page.body, resource.path, resource.kind)
     except (Forbidden, NotFound) as refusal:
         if resource.required:
             raise
-        folder.forget(resource.kind)
-        folder.gap(MissingData(resource.kind, refusal.message, place=resource.path, weakens=resource.weakens))
+        folder.reset(resource.kind)
+        folder.gap(
+            MissingData(resource.kind, refusal.message, place=resource.path, affected_decisions=resource.weakens)
+        )
     except BadInput as error:  # complete JSON, but no list of objects: something else answers in the server's place
         raise Unavailable(str(error)) from error

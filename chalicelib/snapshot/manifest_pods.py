@@ -146,7 +146,7 @@ def _made(
         },
     }
     folder = SnapshotBuilder()
-    folder.feed(_encoded(pod, where), where)
+    folder.add_page(_encoded(pod, where), where)
     folded = folder.snapshot("", 0.0)
     if not folded.pods:
         problem = folded.gaps[0].detail if folded.gaps else "is no pod"

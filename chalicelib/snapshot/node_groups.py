@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from chalicelib.model.errors import MALFORMED
+from chalicelib.model.errors import MALFORMED, published_name
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData
@@ -34,8 +34,8 @@ def read_node_groups(
             gaps.append(
                 MissingData(
                     kind=f"provider/{provider.name}",
-                    detail=f"{error.cls}: {error.message}",
-                    weakens=("all node groups of this provider",),
+                    detail=f"{error.error_class}: {error.message}",
+                    affected_decisions=("all node groups of this provider",),
                 )
             )
             continue
@@ -44,8 +44,8 @@ def read_node_groups(
             gaps.append(
                 MissingData(
                     kind=f"provider/{provider.name}",
-                    weakens=("all node groups of this provider",),
-                    detail=f"an answer could not be understood: {type(error).__name__}: {str(error)[:_SHOWN]}",
+                    affected_decisions=("all node groups of this provider",),
+                    detail=f"an answer could not be understood: {published_name(error)}: {str(error)[:_SHOWN]}",
                 )
             )
             continue
@@ -74,5 +74,5 @@ def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[M
                 f"it: delete the Node object that is "
                 "wrong, and look at its kubelet"
             ),
-            weakens=("removals of these nodes", "repairs of their node group"),
+            affected_decisions=("removals of these nodes", "repairs of their node group"),
         )

@@ -71,7 +71,7 @@ def read(
     folder = SnapshotBuilder(namespace)
     documents = _documents(directory, manifest)
     for path in documents:
-        folder.feed(_load(path), path.name)
+        folder.add_page(_load(path), path.name)
     _what_is_missing(folder, directory, documents)
     return folder.snapshot(cluster, taken_at, groups(manifest, folder.nodes))
 
@@ -85,7 +85,9 @@ def _what_is_missing(folder: SnapshotBuilder, directory: Path, documents: Sequen
             raise BadInput(str(directory), f"holds no {kind}", "save them too: kubectl get nodes,pods -A -o json")
         folder.gap(
             MissingData(
-                kind=kind, detail="no file holds any: either there are none, or they were not saved", weakens=weakens
+                kind=kind,
+                detail="no file holds any: either there are none, or they were not saved",
+                affected_decisions=weakens,
             )
         )
     _what_claims_need(folder, documents)
@@ -103,7 +105,7 @@ def _what_claims_need(folder: SnapshotBuilder, documents: Sequence[Path]) -> Non
         folder.gap(
             MissingData(
                 kind=absent[0],
-                weakens=("scale-up: pods with claims on volumes",),
+                affected_decisions=("scale-up: pods with claims on volumes",),
                 detail=f"no file holds any {kinds}: either there are none, or they were not saved",
             )
         )

@@ -86,7 +86,7 @@ class SnapshotBuilder:
         """The kinds that were listed, or of which an object was seen, well-formed or not."""
         return frozenset(self._listed | self._seen)
 
-    def forget(self, kind: str) -> None:
+    def reset(self, kind: str) -> None:
         """Drop what was folded of one kind: a list that expired half-way starts again (kube/client.list_pages)."""
         if kind == "Pod":
             self._pods.clear()
@@ -109,7 +109,7 @@ class SnapshotBuilder:
         """Whether any pod has a claim on a volume, so that storage matters."""
         return any(volume.claim or volume.template for cls in self._table.classes for volume in cls.volumes)
 
-    def none_of(self, kind: str) -> None:
+    def mark_absent(self, kind: str) -> None:
         """There are none: the cluster does not serve the kind, or nobody wants any."""
         self._listed.add(kind)
         if kind == RULE_OBJECT:
@@ -119,7 +119,7 @@ class SnapshotBuilder:
         """Note something that could not be read."""
         self._gaps.append(gap)
 
-    def feed(self, body: bytes, place: str, kind: str = "") -> None:
+    def add_page(self, body: bytes, place: str, kind: str = "") -> None:
         """Fold a document: a List of anything, a typed list such as PodList, or one object.
 
         kind: what the items are where the document does not say (the API's own lists do not repeat it per item).

@@ -41,6 +41,8 @@ class LeaseHeld(StoreError):
 class LeaseLost(StoreError):
     """The token is not the newest one: somebody took the lease over, or it was given back."""
 
+    published_name = "Fenced"
+
     def __init__(self, cluster: str, token: int) -> None:
         super().__init__(cluster, token)
         self.cluster, self.token = cluster, token
@@ -51,6 +53,8 @@ class LeaseLost(StoreError):
 
 class StaleWrite(StoreError):
     """Something changed between reading and writing. items: the rows, where known."""
+
+    published_name = "Stale"
 
     def __init__(self, cluster: str, items: tuple[str, ...] = ()) -> None:
         super().__init__(cluster, items)
@@ -63,6 +67,8 @@ class StaleWrite(StoreError):
 class OperationClaimed(StoreError):
     """Another executor holds the claim until that instant (epoch seconds)."""
 
+    published_name = "Taken"
+
     def __init__(self, holder: str, until: float) -> None:
         super().__init__(holder, until)
         self.holder, self.until = holder, until
@@ -73,6 +79,8 @@ class OperationClaimed(StoreError):
 
 class OperationNotDue(StoreError):
     """The operation is not to be touched before that instant (epoch seconds)."""
+
+    published_name = "NotDue"
 
     def __init__(self, due_at: float) -> None:
         super().__init__(due_at)
@@ -85,6 +93,8 @@ class OperationNotDue(StoreError):
 class OperationFinished(StoreError):
     """The operation has ended. state: succeeded, failed, abandoned, or `unknown` where no row is left."""
 
+    published_name = "Over"
+
     def __init__(self, state: str) -> None:
         super().__init__(state)
         self.state = state
@@ -95,6 +105,8 @@ class OperationFinished(StoreError):
 
 class IllegalTransition(StoreError):
     """The state machine of model/operation.py has no such arrow."""
+
+    published_name = "IllegalStep"
 
     def __init__(self, before: str, after: str, why: str = "no such arrow") -> None:
         super().__init__(before, after, why)

@@ -25,7 +25,7 @@ class CounterTotals(msgspec.Struct, frozen=True):
     """counts: by name, since the cluster is known. told: record/repeats.py knows what is in it. version: of told."""
 
     counts: dict[str, float] = {}
-    told: bytes = b""
+    state: bytes = b""
     version: str = ""
 
 

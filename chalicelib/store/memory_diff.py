@@ -62,7 +62,7 @@ def changes(before: Memory, after: Memory) -> tuple[Change, ...]:
             if ChangedTimes.of(before) != ChangedTimes.of(after)
             else []
         ),
-        *([brake_change(before.brake, after.brake)] if before.brake != after.brake else []),
+        *([brake_change(before.breaker, after.breaker)] if before.breaker != after.breaker else []),
         *_mapping(GROUPS, before.groups, after.groups, GroupMemory),
         *_mapping(TEMPLATES, before.templates, after.templates, LearntTemplate),
         *_pieces(NODES, before.nodes, after.nodes, dict[str, NodeMemory]),

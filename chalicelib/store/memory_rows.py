@@ -59,6 +59,8 @@ class Adoption(NamedTuple):
 class IncompleteRows(StoreError):
     """Pieces of two different values were read: somebody wrote in between. Read again. Never leaves the store."""
 
+    published_name = "Torn"
+
 
 def is_version(version: str) -> Condition | None:
     """The row is still the one that was seen. No version: there is no row, or a head without instants."""
@@ -107,7 +109,7 @@ def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
         values[field] = _joined(prefix, by_item, kind, adoptions)
     values["operations"] = to_operations(raw for item, raw in by_item.items() if item.startswith(OPEN))
     if BRAKE in by_item:
-        values["brake"] = _value(by_item[BRAKE], BreakerState, adoptions)
+        values["breaker"] = _value(by_item[BRAKE], BreakerState, adoptions)
     if RELEASE in by_item:
         values["released_until"] = ReleaseRow.from_raw_data(by_item[RELEASE]).until or 0.0
     times = _value(by_item[HEAD], ChangedTimes, adoptions) if "text" in by_item.get(HEAD, {}) else ChangedTimes()

@@ -72,10 +72,12 @@ class Store:
         self.journal = Journal(self.table, clock, journal_kept)
         self.policies = Policies(self.policy_table, clock)
         self.moving = Moving(self.table, self.policy_table)
-        self.releases = BreakerOverrides(self.table)
-        self.claims = GroupOwnership(self.table, clock, staging, lambda name: self.policies.current(name) is not None)
-        self.schedule = ScanStates(self.table, clock)
+        self.breaker_overrides = BreakerOverrides(self.table)
+        self.group_ownership = GroupOwnership(
+            self.table, clock, staging, lambda name: self.policies.current(name) is not None
+        )
+        self.scan_states = ScanStates(self.table, clock)
         self.schema = Schemas(self.table, clock, __version__)
         self.debounce = Debounce(self.table, clock)
-        self.paces = RateLimits(self.table, clock)
-        self.shelf = SharedCache(self.table, clock)
+        self.rate_limits = RateLimits(self.table, clock)
+        self.cache = SharedCache(self.table, clock)

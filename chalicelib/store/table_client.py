@@ -50,6 +50,8 @@ _METHODS = {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}
 class ConditionFailed(StoreError):
     """The condition did not hold. old: the row that was found, empty if there was none. Never leaves the store."""
 
+    published_name = "Refused"
+
     def __init__(self, old: Raw) -> None:
         super().__init__("condition failed")
         self.old = old
@@ -60,6 +62,8 @@ class TransactionCancelled(StoreError):
 
     Never leaves the store.
     """
+
+    published_name = "Cancelled"
 
     def __init__(self, refused: dict[int, Raw]) -> None:
         super().__init__("transaction cancelled")

@@ -172,14 +172,14 @@ class Narrator:
 
     def _tell_operation(self, operation: Operation) -> None:
         group = self.short(operation.spec.group)
-        if operation.spec.kind is OperationKind.GROW:
+        if operation.spec.kind is OperationKind.SCALE_UP:
             self._ledger.planned[group] += operation.spec.to_size - operation.spec.from_size
             self._say(
                 "outscaler",
                 f"plan: grow {group} from {operation.spec.from_size} to {operation.spec.to_size} "
                 f"for {count(len(operation.spec.pods), 'pod') if operation.spec.pods else 'a rule'}",
             )
-        if operation.spec.kind is OperationKind.DISCARD:
+        if operation.spec.kind is OperationKind.DELETE_INSTANCES:
             self._say(
                 "outscaler",
                 f"plan: {group}: no longer ask for {count(len(operation.spec.targets), 'instance')} that "

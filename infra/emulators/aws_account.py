@@ -100,7 +100,7 @@ class Account:
             checkpoint=life.checkpoint,
             emit=emit,
             batch_failures_reported=True,
-            gauge=self._gauge,
+            memory_usage=self._gauge,
             hand_over=LargeFunction(RECONCILE_LARGE, Mortal(invoke, life)),
         )
 

@@ -161,7 +161,7 @@ class InMemoryProvider:
             if elsewhere:
                 return Failed("InvalidRequest", f"{elsewhere[0]} belongs to another group")
             present = [handle for handle in handles if handle in pool.machines]
-            discards = operation.spec.kind is OperationKind.DISCARD
+            discards = operation.spec.kind is OperationKind.DELETE_INSTANCES
             joined = [handle for handle in present if discards and pool.machines[handle].node]
             if joined:
                 return Failed("Conflict", f"{joined[0]} has joined as a node meanwhile")

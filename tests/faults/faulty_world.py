@@ -112,7 +112,7 @@ class FaultWorld(LocalWorld):
 
         def connect(policy: Policy) -> KubeClient:
             life.check()
-            made = base.connect(policy)
+            made = base.kube_client(policy)
             self._watched.gate = gate
             return made
 

@@ -43,7 +43,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 def remember(store: Store, brake: BreakerState) -> None:
     lease = store.leases.acquire(NAME, "pass", 60)
     before = store.memory.load(NAME)
-    store.memory.save(NAME, before, Memory(brake=brake), (), lease)
+    store.memory.save(NAME, before, Memory(breaker=brake), (), lease)
     store.leases.release(lease)
 
 
@@ -55,7 +55,7 @@ def answer(capsys: Said, *arguments: str) -> Any:
 
 
 def test_the_brake_is_released_for_an_hour(store: Store, capsys: Said) -> None:
-    remember(store, BreakerState(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), pulled=NOW - 600, wanted=12))
+    remember(store, BreakerState(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), tripped_at=NOW - 600, wanted=12))
     assert main(["get", "brake", NAME]) == 0
     assert capsys.readouterr().out == (
         f"{NAME}: on since {format_time(NOW - 600)}, when a plan wanted 12 nodes to be on their way out; "
@@ -126,7 +126,7 @@ def test_a_cluster_that_is_not_there_is_not_released(store: Store, capsys: Said)
 
 def claim(store: Store, cluster: str, group: str = "ch-gva-2#pool-1", *, discovered: bool = False) -> None:
     key = ("exoscale", group)
-    assert store.claims.claim_groups(cluster, [key], discovered=[key] if discovered else ()) == {}
+    assert store.group_ownership.claim_groups(cluster, [key], discovered=[key] if discovered else ()) == {}
 
 
 def test_who_holds_a_claim_since_when_is_told(store: Store, capsys: Said) -> None:

@@ -106,7 +106,7 @@ def test_get_clusters(store: Store, document: Path, capsys: Said) -> None:
     assert main(["get"]) == 0
     assert capsys.readouterr().out == "no cluster has a policy yet\n"
     store.policies.put("prod-geneva", GOOD, digest(GOOD), None)
-    store.schedule.passed("prod-geneva", NOW)
+    store.scan_states.passed("prod-geneva", NOW)
     assert answer(capsys, "get") == [
         {
             "name": "prod-geneva",
@@ -162,7 +162,7 @@ def test_get_operations_and_groups(store: Store, capsys: Said) -> None:
         cluster="prod-geneva",
         provider="clusterapi",
         group="g",
-        kind=OperationKind.GROW,
+        kind=OperationKind.SCALE_UP,
         plan="p",
         created_at=NOW,
         from_size=1,

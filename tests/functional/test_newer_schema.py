@@ -118,9 +118,9 @@ def test_a_release_that_knows_the_table_carries_on_where_it_stood(world: LocalWo
     world.step(3 * MINUTE)
     assert world.plan_ids() == plans
     roll_forward(world)
-    last = world.store.schedule.due(world.name).last_pass
+    last = world.store.scan_states.due(world.name).last_pass
     world.step(5 * MINUTE)
-    assert world.store.schedule.due(world.name).last_pass > last
+    assert world.store.scan_states.due(world.name).last_pass > last
     assert not any(world.queues.dead.values())
 
 

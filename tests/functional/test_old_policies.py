@@ -85,7 +85,7 @@ def test_the_list_of_clusters_says_it_too(desk: AppClient) -> None:
 
 
 def _planned(desk: AppClient) -> Operation:
-    operation = new_operation("grow-1", "shop", "clusterapi", "workers", OperationKind.GROW, "p1", desk.clock())
+    operation = new_operation("grow-1", "shop", "clusterapi", "workers", OperationKind.SCALE_UP, "p1", desk.clock())
     lease = desk.store.leases.acquire("shop", "planner", 60)
     desk.store.memory.save("shop", Memory(), Memory(), (operation,), lease)
     desk.store.leases.release(lease, passed_at=desk.clock())

@@ -189,7 +189,7 @@ def test_a_check_that_was_passed_by_is_not_the_last(
         "outscaler/evil/kubeconfig",
     }
     for made in (policy, observing(policy)):
-        for provider in rt.providers(made, rt.connect(made), rt.read_secret):
+        for provider in rt.providers(made, rt.kube_client(made), rt.read_secret):
             with suppress(OutscalerError):
                 provider.observe(())
     sent, read = scene.stolen()
@@ -215,7 +215,7 @@ def test_the_ways_to_a_cluster_are_its_own(scene: PolicyTheftFixture, spec: dict
     scene.put_item(text)
     scene.passes()
     rt = scene.world.new_runtime()
-    assert rt.doors.at("evil").keys.hmac == ()
+    assert rt.webhook_credentials.for_cluster("evil").keys.hmac == ()
     assert scene.stolen() == ([], [])
 
 
@@ -225,4 +225,4 @@ def test_a_policy_of_its_own_secrets_is_obeyed(scene: PolicyTheftFixture) -> Non
     scene.passes()
     shown = {line["name"]: line["health"] for line in read_api.clusters(scene.world.new_runtime()).body["clusters"]}
     assert shown == {"evil": "ok", "shop": "ok"}
-    assert scene.world.new_runtime().doors.at("evil").keys.hmac
+    assert scene.world.new_runtime().webhook_credentials.for_cluster("evil").keys.hmac

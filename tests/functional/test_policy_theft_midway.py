@@ -60,7 +60,7 @@ def replaced(world: LocalWorld, text: str, times: int = 1) -> None:
 def planned(world: LocalWorld, provider: str, kind: OperationKind) -> Operation:
     """An open operation of that provider, as a pass saves it."""
     now = world.clock()
-    targets = (RemovalTarget("node-1", "id://node-1", "node-1"),) if kind is not OperationKind.GROW else ()
+    targets = (RemovalTarget("node-1", "id://node-1", "node-1"),) if kind is not OperationKind.SCALE_UP else ()
     made = new_operation(
         id=f"{kind}-1",
         cluster=world.name,
@@ -93,7 +93,7 @@ def executed(world: LocalWorld, operation: Operation) -> Operation:
 
 
 @pytest.mark.parametrize("versions", [1, 6], ids=["once", "older-than-what-is-tried"])
-@pytest.mark.parametrize("kind", [OperationKind.GROW, OperationKind.REMOVE])
+@pytest.mark.parametrize("kind", [OperationKind.SCALE_UP, OperationKind.DELETE_NODES])
 @pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
 def test_an_open_operation_is_not_carried_out_for_a_thief(
     scene: PolicyTheftFixture,
@@ -123,7 +123,7 @@ def test_an_open_operation_is_not_carried_out_for_a_thief(
 @pytest.mark.parametrize("name", ["signed-calls-of-exoscale", "another-clusters-token"])
 def test_an_operation_whose_message_was_lost_is_ended_all_the_same(scene: PolicyTheftFixture, name: str) -> None:
     providers, _ = THEFTS[name]
-    operation = planned(scene.world, next(iter(providers)), OperationKind.GROW)
+    operation = planned(scene.world, next(iter(providers)), OperationKind.SCALE_UP)
     replaced(scene.world, scene.text(providers, mode="active"))
     scene.world.step(1200)  # the sweeper sends the message again
     ended = scene.world.store.operations.get("evil", operation.spec.id)

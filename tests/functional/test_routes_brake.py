@@ -20,9 +20,9 @@ def test_a_cluster_shows_its_brake(desk: AppClient) -> None:
         "releasedUntil": None,
         "lastHour": {"nodes": 0, "pods": 0},
     }
-    brake = BreakerState(((now - 4000, 9, 9), (now - 60, 2, 30), (now, 1, 0)), pulled=now - 60, wanted=12)
+    brake = BreakerState(((now - 4000, 9, 9), (now - 60, 2, 30), (now, 1, 0)), tripped_at=now - 60, wanted=12)
     lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
-    desk.store.memory.save(name, Memory(), Memory(brake=brake), (), lease)
+    desk.store.memory.save(name, Memory(), Memory(breaker=brake), (), lease)
     desk.store.leases.release(lease)
     shown = {
         "on": True,
@@ -32,7 +32,7 @@ def test_a_cluster_shows_its_brake(desk: AppClient) -> None:
         "lastHour": {"nodes": 3, "pods": 30},
     }
     assert desk.get(f"/clusters/{name}").json_body["brake"] == shown
-    desk.store.releases.release(name, now + 600)
+    desk.store.breaker_overrides.release(name, now + 600)
     released = {**shown, "on": False, "releasedUntil": format_time(now + 600)}
     assert desk.get(f"/clusters/{name}").json_body["brake"] == released
     desk.clock.advance(601)

@@ -46,7 +46,7 @@ def bought(desk: AppClient, name: str, nodes: int) -> None:
         cluster=name,
         provider="clusterapi",
         group="workers",
-        kind=OperationKind.GROW,
+        kind=OperationKind.SCALE_UP,
         plan="p",
         created_at=desk.clock(),
         to_size=nodes,

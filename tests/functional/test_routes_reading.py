@@ -40,7 +40,7 @@ def _remember(desk: AppClient, name: str) -> None:
         cluster=name,
         provider="clusterapi",
         group="workers",
-        kind=OperationKind.REMOVE,
+        kind=OperationKind.DELETE_NODES,
         plan="p1",
         created_at=now,
         from_size=3,

@@ -316,4 +316,4 @@ def test_nothing_secret_is_ever_logged(desk: AppClient, log: io.StringIO) -> Non
     assert said.count("\n") >= 5
     for secret in (HMAC, BEARER, right["X-Outscaler-Signature"].removeprefix("v2="), "a-guess-at"):
         assert secret not in said
-    assert all(secret not in repr(desk.runtime.doors.at(name)) for secret in (HMAC, BEARER))
+    assert all(secret not in repr(desk.runtime.webhook_credentials.for_cluster(name)) for secret in (HMAC, BEARER))

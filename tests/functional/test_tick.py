@@ -67,7 +67,7 @@ def test_late_messages_of_a_standstill_are_one_pass(desk: AppClient) -> None:
     desk.clock.advance(150)
     done = 0
     for message, _ in desk.outbox.scans():
-        if not is_superseded(message.at, desk.store.schedule.due(name).last_pass, 20.0):
+        if not is_superseded(message.at, desk.store.scan_states.due(name).last_pass, 20.0):
             _pass(desk, name)
             done += 1
     assert done == 1
@@ -151,7 +151,9 @@ def test_a_send_that_fails_is_tried_again_by_the_next_tick(desk: AppClient) -> N
 
 def _planned(desk: AppClient, name: str, count: int = 1) -> list[str]:
     operations = tuple(
-        new_operation(f"grow-{number}", name, "clusterapi", f"workers-{number}", OperationKind.GROW, "p1", desk.clock())
+        new_operation(
+            f"grow-{number}", name, "clusterapi", f"workers-{number}", OperationKind.SCALE_UP, "p1", desk.clock()
+        )
         for number in range(count)
     )
     lease = desk.store.leases.acquire(name, "planner", 60)

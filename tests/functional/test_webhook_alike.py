@@ -46,7 +46,7 @@ class Counted:
         doors = WebhookCredentials(
             webhooks=self._webhooks, current=self._current, load=read, read_secret=self._secret, clock=desk.clock
         )
-        self.runtime: Runtime = dataclasses.replace(desk.runtime, doors=doors)
+        self.runtime: Runtime = dataclasses.replace(desk.runtime, webhook_credentials=doors)
 
     def _webhooks(self) -> dict[str, StoredWebhook]:
         self.work["query"] += 1

@@ -380,7 +380,7 @@ def snapshot(objects: Iterable[Json] = ()) -> Snapshot:
     """The victims' cluster with these objects; an object of a name that is there takes its place."""
     folder = SnapshotBuilder()
     everything = [*(node(at) for at in range(NODES)), *victims(), *objects]
-    folder.feed(msgspec.json.encode({"kind": "List", "items": everything}), "objects.json")
+    folder.add_page(msgspec.json.encode({"kind": "List", "items": everything}), "objects.json")
     groups = tuple(
         msgspec.structs.replace(
             group(at),

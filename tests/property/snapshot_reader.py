@@ -30,7 +30,7 @@ def read(
         items = list(lists[name])
         if shuffle is not None:
             shuffle.shuffle(items)
-        folder.feed(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}), f"{name}.json")
+        folder.add_page(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}), f"{name}.json")
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         file.write(msgspec.json.encode(manifest))
         file.flush()

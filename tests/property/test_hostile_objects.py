@@ -38,8 +38,8 @@ def _plan(seed: int, *objects: corrupted_objects.Json) -> Plan:
     cluster = clusters.make(seed)
     folder = SnapshotBuilder()
     for name, items in cluster.lists.items():
-        folder.feed(msgspec.json.encode({"kind": "List", "items": items}), name)
-    folder.feed(msgspec.json.encode({"kind": "List", "items": objects}), "hostile")
+        folder.add_page(msgspec.json.encode({"kind": "List", "items": items}), name)
+    folder.add_page(msgspec.json.encode({"kind": "List", "items": objects}), "hostile")
     groups = tuple(hostile_tenants.group(at) for at in range(3))
     plan, memory = plan_cluster(
         folder.snapshot("c", NOW, groups), Policy(name="c"), Memory(first_seen=NOW - 86_400), NOW, 1

@@ -81,7 +81,7 @@ def test_no_limit_is_ever_exceeded(
 ) -> None:
     pool = build(groups)
     allowed = MaxDisruption(limits["nodes"], limits["pods"], limits["share"])
-    memory = Memory(brake=BreakerState(taken), released_until=NOW + 60 if limits["released"] else 0.0)
+    memory = Memory(breaker=BreakerState(taken), released_until=NOW + 60 if limits["released"] else 0.0)
     options: dict[str, Any] = {
         "max_scale_down_parallelism": limits["most"],
         "max_drain_parallelism": limits["drains"],
@@ -120,7 +120,7 @@ def test_no_limit_is_ever_exceeded(
 
     if not limits["released"]:
         _within_the_brake(picked.chosen, allowed, taken, picked.brake, atomic)
-    if picked.brake.pulled:
+    if picked.brake.tripped_at:
         assert picked.chosen == ()
         assert picked.paused is not None
 
@@ -144,4 +144,4 @@ def _within_the_brake(
             assert units >= 1
             assert sum(bool(each.evict) for each in chosen) == 1 or atomic
     if chosen and allowed != MaxDisruption():
-        assert after.taken[-1] == (NOW, nodes, pods)
+        assert after.removals[-1] == (NOW, nodes, pods)

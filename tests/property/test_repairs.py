@@ -130,7 +130,9 @@ def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> No
     by_id = {op.spec.id: op for op in plan.operations}
     assert len(by_id) == len(plan.operations), "one intent, one id"
     assert len({each.group for each in plan.repairs}) == len(plan.repairs), "one repair of a group at a time"
-    repairs = [op for op in plan.operations if op.spec.kind in {OperationKind.DISCARD, OperationKind.SHRINK}]
+    repairs = [
+        op for op in plan.operations if op.spec.kind in {OperationKind.DELETE_INSTANCES, OperationKind.DECREASE_TARGET}
+    ]
     assert [op.spec.group for op in repairs] == [each.group for each in plan.repairs]
     for op, said in zip(repairs, plan.repairs, strict=True):
         found = groups[op.spec.group]
@@ -139,13 +141,16 @@ def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> No
         assert 0 <= op.spec.to_size < op.spec.from_size
         assert memory.groups.get(op.spec.group, GroupMemory()).repair_after <= plan.at
         assert (
-            not {(op.spec.group, kind) for kind in (OperationKind.GROW, OperationKind.SHRINK, OperationKind.DISCARD)}
+            not {
+                (op.spec.group, kind)
+                for kind in (OperationKind.SCALE_UP, OperationKind.DECREASE_TARGET, OperationKind.DELETE_INSTANCES)
+            }
             & busy
         )
         assert not any(up.group == op.spec.group for up in plan.scale_ups)
         listed = {i.id: i for i in found.instances}
-        if op.spec.kind is OperationKind.SHRINK:
-            assert (op.spec.group, OperationKind.REMOVE) not in busy
+        if op.spec.kind is OperationKind.DECREASE_TARGET:
+            assert (op.spec.group, OperationKind.DELETE_NODES) not in busy
             assert op.spec.to_size >= found.min
             assert op.spec.to_size >= len(listed), "every machine that is there stays"
             continue

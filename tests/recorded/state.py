@@ -96,17 +96,19 @@ def write(store: Store, clock: ManualClock, given: dict[str, Any]) -> None:
         memory=PassMemory(300, 512, 2, NOW + 3600.0),
     )
     store.leases.acquire("held", "pass-2", 60.0)
-    store.releases.release(CLUSTER, NOW + 600.0)
+    store.breaker_overrides.release(CLUSTER, NOW + 600.0)
     for entry in given["journal"]:
         store.journal.append(CLUSTER, msgspec.structs.replace(converted(entry, JournalEntry), at=clock()))
         clock.advance(1.0)
     store.journal.count(CLUSTER, {"passes": 3.0, "scaled_up.nodes": 2.0})
     store.journal.tell(CLUSTER, {"events": 1.0}, b'{"told": 1}', expected="")
-    store.schedule.mark_queued(CLUSTER, NOW + 30.0)
-    store.claims.claim_groups(CLUSTER, [("exoscale", "ch-gva-2#workers"), ("clusterapi", "MachineDeployment/a/b")])
-    store.paces.take(Rate(), 4)
-    store.paces.hold(Rate("held"), 20.0)
-    store.shelf.put("prices#ch-gva-2", b'{"standard": 1}', 3600.0)
+    store.scan_states.mark_queued(CLUSTER, NOW + 30.0)
+    store.group_ownership.claim_groups(
+        CLUSTER, [("exoscale", "ch-gva-2#workers"), ("clusterapi", "MachineDeployment/a/b")]
+    )
+    store.rate_limits.take(Rate(), 4)
+    store.rate_limits.hold(Rate("held"), 20.0)
+    store.cache.put("prices#ch-gva-2", b'{"standard": 1}', 3600.0)
     store.debounce.wake(CLUSTER, 2.0, by="request-1")
     store.debounce.first_use(CLUSTER, "signature", 300.0, by="request-2")
     store.policies.put(CLUSTER, TEXT, "digest-1", None, webhook="outscaler/prod-geneva/webhook")

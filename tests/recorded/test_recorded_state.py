@@ -80,7 +80,7 @@ def test_recorded_journal_counters_and_policies_are_read_as_given() -> None:
     entries = store.journal.recent(state.CLUSTER)
     assert [each.body for each in reversed(entries)] == [each["body"] for each in GIVEN["journal"]]
     ledger = store.journal.ledger(state.CLUSTER)
-    assert (ledger.counts, ledger.told) == ({"events": 1.0, "passes": 3.0, "scaled_up.nodes": 2.0}, b'{"told": 1}')
+    assert (ledger.counts, ledger.state) == ({"events": 1.0, "passes": 3.0, "scaled_up.nodes": 2.0}, b'{"told": 1}')
     assert [(each.version, each.digest) for each in store.policies.history(state.CLUSTER)] == [
         (2, "digest-2"),
         (1, "digest-1"),
@@ -104,10 +104,10 @@ def test_what_a_recorded_pass_left_is_read_as_given() -> None:
 
 def test_recorded_claims_shelf_and_webhook_marks_are_read_as_given() -> None:
     _, store, _ = loaded()
-    assert set(store.claims.owners().values()) == {state.CLUSTER}
-    assert store.shelf.get("prices#ch-gva-2") == b'{"standard": 1}'
+    assert set(store.group_ownership.owners().values()) == {state.CLUSTER}
+    assert store.cache.get("prices#ch-gva-2") == b'{"standard": 1}'
     assert store.debounce.used(state.CLUSTER, "signature")
-    assert store.paces.take(state.Rate("held"), 1) > 0.0
+    assert store.rate_limits.take(state.Rate("held"), 1) > 0.0
 
 
 def test_every_field_and_word_of_what_is_stored_is_in_the_recording() -> None:

@@ -140,7 +140,7 @@ def _clusterapi() -> Watched:
         world.kill_at("grow:called", times=1)
         world.kill_at("act:stepped", times=1)
         _up_and_down(world, 300.0)
-        world.store.releases.release(world.name, world.clock() + 60.0)
+        world.store.breaker_overrides.release(world.name, world.clock() + 60.0)
     return world
 
 

@@ -28,8 +28,8 @@ def test_CA_5117_a_mass_removal_waits_for_a_person_survives_restarts_and_goes_on
 
     assert world.size("workers") == 8
     assert world.operations() == ()
-    brake = world.memory().brake
-    assert (brake.wanted, brake.pulled > 0.0) == (7, True)
+    brake = world.memory().breaker
+    assert (brake.wanted, brake.tripped_at > 0.0) == (7, True)
     held = {verdict["reason"]["code"] for verdict in world.last_plan()["unremovable"]}
     assert "DisruptionBrake" in held
     assert world.last_plan()["paused"]["params"] == {"nodes": 7, "of": 8, "share": 0.25}
@@ -39,12 +39,12 @@ def test_CA_5117_a_mass_removal_waits_for_a_person_survives_restarts_and_goes_on
     world.minutes(10)
     assert world.size("workers") == 8
 
-    world.store.releases.release(world.name, world.clock() + 600.0)
+    world.store.breaker_overrides.release(world.name, world.clock() + 600.0)
     world.minutes(6)
 
     assert world.size("workers") == 7
     assert world.pods_ready("web") == 7
-    assert world.memory().brake.pulled == 0.0
+    assert world.memory().breaker.tripped_at == 0.0
     assert {end["state"] for end in world.ended("remove")} == {"succeeded"}
 
 
@@ -60,5 +60,5 @@ def test_a_share_that_is_not_exceeded_lets_nodes_go_a_few_at_a_time(world: Story
     world.minutes(6)
 
     assert world.size("workers") == 6
-    assert world.memory().brake.pulled == 0.0
+    assert world.memory().breaker.tripped_at == 0.0
     assert not any(plan.get("paused", {}).get("code") == "DisruptionBrake" for plan in world.plans())

@@ -90,7 +90,7 @@ def test_two_policies_with_secrets_of_their_own_for_one_cluster_share_its_claims
 def test_a_claim_under_the_name_of_a_secret_is_still_obeyed(world: StoryWorld) -> None:
     """It was made by a version that knew groups by the secret's name; whose it is has not changed since."""
     former = ("clusterapi", f"outscaler/shop/kubeconfig#{WORKERS}")
-    assert world.store.claims.claim_groups("garage", [former]) == {}
+    assert world.store.group_ownership.claim_groups("garage", [former]) == {}
     world.apply_policy(document("shop"))
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(1.5)
@@ -100,11 +100,11 @@ def test_a_claim_under_the_name_of_a_secret_is_still_obeyed(world: StoryWorld) -
     assert world.size("workers") == 1
     told = [gap for plan in world.plans_with("gaps") for gap in plan["gaps"] if gap["kind"] == "NodeGroup"]
     assert {(gap["name"], gap["detail"]) for gap in told} == {(WORKERS, "belongs to cluster garage")}
-    assert world.store.claims.owners() == {former: "garage"}
+    assert world.store.group_ownership.owners() == {former: "garage"}
 
-    world.store.claims.release("garage", [former])
-    assert world.store.claims.claim_groups("shop", [former]) == {}  # as carried over from an older version
+    world.store.group_ownership.release("garage", [former])
+    assert world.store.group_ownership.claim_groups("shop", [former]) == {}  # as carried over from an older version
     world.minutes(3)
 
     assert world.size("workers") == 2
-    assert sorted(world.store.claims.owners().values()) == ["shop", "shop"]
+    assert sorted(world.store.group_ownership.owners().values()) == ["shop", "shop"]

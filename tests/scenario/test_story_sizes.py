@@ -37,9 +37,9 @@ def where(world: LocalWorld, minutes: int) -> list[str]:
     """The function that made the pass of each of the next minutes."""
     made = []
     for _ in range(minutes):
-        before = len(world.invocations), world.store.schedule.due(world.name).last_pass
+        before = len(world.invocations), world.store.scan_states.due(world.name).last_pass
         world.step(MINUTE)
-        assert world.store.schedule.due(world.name).last_pass > before[1], "a pass was made"
+        assert world.store.scan_states.due(world.name).last_pass > before[1], "a pass was made"
         made.append(LARGE if any(one.function == LARGE for one in world.invocations[before[0] :]) else SMALL)
     return made
 
@@ -91,7 +91,7 @@ def test_the_small_function_is_tried_again_hours_after_a_death(world: LocalWorld
     world.clock.advance(KEPT)
     world.step(2 * MINUTE)
     assert where(world, 2) == [SMALL, SMALL]
-    assert world.store.schedule.due(world.name).memory.large_until == 0.0
+    assert world.store.scan_states.due(world.name).memory.large_until == 0.0
 
 
 def test_a_cluster_that_dies_each_time_on_the_small_function_dies_there_once(world: LocalWorld) -> None:
@@ -113,7 +113,7 @@ def test_a_wake_up_is_handed_over_too(world: LocalWorld) -> None:
     assert (SMALL, "webhook") in made
     assert (LARGE, "") in made
     assert not [one for one in world.invocations[before:] if not one.finished]
-    assert world.store.schedule.due(world.name).memory.large_until == 0.0, "a hand-over is no death"
+    assert world.store.scan_states.due(world.name).memory.large_until == 0.0, "a hand-over is no death"
 
 
 def test_a_wake_up_after_a_death_is_handed_over_and_the_death_is_remembered(world: LocalWorld) -> None:
@@ -127,7 +127,7 @@ def test_a_wake_up_after_a_death_is_handed_over_and_the_death_is_remembered(worl
     delivered = world.deliver()
     assert delivered is not None
     assert delivered.function == LARGE
-    assert world.store.schedule.due(world.name).memory.large_until > world.clock()
+    assert world.store.scan_states.due(world.name).memory.large_until > world.clock()
 
 
 @pytest.mark.parametrize("how", ["throttled", "missing"])
@@ -161,10 +161,10 @@ def test_an_invocation_that_comes_twice_is_one_pass(world: LocalWorld) -> None:
         return tuple(twice(message)) if message.queue == LARGE else (message,)
 
     world.queues.tamper = doubled
-    before = world.store.schedule.due(world.name).last_pass
+    before = world.store.scan_states.due(world.name).last_pass
     world.step(MINUTE)
     assert sum(one.function == LARGE for one in world.invocations[-4:]) == 2
-    assert world.store.schedule.due(world.name).last_pass == before + MINUTE
+    assert world.store.scan_states.due(world.name).last_pass == before + MINUTE
     assert not [one for one in world.invocations if not one.finished]
 
 
@@ -173,11 +173,11 @@ def test_an_invocation_that_is_lost_costs_minutes_and_not_the_cluster(world: Loc
     where(world, 1)
     lost = [message for message in world.queues.sent if message.queue == LARGE]
     world.queues.tamper = lambda message: () if message.queue == LARGE and not lost else (message,)
-    before = world.store.schedule.due(world.name).last_pass
+    before = world.store.scan_states.due(world.name).last_pass
     world.step(MINUTE)
     world.queues.tamper = lambda message: (message,)
     world.step(5 * MINUTE)
-    assert world.store.schedule.due(world.name).last_pass >= before + 5 * MINUTE
+    assert world.store.scan_states.due(world.name).last_pass >= before + 5 * MINUTE
 
 
 def test_a_large_pass_that_died_is_made_again(world: LocalWorld) -> None:

@@ -136,7 +136,7 @@ def test_every_class_of_error_is_there() -> None:
 
 def _answer(method: str, status: int, code: str = "") -> str:
     body = json.dumps({"errorCode": code, "errorMessage": "no"}).encode() if code else b"{}"
-    return error_mapping.error_for(VendorResponse(f"{method} h/p", status, {}, body)).cls
+    return error_mapping.error_for(VendorResponse(f"{method} h/p", status, {}, body)).error_class
 
 
 def test_every_status_becomes_what_the_page_says() -> None:

@@ -224,7 +224,9 @@ def test_every_status_becomes_what_the_page_says(
     for cls, answers in classes(page).items():
         for status in {int(each) for answer in answers for each in re.findall(r"\b[2-5]\d\d\b", answer)}:
             words = b'{"message": "no such plan"}' if cls == "OutOfStock" else b"{}"
-            made = {explain(VendorResponse(f"{method} h/p", status, {}, words)).cls for method in ("GET", changing)}
+            made = {
+                explain(VendorResponse(f"{method} h/p", status, {}, words)).error_class for method in ("GET", changing)
+            }
             if cls not in made:
                 wrong.append((status, cls, made))
     assert wrong == []
@@ -235,7 +237,7 @@ def test_words_of_money_are_listened_to_and_told(word: str) -> None:
     [answer] = classes(CHERRY)["QuotaExceeded"]
     assert word in answer
     told = f'{{"message": "not enough {word}"}}'.encode()
-    assert cherry_codes.error_for(VendorResponse("POST h/p", 400, {}, told)).cls == "QuotaExceeded"
+    assert cherry_codes.error_for(VendorResponse("POST h/p", 400, {}, told)).error_class == "QuotaExceeded"
 
 
 # -- defects, prices

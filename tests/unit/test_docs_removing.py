@@ -66,7 +66,7 @@ def test_the_waits_of_repairs_that_fail() -> None:
 
 def test_the_hourly_example() -> None:
     at = {"12:00": NOW - 50 * MINUTE, "12:45": NOW - 5 * MINUTE, "13:00": NOW + 10 * MINUTE}
-    before = Memory(brake=BreakerState(((at["12:00"], 2, 0), (at["12:45"], 1, 0))))
+    before = Memory(breaker=BreakerState(((at["12:00"], 2, 0), (at["12:45"], 1, 0))))
     picked = SelectionBuilderPool().group("g", 3).pick(before, brake=MaxDisruption(nodes_per_hour=5))
     assert len(goes(picked)) == 2
     room = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="nodes per hour", limit=5, until=at["13:00"])
@@ -79,7 +79,7 @@ def test_the_example_of_the_share() -> None:
     assert goes(picked) == []
     assert why(picked) == {ReasonCode.DISRUPTION_BRAKE}
     assert "30 of 40 nodes at once, share 25%" in sentence(picked.held["g-e00"])
-    on = Memory(brake=picked.brake)
+    on = Memory(breaker=picked.brake)
     assert goes(pool.pick(on, only=["g-e00"], brake=MaxDisruption(share=0.25))) == []
     released = msgspec.structs.replace(on, released_until=NOW + 3600)
     assert len(goes(pool.pick(released, brake=MaxDisruption(share=0.25)))) == Options().max_scale_down_parallelism

@@ -57,10 +57,10 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     """
     lower = {name.lower(): value for name, value in headers.items()}
     _check_size(lower, body)
-    door = rt.doors.at(cluster)
-    knock = verify(cluster, lower, body, door.keys, rt.doors.decoy, rt.clock())
-    if knock.verdict is AuthResult.WRONG and (changed := rt.doors.again(cluster)) is not None:
-        knock = verify(cluster, lower, body, changed.keys, rt.doors.decoy, rt.clock())
+    door = rt.webhook_credentials.for_cluster(cluster)
+    knock = verify(cluster, lower, body, door.keys, rt.webhook_credentials.decoy, rt.clock())
+    if knock.verdict is AuthResult.WRONG and (changed := rt.webhook_credentials.again(cluster)) is not None:
+        knock = verify(cluster, lower, body, changed.keys, rt.webhook_credentials.decoy, rt.clock())
     policy = _admitted(cluster, door, knock, rt)
     try:
         heard = parse(body)
@@ -96,7 +96,7 @@ def _admitted(cluster: str, door: ClusterCredentials, knock: WebhookAuth, rt: Ru
     rt.store.schema.check()  # not before: callers without proof cost no read
     if knock.signature and _is_used(cluster, knock, rt):
         raise _refused(cluster, _USED)
-    policy = rt.doors.policy(cluster)
+    policy = rt.webhook_credentials.policy(cluster)
     if policy is None:
         raise _refused(cluster, "the stored policy cannot be used")
     return policy

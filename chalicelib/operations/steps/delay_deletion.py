@@ -24,11 +24,11 @@ def delay(operation: Operation, world: StepContext, now: float) -> Outcome:
     """Wait for the annotations to go, at most node-deletion-delay-timeout; then the last look."""
     progress = read(operation)
     limit = world.options.node_deletion_delay_timeout
-    if progress.wait.lasted(now) < limit:
+    if progress.wait.elapsed(now) < limit:
         nodes = [world.cluster.node(name) for name in progress.live]
         held = [f"{node.name} by {node.delays[0]}" for node in nodes if node and node.delays]
         if held:
-            pause = progress.wait.pause(now, first=POLL, most=LONGEST_POLL, limit=limit)
-            later = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
+            pause = progress.wait.delay(now, first=POLL, most=LONGEST_POLL, limit=limit)
+            later = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
             return give_up_node(operation, later, "delay", pause, f"deletion delayed: {', '.join(held)}")
     return next_step(operation, last_look(operation, progress, world, now), "delete")

@@ -63,7 +63,9 @@ def release(operation: Operation, world: StepContext, now: float) -> Outcome:
         raise
     except ProviderError:
         return failure  # it will not have it for good: there is nobody who could be told
-    return failure if given_back or failure.cls == _SPARED else Succeeded({"removed": len(operation.spec.targets)})
+    return (
+        failure if given_back or failure.error_class == _SPARED else Succeeded({"removed": len(operation.spec.targets)})
+    )
 
 
 def _why(operation: Operation) -> Failed:
@@ -76,7 +78,7 @@ def _why(operation: Operation) -> Failed:
 
 DISCARD = OperationDefinition(
     steps=(("delete", delete_instances), ("poll", poll), ("release", release)),
-    give_up=give_up,
-    bounded=frozenset({"release"}),
-    beyond=frozenset({"poll", "release"}),
+    rollback=give_up,
+    timed_steps=frozenset({"release"}),
+    irreversible_steps=frozenset({"poll", "release"}),
 )

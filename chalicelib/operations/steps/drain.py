@@ -139,7 +139,7 @@ def _end_of_round(operation: Operation, progress: Progress, world: StepContext, 
     for name in progress.live:
         node = progress.nodes[name]
         progress = progress.change(name, daemons_asked=True, blocked="")
-        tried = node.wait.lasted(now)
+        tried = node.wait.elapsed(now)
         if node.blocked and tried >= limit:
             why = f"{node.blocked} (tried for {tried:.0f} s){_rules(name, world)}"
             progress = progress.keep(name, "EvictionBlocked", why)
@@ -151,7 +151,7 @@ def _end_of_round(operation: Operation, progress: Progress, world: StepContext, 
         return next_step(operation, progress, "gone")
     pause = max(LEAST, min(max(RETRY, progress.again), max(RETRY, left)))
     for name in progress.live:
-        progress = progress.change(name, wait=progress.nodes[name].wait.longer(now, pause))
+        progress = progress.change(name, wait=progress.nodes[name].wait.next(now, pause))
     if progress.to_undo:
         return next_step(operation, progress, "evict", pause)
     return give_up_node(operation, msgspec.structs.replace(progress, cursor="", again=0.0), "evict", pause, waiting)
@@ -185,7 +185,7 @@ def gone(operation: Operation, world: StepContext, now: float) -> InProgress:
         )
         if stranger is not None:  # one of a planned pod's name counts, if it is not the pod that was evicted
             progress = progress.keep(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
-        elif current and node.wait.lasted(now) >= limit:
+        elif current and node.wait.elapsed(now) >= limit:
             progress = progress.keep(name, "PodNotGone", f"pod {current[0].key} was evicted and has not gone in time")
         elif current:
             waiting.append((name, _next_look(current, node.wait, limit, now)))
@@ -193,7 +193,7 @@ def gone(operation: Operation, world: StepContext, now: float) -> InProgress:
             next_group = next_group or bool(here)
     pause = 0.0 if next_group else min((after for _, after in waiting), default=0.0)
     for name, _ in waiting:
-        progress = progress.change(name, wait=progress.nodes[name].wait.longer(now, pause))
+        progress = progress.change(name, wait=progress.nodes[name].wait.next(now, pause))
     step = "evict" if next_group else "gone" if waiting else "delay"
     return next_step(operation, progress, step, pause)
 
@@ -201,7 +201,7 @@ def gone(operation: Operation, world: StepContext, now: float) -> InProgress:
 def _next_look(current: list[PodState], wait: PollBackoff, limit: float, now: float) -> float:
     """Seconds until it is worth looking again: soon, for most pods go early; then less and less often; and just after
     the last of them must have gone."""
-    pause = wait.pause(now, first=POLL, most=LONGEST_POLL, limit=limit)
+    pause = wait.delay(now, first=POLL, most=LONGEST_POLL, limit=limit)
     left = max(pod.deleted for pod in current) + 2.0 - now
     if left > 0.0:
         return max(LEAST, min(pause, left))

@@ -71,8 +71,8 @@ def _after_vendor(operation: Operation, outcome: Outcome, now: float) -> Outcome
     progress = read(operation)
     match outcome:
         case InProgress():
-            pause = min(max(outcome.after, progress.wait.lasted(now) / 2), max(outcome.after, LONGEST_POLL))
-            waited = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
+            pause = min(max(outcome.after, progress.wait.elapsed(now) / 2), max(outcome.after, LONGEST_POLL))
+            waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
             data = {**outcome.data, KEY: msgspec.json.encode(waited).decode()}
             return msgspec.structs.replace(outcome, after=pause, data=data)
         case Failed():
@@ -86,9 +86,9 @@ def confirm(operation: Operation, world: StepContext, now: float) -> Outcome:
     leftover, and the next pass gives the node back (plan/marks.py)."""
     progress = read(operation)
     there = _still_there(operation, progress, world)
-    if there and progress.wait.lasted(now) < CONFIRM_TIME:
-        pause = progress.wait.pause(now, first=CONFIRM_POLL, most=LONGEST_POLL, limit=CONFIRM_TIME)
-        waited = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
+    if there and progress.wait.elapsed(now) < CONFIRM_TIME:
+        pause = progress.wait.delay(now, first=CONFIRM_POLL, most=LONGEST_POLL, limit=CONFIRM_TIME)
+        waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
         return give_up_node(operation, waited, "confirm", pause)
     return finished(progress, {"unconfirmed": ",".join(there)} if there else {})
 
@@ -121,7 +121,7 @@ REMOVE = OperationDefinition(
         ("confirm", confirm),
         ("undo", undo),
     ),
-    give_up=give_up,
-    bounded=frozenset({"confirm", "undo"}),
-    beyond=frozenset({"poll", "confirm", "undo"}),
+    rollback=give_up,
+    timed_steps=frozenset({"confirm", "undo"}),
+    irreversible_steps=frozenset({"poll", "confirm", "undo"}),
 )

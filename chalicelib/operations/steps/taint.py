@@ -97,15 +97,15 @@ def undo(operation: Operation, world: StepContext, now: float) -> Outcome:
             )
         except (ClusterError, ProviderError) as error:
             trouble = error
-            if undoing.lasted(now) >= UNDO_TIME:
+            if undoing.elapsed(now) >= UNDO_TIME:
                 left = f"{progress.nodes[name].kept} (it could not be given back: {error_class_of(error)})"
                 progress = progress.change(name, kept=left, undone=True)
             continue
         world.checkpoint("undo:called")
         progress = progress.change(name, undone=True)
     if progress.to_undo and trouble is not None:
-        pause = max(wait(2, 0.0, operation.spec.id), undoing.pause(now, first=10.0, most=60.0, limit=UNDO_TIME))
-        again = msgspec.structs.replace(progress, undoing=undoing.longer(now, pause))
+        pause = max(wait(2, 0.0, operation.spec.id), undoing.delay(now, first=10.0, most=60.0, limit=UNDO_TIME))
+        again = msgspec.structs.replace(progress, undoing=undoing.next(now, pause))
         return give_up_node(operation, again, "undo", pause, f"rolling back: {error_class_of(trouble)}: {trouble}")
     return after_undo(operation, msgspec.structs.replace(progress, undoing=PollBackoff()))
 
@@ -148,7 +148,7 @@ def give_up(operation: Operation, failure: Failed) -> Outcome:
     if not progress.nodes:
         return failure
     for name in progress.live:
-        progress = progress.change(name, kept=failure.message, cls=failure.cls, code=failure.code)
+        progress = progress.change(name, kept=failure.message, cls=failure.error_class, code=failure.code)
     return next_step(operation, progress, "undo")
 
 

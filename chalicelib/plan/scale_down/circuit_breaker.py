@@ -23,7 +23,7 @@ _NODES, _PODS = 1, 2  # positions in Brake.taken
 def removals_last_hour(brake: BreakerState, now: float) -> tuple[tuple[float, int, int], ...]:
     """(instant, nodes, pods) of the removals that count now. An instant an hour or more away, to either side, is no
     part of this hour: a clock that once was wrong must not hold removals back for as long as it was wrong."""
-    return tuple(one for one in brake.taken if abs(now - one[0]) < HOUR)
+    return tuple(one for one in brake.removals if abs(now - one[0]) < HOUR)
 
 
 class DisruptionBreaker:
@@ -38,10 +38,10 @@ class DisruptionBreaker:
     def __init__(self, world: ClusterState) -> None:
         self._now, self._allowed = world.now, world.policy.max_disruption
         self._released = world.memory.released_until > world.now
-        self._before = world.memory.brake
+        self._before = world.memory.breaker
         self._counts = self._allowed != MaxDisruption()
         self._taken = removals_last_hour(self._before, self._now) if self._counts else ()
-        pulled = self._before.pulled if self._allowed.share > 0 and not self._released else 0.0
+        pulled = self._before.tripped_at if self._allowed.share > 0 and not self._released else 0.0
         self._pulled, self._wanted = pulled, self._before.wanted if pulled else 0
         readable = [facts for facts in world.groups.values() if not facts.group.error]
         here = {node.name for facts in readable for node in facts.nodes}
@@ -50,7 +50,7 @@ class DisruptionBreaker:
             {
                 target.node
                 for op in world.memory.operations
-                if op.is_open and op.spec.kind is OperationKind.REMOVE
+                if op.is_open and op.spec.kind is OperationKind.DELETE_NODES
                 for target in op.spec.targets
             }
             & here
@@ -108,7 +108,7 @@ class DisruptionBreaker:
     def after(self) -> BreakerState:
         """What the next pass must know; the same value as before where nothing happened."""
         taken = (*self._taken, *([self._mine] if self._nodes and self._counts else []))
-        return msgspec.structs.replace(self._before, taken=taken, pulled=self._pulled, wanted=self._wanted)
+        return msgspec.structs.replace(self._before, removals=taken, tripped_at=self._pulled, wanted=self._wanted)
 
     @property
     def _mine(self) -> tuple[float, int, int]:

@@ -40,11 +40,11 @@ class ClusterMinimums:
         for name, amount in self._amounts(node).items():
             self._room[name] -= amount
 
-    def mark(self) -> Mapping[str, int]:
+    def checkpoint(self) -> Mapping[str, int]:
         """For `back_to`."""
         return dict(self._room)
 
-    def back_to(self, mark: Mapping[str, int]) -> None:
+    def rollback(self, mark: Mapping[str, int]) -> None:
         """As if nothing had been taken since."""
         self._room = dict(mark)
 

@@ -19,7 +19,7 @@ class Parallelism:
         going = [
             target
             for op in world.memory.operations
-            if op.is_open and op.spec.kind is OperationKind.REMOVE
+            if op.is_open and op.spec.kind is OperationKind.DELETE_NODES
             for target in op.spec.targets
         ]
         self._most, self._most_drains = options.max_scale_down_parallelism, options.max_drain_parallelism

@@ -154,7 +154,7 @@ class _Sieve:
         lowered = {
             op.spec.group: op.spec.to_size
             for op in world.memory.operations
-            if op.is_open and op.spec.kind is OperationKind.SHRINK
+            if op.is_open and op.spec.kind is OperationKind.DECREASE_TARGET
         }
         self.sizes = {
             facts.id: min(facts.group.target, lowered.get(facts.id, facts.target)) - facts.leaving
@@ -166,7 +166,7 @@ class _Sieve:
     def through(self, unit: Sequence[_T], held: dict[str, Reason]) -> list[_T]:
         """What of a unit may go as far as this sieve is concerned; the rest gets its reasons in `held`."""
         atomic = _atomic(self.world, unit[0])
-        mark, size, spare = self.minima.mark(), self.sizes[unit[0].group], dict(self.spares)
+        mark, size, spare = self.minima.checkpoint(), self.sizes[unit[0].group], dict(self.spares)
         self.needed = self.needs.refuse([each.node for each in unit]) if self.needs is not None else None
         fit: list[_T] = []
         for candidate in unit:
@@ -185,7 +185,7 @@ class _Sieve:
             if self.needs is not None:
                 self.needs.take([each.node for each in fit])
             return fit
-        self.minima.back_to(mark)
+        self.minima.rollback(mark)
         self.sizes[unit[0].group], self.spares = size, spare
         held.update((each.node.name, lacks) for each in fit)
         return []

@@ -17,7 +17,7 @@ from chalicelib.model.policy import Options
 from chalicelib.model.timeouts import operation_timeout
 from chalicelib.plan.state.cluster_state import ClusterState
 
-CLEANUP, UNSOFTEN, SOFTEN = "cleanup", "unsoften", "soften"
+REMOVE_STALE_TAINT, REMOVE_SOFT_TAINT, ADD_SOFT_TAINT = "cleanup", "unsoften", "soften"
 _AHEAD = 86400.0
 """Seconds by which a foreign clock may be ahead; what lies farther in the future is no time of a taint."""
 
@@ -38,12 +38,12 @@ def taint_updates(world: ClusterState, unneeded: Collection[str]) -> tuple[Taint
     return (
         *_cleanups(nodes, world),
         *(
-            TaintUpdate(node.name, UNSOFTEN)
+            TaintUpdate(node.name, REMOVE_SOFT_TAINT)
             for node in soft
             if node.taint(DELETION_CANDIDATE) and node.name not in wanted
         ),
         *(
-            TaintUpdate(node.name, SOFTEN)
+            TaintUpdate(node.name, ADD_SOFT_TAINT)
             for node in soft
             if not node.taint(DELETION_CANDIDATE) and node.name in wanted
         ),
@@ -76,9 +76,11 @@ def _cleanups(nodes: list[Node], world: ClusterState) -> Iterator[TaintUpdate]:
         if taint is None or noted in opened or node.name in going or node.provider_id in going:
             continue
         if noted:
-            yield TaintUpdate(node.name, CLEANUP, cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true")
+            yield TaintUpdate(
+                node.name, REMOVE_STALE_TAINT, cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true"
+            )
         elif _forgotten(taint.value, world.now, world.options):
-            yield TaintUpdate(node.name, CLEANUP, cordoned=True)
+            yield TaintUpdate(node.name, REMOVE_STALE_TAINT, cordoned=True)
 
 
 def _forgotten(value: str, now: float, options: Options) -> bool:
@@ -87,4 +89,4 @@ def _forgotten(value: str, now: float, options: Options) -> bool:
         return True
     groups = sum(seconds + options.max_pod_eviction_time for _, seconds in options.drain_priority_config)
     age = now - int(value)
-    return age > operation_timeout(OperationKind.REMOVE, options) + groups or age < -_AHEAD
+    return age > operation_timeout(OperationKind.DELETE_NODES, options) + groups or age < -_AHEAD

@@ -109,10 +109,10 @@ def estimate(
     then the one that needs fewest nodes. The floor is left as it was. stop: asked before every class."""
     best: Estimate | None = None
     for order in orders(asks, shape.template, floor):
-        mark = floor.mark()
+        mark = floor.checkpoint()
         packing = _Packer(shape, order, floor, limit, stop).run()
-        if floor.mark() > mark:
-            floor.rewind(mark)
+        if floor.checkpoint() > mark:
+            floor.rollback(mark)
         if best is None or (-packing.count, packing.nodes) < (-best.count, best.nodes):
             best = packing
     assert best is not None
@@ -330,7 +330,7 @@ class _Packer:
         here = np.clip(count - (total - quota[rows]), 0, quota[rows])
         rows, here = rows[here > 0], here[here > 0]
         here = self.floor.attached.one_of(cls, here)
-        self.floor.put(cls, rows, here)
+        self.floor.place(cls, rows, here)
         return int(here.sum())
 
 

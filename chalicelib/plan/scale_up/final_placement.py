@@ -80,7 +80,7 @@ class FinalPlacer:
         self.choice = bool(self.rest and standing)
         # Pods wait that fit nodes which are there: the scheduler has not seen the cluster as it is now.
         self.fresh = self.choice and any((rows < self.floor.real).any() for rows, _ in standing.values())
-        self.mark = self.floor.mark()
+        self.mark = self.floor.checkpoint()
         # Nodes for minimum sizes come whatever is pending, and join together with the others.
         for group, nodes in kept.items():
             search.add(group, nodes)
@@ -104,13 +104,13 @@ class FinalPlacer:
         """The same once more, dealing pods over the nodes in turn as upstream does (scale-up.md §2), which is nearer to
         how the scheduler spreads them; first fit where that leaves fewer."""
         first, count = self.floor.standing(), _count(self.rest)
-        self.floor.rewind(0)
+        self.floor.rollback(0)
         place(self.floor, self.queue, around=True)
         turned = self._unserved()
         if _count(turned) <= count:
             self.rest = turned
         else:
-            self.floor.rewind(0)
+            self.floor.rollback(0)
             self.floor.put_all(first)
 
     def begin_at(self, mark: int) -> None:
@@ -133,7 +133,7 @@ class FinalPlacer:
     def grow(self, left: Sequence[PodBatch]) -> None:
         """New nodes for these."""
         start = self.state()
-        rest = self.search.run(asks_of(left))
+        rest = self.search.search(asks_of(left))
         self._number()
         if LEAST_COST in self.search.world.options.expander and any(not self._alone(demand.cls) for demand in left):
             self._cheaper(left, rest, start)
@@ -152,11 +152,11 @@ class FinalPlacer:
     def _cheaper(self, left: Sequence[PodBatch], rest: Sequence[PodRequest], start: _State) -> None:
         """The rest of the chain alone once more: pods that least-cost leaves aside may make its mix the dearer one."""
         search, mixed = self.search, self.state()
-        mix = sum(ask.count for ask in rest), search.price()
+        mix = sum(ask.count for ask in rest), search.cost()
         self._back_to(start)
-        rest = search.run(asks_of(left), mixed=False)
+        rest = search.search(asks_of(left), mixed=False)
         self._number()
-        if (sum(ask.count for ask in rest), search.price()) >= mix:
+        if (sum(ask.count for ask in rest), search.cost()) >= mix:
             self._back_to(mixed)
 
     def state(self) -> _State:
@@ -167,7 +167,7 @@ class FinalPlacer:
         """Nodes and places as they were."""
         grown, groups, standing = state
         for group, nodes in list(self.search.grown.items()):
-            self.search.take_back(group, nodes - grown.get(group, 0))
+            self.search.undo_scale_up(group, nodes - grown.get(group, 0))
         self.restore(groups, standing)
 
     def _number(self) -> None:
@@ -219,7 +219,7 @@ class FinalPlacer:
         moved[stay] = np.arange(self.floor.base, self.floor.base + len(stay))
         standing, groups = self.floor.standing(), [self.new[row][0] for row in stay]
         for row in rows:
-            self.search.take_back(self.new[row][0], 1)
+            self.search.undo_scale_up(self.new[row][0], 1)
         self.restore(groups, {cls: (moved[at], counts) for cls, (at, counts) in standing.items()})
 
     def lay(self, groups: Sequence[str]) -> None:
@@ -294,7 +294,7 @@ class FinalPlacer:
                 take = self.floor.attached.one_of(cls, np.minimum(waiting[cls], quota))
                 rows = np.flatnonzero(take)
                 if len(rows):
-                    self.floor.put(cls, rows, take[rows])
+                    self.floor.place(cls, rows, take[rows])
                     waiting[cls] -= take
                     moved = True
 
@@ -332,10 +332,10 @@ class FinalPlacer:
             return
         while self.spare(group) > 0 and not self.floor.late():
             standing, groups, count = self.floor.standing(), self.groups(), self.worth()
-            self.search.take_back(group, 1)
+            self.search.undo_scale_up(group, 1)
             self.in_queue_order()
             if self.worth() < count:
-                self.search.give_again(group, 1)
+                self.search.redo_scale_up(group, 1)
                 self.restore(groups, standing)
                 return
             while self.drop_empty():
@@ -355,15 +355,15 @@ class FinalPlacer:
         for row in mine[: self.spare(group)]:
             if floor.late():
                 return gone
-            mark = floor.mark()
+            mark = floor.checkpoint()
             floor.close(row)
             moved: list[tuple[int, int, int]] = []
             for cls, count in on[row].items():
                 floor.put_one(cls, row, -count)
-                done = floor.fill(cls, count)
+                done = floor.place_first_fit(cls, count)
                 moved += [(to, cls, many) for to, many in done]
                 if sum(many for _, many in done) < count:
-                    floor.rewind(mark)
+                    floor.rollback(mark)
                     floor.close(row, is_open=True)
                     return gone
             for to, cls, many in moved:

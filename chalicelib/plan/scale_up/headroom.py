@@ -203,7 +203,7 @@ class _Keeping:
 
     def kept(self) -> HeadroomResult:
         """Place, add, count, and take off."""
-        mark = self.floor.mark()
+        mark = self.floor.checkpoint()
         for each in self.pods:
             self.floor.confine(each.cls, _Inside(self.search, each.groups))
             self.search.candidates.confine(each.cls, each.groups)
@@ -233,13 +233,13 @@ class _Keeping:
             here = int(counts[rows < self.floor.real].sum())
             if here:
                 spare.append(Spare(each.name, each.cls, here))
-        self.floor.rewind(mark)
+        self.floor.rollback(mark)
         self.floor.spare = tuple(spare)
         self.floor.unsettled |= self.floor.late()  # what nodes hold of it is not known in full
         return HeadroomResult(tuple(sorted(verdicts, key=lambda one: one.name)), dict(sorted(self.by_group.items())))
 
     def _fill(self, each: VirtualPods, count: int) -> int:
-        return sum(here for _, here in self.floor.fill(each.cls, count)) if count > 0 else 0
+        return sum(here for _, here in self.floor.place_first_fit(each.cls, count)) if count > 0 else 0
 
     def _grow(self, each: VirtualPods, count: int) -> None:
         """New nodes, by the chain of expanders without least-cost. What was said to pods stays said: it is their answer
@@ -247,7 +247,7 @@ class _Keeping:
         search = self.search
         before, first, stops, notes = dict(search.grown), dict(search.first), search.stops, dict(search.notes)
         search.stops = {}
-        search.run([PodRequest(each.cls, count, each.name)], mixed=False)
+        search.search([PodRequest(each.cls, count, each.name)], mixed=False)
         self.stops[each.name] = search.stops
         search.first, search.stops, search.notes = first, stops, notes
         for group, nodes in sorted(search.grown.items()):

@@ -42,8 +42,8 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     unschedulable: tuple[UnschedulablePods, ...]
     groups: tuple[GroupVerdict, ...]
     notes: tuple[Reason, ...]
-    acted: RuleResults = RuleResults()
-    spare: HeadroomResult = HeadroomResult()
+    rule_results: RuleResults = RuleResults()
+    headroom: HeadroomResult = HeadroomResult()
 
 
 class _Tried(NamedTuple):
@@ -217,8 +217,8 @@ class _Report:
             unschedulable=tuple(self._verdict(demand) for demand in self.settled.left),
             groups=tuple(self._group(facts) for _, facts in sorted(self.world.groups.items())),
             notes=(*self.search.notes.values(), *self.acted.notes),
-            acted=self.acted,
-            spare=self.spare,
+            rule_results=self.acted,
+            headroom=self.spare,
         )
 
     def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:

@@ -61,10 +61,10 @@ class Saved:
         """As they were."""
         settling, floor, search = self._settling, self._settling.floor, self._settling.search
         for group, nodes in list(search.grown.items()):
-            search.take_back(group, nodes - self._grown.get(group, 0))
+            search.undo_scale_up(group, nodes - self._grown.get(group, 0))
         floor.reset()
         floor.put_all(self._early)
-        settling.mark, settling.rest = floor.mark(), self._rest
+        settling.mark, settling.rest = floor.checkpoint(), self._rest
         settling.lay(self._groups)
         floor.put_all(self._standing)
 
@@ -87,8 +87,8 @@ class _Spare:
         queue, before = self._promised(), Saved(settling)
         floor.reset()
         waiting = place(floor, queue)
-        settling.begin_at(floor.mark())
-        self.search.take_back(group, 1)
+        settling.begin_at(floor.checkpoint())
+        self.search.undo_scale_up(group, 1)
         settling.lay_all()
         if not place(floor, waiting):
             settling.drop_empty()
@@ -132,7 +132,7 @@ class _Refused:
             settling.in_queue_order()
             if settling.worth() > count and not settling.idle():
                 return True
-            search.take_back(group, 1)
+            search.undo_scale_up(group, 1)
             settling.restore(groups, standing)
         return False
 

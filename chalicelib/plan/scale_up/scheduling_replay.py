@@ -99,7 +99,7 @@ class _Stage:
         if not self.turns or len(self.turns) > _PODS or not settling.small:
             return []
         standing = floor.standing()
-        floor.rewind(settling.mark)
+        floor.rollback(settling.mark)
         early = floor.standing()
         found: list[ReplayOutcome] = []
         for number in range(_FIRST + _MORE):
@@ -108,9 +108,9 @@ class _Stage:
             found.append(self.outcome(number))
         if found:
             found += [self.first_fit(standing, order) for order in self._orders()]
-        floor.rewind(0)
+        floor.rollback(0)
         floor.put_all(early)
-        settling.mark = floor.mark()
+        settling.mark = floor.checkpoint()
         floor.put_all(standing)
         return found
 
@@ -143,16 +143,16 @@ class _Stage:
         self._clear()
         waiting = self._place(planned, ranks)
         for at, is_open in enumerate(self.opens):
-            floor.stay(int(self.new[at]), is_open=bool(is_open))
+            floor.restore_node(int(self.new[at]), is_open=bool(is_open))
         self._place(waiting, ranks)
         return ReplayOutcome(Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()}), ())
 
     def _clear(self) -> None:
         """Nothing placed, and the new nodes not there yet."""
-        self.floor.rewind(0)
+        self.floor.rollback(0)
         for row in self.new.tolist():
             self.floor.close(row)
-            self.floor.gone(row)
+            self.floor.remove_node(row)
 
     def outcome(self, number: int) -> ReplayOutcome:
         """One order. Every second one opens the new nodes one after another."""
@@ -164,7 +164,7 @@ class _Stage:
         order = draw.shuffled(range(len(self.new)))
         for batch in [order] if number % 2 == 0 else [[each] for each in order]:
             for at in batch:
-                floor.stay(int(self.new[at]), is_open=bool(self.opens[at]))
+                floor.restore_node(int(self.new[at]), is_open=bool(self.opens[at]))
             if waiting:
                 waiting = self._place(self._queue(draw, number, waiting), draw)
         served = Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()})

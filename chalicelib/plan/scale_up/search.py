@@ -52,10 +52,10 @@ class ScaleUpSearch:
         self._cut: set[str] = set()  # groups whose last option was cut short by a limit
         self._packed: dict[tuple[object, ...], Estimate] = {}
 
-    def run(self, asks: Sequence[PodRequest], *, mixed: bool = True) -> list[PodRequest]:
+    def search(self, asks: Sequence[PodRequest], *, mixed: bool = True) -> list[PodRequest]:
         """Take the best option until there is none; returns what is left. mixed: let least-cost buy first, if the chain
         names it."""
-        left, mark = list(asks), self.floor.mark()
+        left, mark = list(asks), self.floor.checkpoint()
         if mixed and LEAST_COST in self.world.options.expander:
             left = self._mix(left)
         while left and not self._late():
@@ -84,11 +84,11 @@ class ScaleUpSearch:
         """A limit has cut an option short, and the largest pods have got its nodes: everybody once more in the order of
         the queue onto what is there, if more find a place that way. Upstream does so at the beginning of every loop."""
         standing, before = self.floor.standing(), sum(ask.count for ask in left)
-        self.floor.rewind(mark)
+        self.floor.rollback(mark)
         now = [PodRequest(ask.cls, rest, ask.first) for ask in asks if (rest := ask.count - self._fill(ask))]
         if sum(ask.count for ask in now) < before:
             return now
-        self.floor.rewind(mark)
+        self.floor.rollback(mark)
         self.floor.put_all(standing)
         return left
 
@@ -123,7 +123,7 @@ class ScaleUpSearch:
             self.add(one.group, one.nodes)
             rows = np.arange(begin, begin + one.nodes)
             for cls, each in sorted(one.pods.items()):
-                self.floor.put(cls, rows, np.full(one.nodes, each, dtype=np.int64))
+                self.floor.place(cls, rows, np.full(one.nodes, each, dtype=np.int64))
                 done[cls] = done.get(cls, 0) + each * one.nodes
         return [
             PodRequest(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
@@ -131,7 +131,7 @@ class ScaleUpSearch:
             if done.get(ask.cls, 0) < ask.count
         ]
 
-    def price(self) -> float:
+    def cost(self) -> float:
         """What the new nodes cost per hour; groups without a price count nothing."""
         prices, groups = self.world.policy.prices, self.world.groups
         return sum(
@@ -264,7 +264,7 @@ class ScaleUpSearch:
         return self.ledger.allowance(self.world.groups[group], self.grown.get(group, 0)).nodes
 
     def _fill(self, ask: PodRequest) -> int:
-        return sum(count for _, count in self.floor.fill(ask.cls, ask.count))
+        return sum(count for _, count in self.floor.place_first_fit(ask.cls, ask.count))
 
     def add(self, group: str, nodes: int) -> None:
         """So many more new nodes of a group, empty."""
@@ -282,14 +282,14 @@ class ScaleUpSearch:
             renamed(shape.template.node, names), free, shape.template.daemons, shape.template.volume_limits
         )
 
-    def take_back(self, group: str, nodes: int) -> None:
+    def undo_scale_up(self, group: str, nodes: int) -> None:
         """So many nodes of a group fewer; the floor is for the caller to clear."""
         self.ledger.take(self.candidates.shapes[group].template.node, -nodes, self.world.groups[group].group)
         self.grown[group] -= nodes
 
-    def give_again(self, group: str, nodes: int) -> None:
+    def redo_scale_up(self, group: str, nodes: int) -> None:
         """Undo `take_back`."""
-        self.take_back(group, -nodes)
+        self.undo_scale_up(group, -nodes)
 
 
 def new_name(group: str, number: int) -> str:

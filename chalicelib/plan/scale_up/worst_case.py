@@ -55,7 +55,7 @@ def _one_less(settling: FinalPlacer, group: str, outcomes: Sequence[ReplayOutcom
     if settling.spare(group) <= 0 or settling.atomic(group):
         return []
     before, doubtful = Saved(settling), set(settling.doubtful)
-    settling.search.take_back(group, 1)
+    settling.search.undo_scale_up(group, 1)
     settling.in_queue_order()
     while settling.drop_empty():
         settling.in_queue_order()

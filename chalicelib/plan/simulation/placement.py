@@ -29,7 +29,7 @@ def place(
             if full.get(demand.cls) == floor.generation or stop() or floor.late():
                 left.append(demand)
                 continue
-            at = sum(count for _, count in floor.fill(demand.cls, len(demand.pods), around=around))
+            at = sum(count for _, count in floor.place_first_fit(demand.cls, len(demand.pods), around=around))
             if at < len(demand.pods):
                 left.append(PodBatch(demand.cls, demand.pods[at:], demand.counts))
                 full[demand.cls] = floor.generation

@@ -228,7 +228,7 @@ class SimulatedCluster:
         """Whether a class tolerates the taint of a node on its way out, which goes on counting for it then."""
         return taint_toleration.untolerated(self.classes[cls].tolerations, (_LEAVING,)) is None
 
-    def put(self, cls: int, rows: Ints, counts: Ints) -> None:
+    def place(self, cls: int, rows: Ints, counts: Ints) -> None:
         """Pods of a class onto rows, each named once; negative counts take them off."""
         self.table.put(cls, rows, counts, self.classes[cls].ports)
         counted = self.counting.add(rows, cls, counts)
@@ -242,9 +242,9 @@ class SimulatedCluster:
 
     def put_one(self, cls: int, row: int, count: int = 1) -> None:
         """The same for one row."""
-        self.put(cls, np.array([row]), np.array([count]))
+        self.place(cls, np.array([row]), np.array([count]))
 
-    def fill(self, cls: int, count: int, *, around: bool = False) -> list[tuple[int, int]]:
+    def place_first_fit(self, cls: int, count: int, *, around: bool = False) -> list[tuple[int, int]]:
         """Up to `count` pods of a class, first fit by row, fewer once it is late. Returns (row, pods) in the order
         placed. around: one pod a row in turn, beginning after the last row that took one (scale-up.md §2)."""
         done: list[tuple[int, int]] = []
@@ -256,7 +256,7 @@ class SimulatedCluster:
             again = again or most < count
             if not len(rows):
                 break
-            self.put(cls, rows, here)
+            self.place(cls, rows, here)
             done += zip(rows.tolist(), here.tolist(), strict=True)
             count -= int(here.sum())
         return done
@@ -284,14 +284,14 @@ class SimulatedCluster:
         rows = np.flatnonzero(here)
         return rows, here[rows]
 
-    def mark(self) -> int:
+    def checkpoint(self) -> int:
         """A point to rewind to."""
         return len(self._log)
 
-    def rewind(self, mark: int) -> None:
+    def rollback(self, mark: int) -> None:
         """Take back everything put down since."""
         for cls, rows, counts in reversed(self._log[mark:]):
-            self.put(cls, rows, -counts)
+            self.place(cls, rows, -counts)
         del self._log[mark:]
 
     def standing(self) -> Placements:
@@ -319,11 +319,11 @@ class SimulatedCluster:
                 more[here[cls][0]] -= here[cls][1]
             where = np.flatnonzero(more)
             if len(where):
-                self.put(cls, where, more[where])
+                self.place(cls, where, more[where])
 
     def reset(self, mark: int = 0) -> None:
         """As it was built, without planned nodes, but for what was placed before the mark."""
-        self.rewind(mark)
+        self.rollback(mark)
         self.table.truncate(self.base)
         self.open, self._ghosts, self._gone = (each[: self.base] for each in (self.open, self._ghosts, self._gone))
         self.counting.reset(self.base)
@@ -365,23 +365,23 @@ class SimulatedCluster:
         """No more pods onto a row, or open it again."""
         self.open[row] = is_open
 
-    def leave(self, row: int) -> None:
+    def mark_leaving(self, row: int) -> None:
         """A node on its way out: no more pods onto its row, which goes on counting as a domain as the tainted node
         does (scale-down.md §5.2)."""
         self.open[row], self._ghosts[row] = False, True
         self.rows.forget()
 
-    def gone(self, row: int) -> None:
+    def remove_node(self, row: int) -> None:
         """It has left, and is no domain any more (§5.4)."""
         self._gone[row] = True
         self.rows.forget()
 
-    def stay(self, row: int, *, is_open: bool) -> None:
+    def restore_node(self, row: int, *, is_open: bool) -> None:
         """Take either back."""
         self.open[row], self._ghosts[row], self._gone[row] = is_open, False, False
         self.rows.forget()
 
-    def recount(self, cls: int, row: int, count: int) -> None:
+    def adjust_counts(self, cls: int, row: int, count: int) -> None:
         """Pods of a class counted on a row, or no more (negative), for others' rules; their room is not touched."""
         if self.counting.add_one(row, cls, count):
             self.rows.forget()

@@ -103,7 +103,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     )
     unknown = _unknown(doubtful)
     owners, gone = _owners((node for node in snapshot.nodes if node.name not in unknown), groups)
-    removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.REMOVE)
+    removing = tuple(op for op in memory.operations if op.is_open and op.spec.kind is OperationKind.DELETE_NODES)
     leaving = frozenset(target.node for op in removing for target in op.spec.targets) | frozenset(
         node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None
     )
@@ -227,15 +227,15 @@ class _Facts:
         absent, late, failed = self._without_node(group, nodes)
         unknown = tuple(dict.fromkeys(each.id for each in group.instances if each.id in self.doubtful))
         open_ops = [op for op in self.memory.operations if op.is_open and op.spec.group == group.id]
-        target = max([group.target, *(op.spec.to_size for op in open_ops if op.spec.kind is OperationKind.GROW)])
-        growing = any(op.spec.kind is OperationKind.GROW for op in open_ops)
+        target = max([group.target, *(op.spec.to_size for op in open_ops if op.spec.kind is OperationKind.SCALE_UP)])
+        growing = any(op.spec.kind is OperationKind.SCALE_UP for op in open_ops)
         backed_off = backoff.in_backoff(mine.backoff, self.now)
         lost = len(late) + len(failed)
         expected = (growing or mine.request is not None) and not backed_off
         asked = sum(
             op.spec.to_size - op.spec.from_size
             for op in open_ops
-            if op.spec.kind is OperationKind.GROW and group.target >= op.spec.to_size
+            if op.spec.kind is OperationKind.SCALE_UP and group.target >= op.spec.to_size
         )
         missing = _missing(group, mine, counts, lost + asked + len(unknown))
         zone = zone_of(nodes, template.node if template is not None else None)
@@ -305,7 +305,7 @@ def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:
     named = {
         target.instance or target.node
         for op in operations
-        if op.spec.kind in {OperationKind.REMOVE, OperationKind.DISCARD}
+        if op.spec.kind in {OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES}
         for target in op.spec.targets
     }
     return len(named | set(failed))

@@ -42,7 +42,9 @@ class _Judge:
         request, failed = self._errors(self._sane(known.request), failed)
         if request is not None:
             request, failed = self._time(request, failed)
-        self.memory: GroupMemory = msgspec.structs.replace(known, request=request, backoff=failed, erred=facts.failed)
+        self.memory: GroupMemory = msgspec.structs.replace(
+            known, request=request, backoff=failed, failed_instances=facts.failed
+        )
 
     def _sane(self, request: ScaleUpRequest | None) -> ScaleUpRequest | None:
         """One from the future was written by a clock that was wrong: it would keep its group waiting till then."""
@@ -56,7 +58,7 @@ class _Judge:
     ) -> tuple[ScaleUpRequest | None, Backoff | None]:
         """Errors not counted yet, of machines that we asked for, even where the operation that asks is still under way:
         what failed is not waited for, and the group is backed off. Several at once are one step (case K4)."""
-        known = frozenset(self.facts.memory.erred)
+        known = frozenset(self.facts.memory.failed_instances)
         fresh = [name for name in self.facts.failed if name not in known]
         if not fresh or (request is None and not self.facts.growing):
             return request, failed

@@ -59,7 +59,7 @@ def read_groups(
         try:
             found |= asking.ask(lambda lot=lot: api.groups(lot))  # type: ignore[misc]
         except ProviderError as error:
-            unread |= dict.fromkeys(lot, f"could not be read: {error.cls}: {error.message}")
+            unread |= dict.fromkeys(lot, f"could not be read: {error.error_class}: {error.message}")
             if len(unread) == len(ids):
                 raise
     return found, unread

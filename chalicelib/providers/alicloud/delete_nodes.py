@@ -51,7 +51,7 @@ def remove(context: AlicloudContext, operation: Operation) -> Outcome:
     removal = _Removal(context, operation, group, listed, targets)
     if not operation.status.data:
         check_membership(context, operation, targets, listed)
-    if operation.spec.kind is OperationKind.DISCARD and removal.to_ask:
+    if operation.spec.kind is OperationKind.DELETE_INSTANCES and removal.to_ask:
         spare_the_joined(context, removal.to_ask)
     if targets.placeholders and (conflict := take_back(context, operation, group, listed, targets)):
         return conflict
@@ -108,7 +108,7 @@ class _Removal:
         if spare:  # it may be our own request that has lowered the number already
             self._context.check_idle(self._operation.spec.group)
         lot = self._living[: min(LOT, spare) if spare else LOT]
-        if self._operation.spec.kind is OperationKind.REMOVE:
+        if self._operation.spec.kind is OperationKind.DELETE_NODES:
             check_nodes(self._context, self._operation, lot)
         token = client_token(self._operation, STEP if not spare else SPARE, *sorted(lot))
         try:
@@ -159,7 +159,7 @@ class _Removal:
         under way the numbers may be those of our own request already, so they are no reason to give up (Conflict)."""
         if reason := held(self._group):
             raise InvalidRequest(reason)
-        if self._operation.spec.kind is OperationKind.DISCARD:
+        if self._operation.spec.kind is OperationKind.DELETE_INSTANCES:
             return
         bounds = range_of(self._context.bounds(self._operation.spec.group), self._group)
         left = target_of(self._group) - max(0, len(self._living) - surplus(self._group))

@@ -92,7 +92,7 @@ class _AlicloudGroupBuilder:
             instances = self._instances(bounds.id)
         except ProviderError as error:
             return msgspec.structs.replace(
-                self.broken(bounds, f"its instances could not be read: {error.cls}: {error.message}"),
+                self.broken(bounds, f"its instances could not be read: {error.error_class}: {error.message}"),
                 target=target_of(group),
             )
         return self._group(bounds, group, instances)

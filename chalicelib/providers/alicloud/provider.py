@@ -21,7 +21,12 @@ from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
-    grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=AlicloudInstanceJoinedError
+    grow=grow,
+    poll=poll_growth,
+    remove=remove,
+    shrink=shrink,
+    release=release,
+    permanent_conflict=AlicloudInstanceJoinedError,
 )
 
 

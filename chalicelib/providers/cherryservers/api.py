@@ -79,7 +79,7 @@ class CherryApi:
                 if orders.stopped.is_set():
                     break
                 try:
-                    self._rest.book()
+                    self._rest.reserve()
                 except ProviderError as error:
                     slots.append(error)
                     break
@@ -112,7 +112,7 @@ class CherryApi:
 
     def expect(self, calls: int) -> None:
         """So many calls will follow soon (budget.py)."""
-        self._rest.expect(calls)
+        self._rest.announce_calls(calls)
 
     def _asked_plan(self, slug: str) -> CherryPlan | None:
         if not slug.strip("."):  # nothing, or a step up in the path: another address altogether
@@ -134,7 +134,7 @@ class _Orders:
     """Orders in several threads, each over connections of its own, which are let go of at the end."""
 
     def __init__(self, rest: RestClient[Secret], root: str, threads: int) -> None:
-        self._root, self._lines = root, [rest.twin() for _ in range(threads)]
+        self._root, self._lines = root, [rest.clone() for _ in range(threads)]
         self._idle: SimpleQueue[RestClient[Secret]] = SimpleQueue()
         self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="cherryservers")
         self.stopped = threading.Event()

@@ -48,7 +48,7 @@ def open_api(connection: Connection, settings: CherrySettings, project: int) -> 
         means=means,
         now=now,
     )
-    return CherryApi(rest, settings.root, project, TtlCache(means.shelf, lambda: key("plans"), CherryPlan, now))
+    return CherryApi(rest, settings.root, project, TtlCache(means.cache, lambda: key("plans"), CherryPlan, now))
 
 
 def _signed(call: VendorRequest, token: Secret) -> VendorRequest:

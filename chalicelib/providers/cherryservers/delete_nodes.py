@@ -66,7 +66,7 @@ def remove(context: CherryContext, operation: Operation) -> Outcome:
         return removal.end()
     if targets.is_new:
         return InProgress(0.0, STEP, removal.data)  # what a name means cannot be seen any more once its server is gone
-    if operation.spec.kind is OperationKind.DISCARD:
+    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
         spare_the_joined(context.nodes, removal.to_delete)
     else:
         crew = [each for each in roll.crew(definition) if each.id not in known.gone]  # listed as they may be
@@ -163,7 +163,7 @@ class _Removal:
             return InProgress(0.0, STEP, self.data)
         if not self._gone and not self._known.refused:
             raise held
-        return InProgress(max(_LOOK_AGAIN, held.retry_after), STEP, self.data, f"{held.cls}: {held.message}")
+        return InProgress(max(_LOOK_AGAIN, held.retry_after), STEP, self.data, f"{held.error_class}: {held.message}")
 
     def end(self) -> Outcome:
         """Every target is gone, or the vendor will not delete it."""
@@ -212,7 +212,7 @@ class _Removal:
         self._known = msgspec.structs.replace(
             known,
             refused={**known.refused, **{each.id: error.message for each in servers}},
-            cls=known.cls or error.cls,
+            cls=known.cls or error.error_class,
             code=known.code or error.code,
         )
 

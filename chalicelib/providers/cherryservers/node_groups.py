@@ -69,7 +69,7 @@ class _Plans:
             try:
                 self._found[slug] = context.api.plan(slug)
             except ProviderError as error:
-                self._problems[slug] = f"plan {slug} could not be read: {error.cls}: {error.message}"
+                self._problems[slug] = f"plan {slug} could not be read: {error.error_class}: {error.message}"
                 if isinstance(error, Throttled) or (isinstance(error, Transient) and not error.code):
                     self._silence = self._problems[slug]
                     break

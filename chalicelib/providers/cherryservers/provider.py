@@ -22,7 +22,9 @@ from chalicelib.providers.cherryservers.scale_up import grow
 from chalicelib.providers.cherryservers.settings import PROVIDER, read_settings
 from chalicelib.providers.kube_protocol import KubeLists
 
-_STEPS = ProviderActions(grow=grow, follow=grow, remove=remove, shrink=shrink, release=release, final=PermanentConflict)
+_STEPS = ProviderActions(
+    grow=grow, poll=grow, remove=remove, shrink=shrink, release=release, permanent_conflict=PermanentConflict
+)
 
 
 class CherryServers(BaseProvider[CherryContext]):
@@ -45,7 +47,7 @@ def build(connection: Connection) -> CherryServers:
             settings,
             read_definitions=lambda: read_definitions(settings, connection.read_secret),
             open_api=lambda project: open_api(connection, settings, project),
-            open_gone=lambda project: DeletedServers(connection.means.shelf, project, connection.now),
+            open_gone=lambda project: DeletedServers(connection.means.cache, project, connection.now),
             open_tokens=lambda: open_tokens(connection, settings),
             nodes=None if connection.kube is None else lister(cast(KubeLists, connection.kube)),
         )

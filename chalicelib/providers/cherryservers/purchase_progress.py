@@ -77,7 +77,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         new = [number for number in numbers if number not in self.made]
         if not new:
             return self
-        why = Why(error.cls, error.message[:_LONGEST], error.code, error.retry_after)
+        why = Why(error.error_class, error.message[:_LONGEST], error.code, error.retry_after)
         if self.why is not None and _rank(self.why) <= _rank(why):
             why = self.why
         return msgspec.structs.replace(

@@ -186,7 +186,7 @@ class _Growth:
             max(WAITS[0], error.retry_after),
             _step(kept),
             kept.written(self._operation),
-            f"{error.cls}: {error.message}",
+            f"{error.error_class}: {error.message}",
         )
 
     def _send(self, lot: list[int], script: Script) -> Outcome:
@@ -260,7 +260,7 @@ def _announce(
 ) -> InProgress:
     """Write down what the next call may send."""
     announced = msgspec.structs.replace(progress, lot=progress.open(count)[:LOT])
-    note = "" if held is None else f"{held.cls}: {held.message}"
+    note = "" if held is None else f"{held.error_class}: {held.message}"
     return InProgress(pause, _step(announced), announced.written(operation), note)
 
 

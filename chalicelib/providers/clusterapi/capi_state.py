@@ -107,7 +107,7 @@ class _CapiReader:
                 self.failed += 1
                 self.last_error = error
                 self.unread[kind, namespace] = f"{kind}s could not be listed: {error.message}"
-                self.gaps.append(MissingData(kind, error.message, place=namespace, weakens=_WEAKENS[kind]))
+                self.gaps.append(MissingData(kind, error.message, place=namespace, affected_decisions=_WEAKENS[kind]))
         return tuple(found)
 
     def _decoded(self, kind: str, shape: type[T], items: Iterable[msgspec.Raw]) -> Iterable[T]:

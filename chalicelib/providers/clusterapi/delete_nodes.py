@@ -181,7 +181,7 @@ class _Attempt:
 
     def _permitted(self, stands: Standing) -> None:
         view = self._view
-        if self._operation.spec.kind is not OperationKind.DISCARD and stands.goal < stands.size:
+        if self._operation.spec.kind is not OperationKind.DELETE_INSTANCES and stands.goal < stands.size:
             check_minimum(view.subject, stands.goal)
         only = gives_way(view.subject.kind, view.subject.resource, view.sets)
         chooses = "several of its MachineSets have machines, and it would choose which of them becomes smaller"

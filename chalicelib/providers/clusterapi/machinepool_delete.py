@@ -151,7 +151,7 @@ def _all_marked(context: CapiContext, view: PoolView) -> bool:
 
 def _permitted(context: CapiContext, operation: Operation, view: PoolView, goal: int, nodes: Nodes) -> None:
     subject = view.subject
-    if operation.spec.kind is not OperationKind.DISCARD:
+    if operation.spec.kind is not OperationKind.DELETE_INSTANCES:
         check_minimum(subject, goal)
     if not view.bare:
         return
@@ -163,10 +163,12 @@ def _permitted(context: CapiContext, operation: Operation, view: PoolView, goal:
     drained = {target.node for target in operation.spec.targets}
     for each in view.bare:
         match = nodes.listed(each, subject.name)
-        elsewhere = joined_elsewhere(subject.resource, nodes) if operation.spec.kind is OperationKind.DISCARD else ""
+        elsewhere = (
+            joined_elsewhere(subject.resource, nodes) if operation.spec.kind is OperationKind.DELETE_INSTANCES else ""
+        )
         if doubt := match.doubt or elsewhere:
             raise ScalableResourceState(f"instance {each} stays: {doubt}")
-        if match.node is not None and operation.spec.kind is OperationKind.DISCARD:
+        if match.node is not None and operation.spec.kind is OperationKind.DELETE_INSTANCES:
             raise ScalableResourceState(f"instance {each} has joined as node {match.node.name} meanwhile")
         if match.node is not None and match.node.name not in drained:
             raise ScalableResourceState(f"instance {each} is node {match.node.name} by now, which was not drained")
@@ -175,7 +177,7 @@ def _permitted(context: CapiContext, operation: Operation, view: PoolView, goal:
 def _record(operation: Operation, view: PoolView) -> dict[str, str]:
     # D31: these were counted as coming nodes, so what waits for them must be planned again at once.
     unjoined = sum(1 for each in view.standing.targets if each.status.node_ref is None)
-    unjoined += len(view.bare) if operation.spec.kind is OperationKind.DISCARD else 0
+    unjoined += len(view.bare) if operation.spec.kind is OperationKind.DELETE_INSTANCES else 0
     generation = str(view.subject.resource.metadata.generation)
     return {
         _SIZE: str(view.standing.size),

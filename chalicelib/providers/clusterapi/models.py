@@ -304,4 +304,6 @@ class Scale(msgspec.Struct, frozen=True, gc=False):
 
 def resource_gap(kind: str, resource: CapiResource, detail: str, weakens: tuple[str, ...] = ()) -> MissingData:
     """A gap about one resource."""
-    return MissingData(kind, detail, name=f"{resource.metadata.namespace}/{resource.metadata.name}", weakens=weakens)
+    return MissingData(
+        kind, detail, name=f"{resource.metadata.namespace}/{resource.metadata.name}", affected_decisions=weakens
+    )

@@ -89,7 +89,7 @@ def make_groups(
     found = own_cluster(nodes, settings.specs, clusters, settings.keys, world)
     own = found.cluster
     if isinstance(own, Doubt):
-        doubt = MissingData(f"provider/{PROVIDER}", own.problem, weakens=("every Cluster API node group",))
+        doubt = MissingData(f"provider/{PROVIDER}", own.problem, affected_decisions=("every Cluster API node group",))
         return Observed((), (doubt, *world.gaps))
     free, doubtful = _by_name(
         (kind, each)

@@ -127,10 +127,10 @@ class ClusterApi:
 
 
 _STEPS: dict[OperationKind, Step] = {
-    OperationKind.GROW: grow,
-    OperationKind.REMOVE: remove,
-    OperationKind.DISCARD: remove,
-    OperationKind.SHRINK: shrink,
+    OperationKind.SCALE_UP: grow,
+    OperationKind.DELETE_NODES: remove,
+    OperationKind.DELETE_INSTANCES: remove,
+    OperationKind.DECREASE_TARGET: shrink,
 }
 
 

@@ -53,7 +53,7 @@ def check_identity(
         match = nodes.match(machine)
         problem = (
             _joined(match)
-            if operation.spec.kind is OperationKind.DISCARD
+            if operation.spec.kind is OperationKind.DELETE_INSTANCES
             else _another_node(nodes, match, machine, drained.get(machine.handle, ""))
         )
         if problem:

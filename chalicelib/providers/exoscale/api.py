@@ -67,7 +67,7 @@ class ExoscaleApi:
 
     def expect(self, calls: int) -> None:
         """So many calls will follow (budget.py); asks nothing."""
-        self._rest.expect(calls)
+        self._rest.announce_calls(calls)
 
     # -- reading
 

@@ -39,4 +39,4 @@ def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
         means=means,
         now=now,
     )
-    return ExoscaleApi(settings.zone, settings.root, rest, shelf=means.shelf, key=key, now=now)
+    return ExoscaleApi(settings.zone, settings.root, rest, shelf=means.cache, key=key, now=now)

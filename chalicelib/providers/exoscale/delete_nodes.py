@@ -51,7 +51,7 @@ def remove(context: ExoscaleContext, operation: Operation) -> Outcome:
     try:
         return _step(context, operation)
     except Conflict as error:
-        if operation.spec.kind is OperationKind.REMOVE and not error.retry_after:
+        if operation.spec.kind is OperationKind.DELETE_NODES and not error.retry_after:
             raise Conflict(error.message, code=error.code, request_id=error.request_id, retry_after=TURN) from None
         raise
 
@@ -74,7 +74,7 @@ def _step(context: ExoscaleContext, operation: Operation) -> Outcome:
 
 def _begin(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool) -> Outcome:
     left = members(context, operation, targets, site)
-    if operation.spec.kind is OperationKind.DISCARD and left:
+    if operation.spec.kind is OperationKind.DELETE_INSTANCES and left:
         spare_the_joined(context, left)
     if site.restless and (left or targets.placeholders):
         return _hold(context, operation, targets, site, left)
@@ -83,7 +83,7 @@ def _begin(context: ExoscaleContext, operation: Operation, targets: ExoscaleTarg
     if not left:
         return _done(operation, targets)
     _permitted(context, operation, site, left)
-    if operation.spec.kind is OperationKind.REMOVE:
+    if operation.spec.kind is OperationKind.DELETE_NODES:
         check_nodes(context, operation, left)
     return begun(context.evict(site, left), {EVICTED: "yes"})
 
@@ -163,7 +163,7 @@ def _without_pool(context: ExoscaleContext, operation: Operation, targets: Exosc
 def _permitted(context: ExoscaleContext, operation: Operation, site: ExoscalePool, left: tuple[str, ...]) -> None:
     """Raises InvalidRequest where the group would fall below its minimum. Its numbers hold: while it is being changed
     they may be those of our own request already."""
-    if operation.spec.kind is OperationKind.DISCARD:
+    if operation.spec.kind is OperationKind.DELETE_INSTANCES:
         return
     least = least_of(site, context.bounds(site))
     if site.target - len(left) < least:

@@ -38,7 +38,7 @@ def observe(api: ExoscaleApi, settings: ExoscaleSettings, nodes: Sequence[Node])
         maker.gaps.append(MissingData(f"provider/{PROVIDER}", doubt))
     if zone.no_clusters and (settings.sks_cluster or any(each.site.is_sks for each in chosen)):
         maker.gaps.append(
-            MissingData(f"provider/{PROVIDER}", zone.no_clusters, weakens=("the groups of SKS clusters",))
+            MissingData(f"provider/{PROVIDER}", zone.no_clusters, affected_decisions=("the groups of SKS clusters",))
         )
     maker.know_types(chosen)
     groups = (
@@ -64,7 +64,7 @@ class _ExoscaleGroupBuilder:
         try:
             self._types = self._api.instance_types(wanted) if wanted else {}
         except ProviderError as error:
-            self._types_problem = f"instance types could not be read: {error.cls}: {error.message}"
+            self._types_problem = f"instance types could not be read: {error.error_class}: {error.message}"
 
     def make(self, chosen: ExoscaleSelection) -> NodeGroup:
         """The node group of a pool."""

@@ -78,4 +78,4 @@ def has_failed(work: Work | None) -> bool:
 def failure(title: str, work: Work, facts: Mapping[str, str | int]) -> Failed:
     """What the vendor says, with the class that back-off follows."""
     error = why(work)
-    return Failed(error.cls, f"{title}: {error.message}", error.code, facts=dict(facts))
+    return Failed(error.error_class, f"{title}: {error.message}", error.code, facts=dict(facts))

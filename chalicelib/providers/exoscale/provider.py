@@ -22,7 +22,12 @@ from chalicelib.providers.exoscale.settings import PROVIDER, ExoscaleSettings, r
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
-    grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=ExoscaleInstanceJoinedError
+    grow=grow,
+    poll=poll_growth,
+    remove=remove,
+    shrink=shrink,
+    release=release,
+    permanent_conflict=ExoscaleInstanceJoinedError,
 )
 
 

@@ -44,7 +44,7 @@ class Room:
             try:
                 self._quota = self._ask()
             except ProviderError as error:
-                self.problem = f"the quota could not be read: {error.cls}: {error.message}"
+                self.problem = f"the quota could not be read: {error.error_class}: {error.message}"
         return self._quota
 
     def full(self) -> bool:

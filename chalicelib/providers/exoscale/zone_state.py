@@ -155,7 +155,7 @@ class _ExoscaleReader:
         try:
             found = self._api.instances()
         except ProviderError as error:
-            text = f"the states of machines could not be read: {error.cls}: {error.message}"
+            text = f"the states of machines could not be read: {error.error_class}: {error.message}"
             forbidden = is_forbidden(error)
             self._doubts.append(
                 "the API key may not list-instances, so machines are asked for one by one" if forbidden else text
@@ -171,7 +171,7 @@ class _ExoscaleReader:
         try:
             self._clusters = self._api.clusters()
         except ProviderError as error:
-            self._no_clusters = f"the SKS clusters could not be read: {error.cls}: {error.message}"
+            self._no_clusters = f"the SKS clusters could not be read: {error.error_class}: {error.message}"
 
     def _needs_clusters(self) -> bool:
         """A key for Instance Pools alone may not list clusters (§1), so they are asked for where something SKS owns
@@ -278,7 +278,7 @@ class _ExoscaleReader:
                 or (isinstance(error, Unauthorized) and not is_forbidden(error))
             ):
                 self._stopped = self._stopped or error
-            text = f"could not be read: {error.cls}: {error.message}"
+            text = f"could not be read: {error.error_class}: {error.message}"
             if pool:
                 self._unread[pool] = text
             elif (doubt := f"some machines {text}") not in self._doubts:

@@ -54,7 +54,7 @@ class CceApi:
 
     def expect(self, calls: int) -> None:
         """So many calls of CCE will follow (budget.py); asks nothing."""
-        self._cce.expect(calls)
+        self._cce.announce_calls(calls)
 
     # -- reading
 

@@ -38,7 +38,7 @@ def find_rival(api: CceApi, kept: TtlCache[Switches] | None) -> MissingData | No
         "uninstall it, or switch all of that off",
         name=f"add-on {NAME}",
         place=f"spec.providers.{PROVIDER}",
-        weakens=("two autoscalers fight",),
+        affected_decisions=("two autoscalers fight",),
     )
 
 

@@ -59,7 +59,7 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
             now,
         )
     projects = Projects(
-        rest(source, "iam"), iam_root, settings.region, shelf=means.shelf, key=lambda: key("project"), now=now
+        rest(source, "iam"), iam_root, settings.region, shelf=means.cache, key=lambda: key("project"), now=now
     )
 
     def way(service: Service) -> tuple[str, RestClient[CceCredential]]:
@@ -70,7 +70,7 @@ def open_api(connection: Connection, settings: CceSettings, *, sessions: Session
         way(Service.CCE),
         way(Service.ECS),
         project=(lambda: settings.project) if settings.project else projects.id,
-        shelf=means.shelf,
+        shelf=means.cache,
         key=key,
         now=now,
     )

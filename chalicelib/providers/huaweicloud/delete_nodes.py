@@ -46,7 +46,7 @@ def remove(context: CceContext, operation: Operation) -> Outcome:
         _permitted(context, operation, site, left)
     if targets.placeholders and (conflict := take_back(context, operation, site, len(targets.placeholders))):
         return conflict
-    if left and operation.spec.kind is OperationKind.REMOVE:
+    if left and operation.spec.kind is OperationKind.DELETE_NODES:
         check_nodes(context, operation, left)
     return _delete(context, operation, left) if left else _done(operation, targets)
 
@@ -68,7 +68,7 @@ def release(context: CceContext, operation: Operation) -> bool:
 def _permitted(context: CceContext, operation: Operation, site: Site, left: Mapping[str, CceNode]) -> None:
     """Raises where one of the nodes may not go, or too few would stay."""
     check_membership(tuple(left.values()), site)
-    discard = operation.spec.kind is OperationKind.DISCARD
+    discard = operation.spec.kind is OperationKind.DELETE_INSTANCES
     if discard:
         spare_the_joined(context, left.values())
     held = [text for each in left.values() if (text := why_held(each))]

@@ -69,6 +69,6 @@ def _missing(pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode]) -> 
     if why is None:
         return ()
     told = f"{pool.name}/{group.name} is to have {group.desired} nodes, and {count} do not come: {why.message}"
-    error = InstanceError(why.cls, why.code, told)
+    error = InstanceError(why.error_class, why.code, told)
     names = [placeholder(group_id(pool.id, group.name), number) for number in range(min(count, MOST_PLACEHOLDERS))]
     return tuple(Instance(name, InstanceState.CREATING, error, handle=name) for name in names)

@@ -137,7 +137,7 @@ class _CceGroupBuilder:
         try:
             flavor = self._flavors(az).get(group.flavor)
         except ProviderError as error:
-            problem = f"flavours could not be read: {error.cls}: {error.message}"
+            problem = f"flavours could not be read: {error.error_class}: {error.message}"
             if isinstance(error, Throttled | Unauthorized):  # who is refused now is so for every AZ
                 self._stopped = problem
             return CceTemplate(None, problem)

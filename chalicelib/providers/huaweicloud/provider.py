@@ -24,7 +24,12 @@ from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings, rea
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
-    grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=CceInstanceJoinedError
+    grow=grow,
+    poll=poll_growth,
+    remove=remove,
+    shrink=shrink,
+    release=release,
+    permanent_conflict=CceInstanceJoinedError,
 )
 
 
@@ -52,5 +57,5 @@ def build(connection: Connection) -> HuaweiCloud:
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
     row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster}"
-    kept = TtlCache(connection.means.shelf, lambda: row, Switches, connection.now)
+    kept = TtlCache(connection.means.cache, lambda: row, Switches, connection.now)
     return HuaweiCloud(open_api(connection, settings), settings, kube, kept)

@@ -190,7 +190,7 @@ def _look(context: CceContext, operation: Operation, site: Site) -> Outcome:
         return Succeeded(_facts(operation, listed))
     if (why := failure(site.pool, site.group)) is not None:
         again = doubted(operation, told) if why.code == operation.status.data.get(WAS, "") else None
-        return again or Failed(why.cls, f"{told}: {why.message}", why.code, facts=facts)
+        return again or Failed(why.error_class, f"{told}: {why.message}", why.code, facts=facts)
     return Succeeded({**facts, "note": told}) if is_tired(operation, UNSEEN) else later(operation, told)
 
 

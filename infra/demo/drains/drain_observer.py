@@ -89,7 +89,7 @@ class Watcher:
 
     def _see_operations(self) -> None:
         for operation in self._world.operations():
-            if operation.spec.id in self._planned or operation.spec.kind is not OperationKind.REMOVE:
+            if operation.spec.id in self._planned or operation.spec.kind is not OperationKind.DELETE_NODES:
                 continue
             (target,) = operation.spec.targets
             self._planned[operation.spec.id] = target.node

@@ -172,7 +172,7 @@ class Disorder:
         if self.dice.random() < 0.4:
             self.cloud.spoil(self.group, self.dice.choice((NO_STOCK, QUOTA, NOT_STARTING)), self.dice.randint(1, 3))
         to_size = min(seen.max, seen.target + self.dice.randint(1, 4))
-        operation = self.order(OperationKind.GROW, seen.target, to_size)
+        operation = self.order(OperationKind.SCALE_UP, seen.target, to_size)
         self.drive(operation)
         ours = [each for each in self.held.activities if f'"{operation.spec.id}"' in each.metadata]
         assert len(ours) <= 1, "asked twice"
@@ -191,7 +191,7 @@ class Disorder:
         ]
         chosen = self.dice.sample(there, k=min(len(there), self.dice.randint(1, 3)))
         if chosen and seen.target - len(chosen) >= seen.min:
-            self.take(OperationKind.REMOVE, seen, chosen)
+            self.take(OperationKind.DELETE_NODES, seen, chosen)
 
     def discard(self) -> None:
         seen = self.look()
@@ -200,7 +200,7 @@ class Disorder:
         broken = [each for each in seen.instances if each.error or (not each.node and self.dice.random() < 0.3)]
         chosen = self.dice.sample(broken, k=self.dice.randint(0, len(broken)))
         if chosen:
-            self.take(OperationKind.DISCARD, seen, chosen)
+            self.take(OperationKind.DELETE_INSTANCES, seen, chosen)
 
     def take(self, kind: OperationKind, seen: NodeGroup, chosen: list[Instance]) -> None:
         self.doomed |= {each.handle for each in chosen}
@@ -215,7 +215,7 @@ class Disorder:
         seen = self.look()
         if seen is None or seen.target <= seen.min:
             return
-        self.drive(self.order(OperationKind.SHRINK, seen.target, self.dice.randint(seen.min, seen.target - 1)))
+        self.drive(self.order(OperationKind.DECREASE_TARGET, seen.target, self.dice.randint(seen.min, seen.target - 1)))
 
     def vanish(self) -> None:
         if self.held.machines and self.dice.random() < 0.5:
@@ -281,9 +281,9 @@ class Disorder:
             if not isinstance(outcome, InProgress):
                 self.bench.server.faults.clear()
                 if isinstance(outcome, Failed):
-                    assert outcome.cls.removeprefix("Cluster") in CLASSES
+                    assert outcome.error_class.removeprefix("Cluster") in CLASSES
                     assert outcome.message
-                    self.classes.add(outcome.cls)
+                    self.classes.add(outcome.error_class)
                 return outcome
             operation = operation.with_status(step=outcome.step, data=outcome.data)
             self.settle(outcome.after)
@@ -352,7 +352,7 @@ class Disorder:
         if before is None or now is None or now == before or self.people:
             return
         assert now <= MOST
-        assert now >= LEAST or operation.spec.kind is OperationKind.DISCARD
+        assert now >= LEAST or operation.spec.kind is OperationKind.DELETE_INSTANCES
 
     def check(self) -> None:
         self.cloud.step()
@@ -385,7 +385,7 @@ class Disorder:
             assert not seen.error
             broken = [each for each in seen.instances if each.error]
             if broken:
-                self.take(OperationKind.DISCARD, seen, broken)
+                self.take(OperationKind.DELETE_INSTANCES, seen, broken)
             self.settle(1000.0)
         seen = self.look()
         assert seen is not None
@@ -393,7 +393,7 @@ class Disorder:
             held.fates.clear()
             self.dice = random.Random(0)
             before = len(held.machines)
-            operation = self.order(OperationKind.GROW, seen.target, seen.target + 1)
+            operation = self.order(OperationKind.SCALE_UP, seen.target, seen.target + 1)
             assert isinstance(self.quietly(operation), Succeeded)
             self.settle(1000.0)
             assert len([each for each in held.machines.values() if each.state not in GONE_SOON]) == before + 1

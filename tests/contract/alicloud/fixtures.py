@@ -11,10 +11,10 @@ from tests.contract.provider_fixtures.alicloud import AlicloudBench
 from tests.operations import new_operation
 
 _VERBS = {
-    OperationKind.GROW: "grow",
-    OperationKind.SHRINK: "shrink_target",
-    OperationKind.REMOVE: "remove",
-    OperationKind.DISCARD: "remove",
+    OperationKind.SCALE_UP: "grow",
+    OperationKind.DECREASE_TARGET: "shrink_target",
+    OperationKind.DELETE_NODES: "remove",
+    OperationKind.DELETE_INSTANCES: "remove",
 }
 _MOST = 60
 

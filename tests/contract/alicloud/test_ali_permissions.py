@@ -47,19 +47,24 @@ def everything(bench: AlicloudBench) -> list[AlicloudLoggedRequest]:
     bench.bind(template.id, 0, 5)
     assert not seen(bench, group).template_error
     assert not seen(bench, template.id).template_error
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 3, op="a-0123456789abcdef")), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="a-0123456789abcdef")), Succeeded
+    )
     bench.cloud.spoil(group, NO_STOCK, 1)
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 3, 4, op="b-0123456789abcdef")), Failed)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="b-0123456789abcdef")), Failed)
     broken = [each.handle for each in seen(bench, group).instances if each.error]
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DISCARD, group, 4, 3, *broken, op="c-0123456789abcdef")), Succeeded
+        drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 4, 3, *broken, op="c-0123456789abcdef")),
+        Succeeded,
     )
     first = bench.machines(group)[0]
-    operation = order(bench, OperationKind.REMOVE, group, 3, 2, first, op="d-0123456789abcdef")
+    operation = order(bench, OperationKind.DELETE_NODES, group, 3, 2, first, op="d-0123456789abcdef")
     assert bench.provider().release(operation)
     assert isinstance(drive(bench, operation), Succeeded)
     bench.cloud.groups[group].desired = 4
-    assert isinstance(drive(bench, order(bench, OperationKind.SHRINK, group, 4, 2, op="e-0123456789abcdef")), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 4, 2, op="e-0123456789abcdef")), Succeeded
+    )
     return bench.look()
 
 

@@ -75,7 +75,7 @@ class Life:
         if self.dice.random() < 0.3:
             fate = self.dice.choice((NO_STOCK, QUOTA, NOT_STARTING))
             self.bench.cloud.spoil(self.group, fate, self.dice.randint(1, 3))
-        operation = self._order(OperationKind.GROW, start, min(_MOST, start + self.dice.randint(1, 4)))
+        operation = self._order(OperationKind.SCALE_UP, start, min(_MOST, start + self.dice.randint(1, 4)))
         before, outcome = len(self.held.machines), self._drive(operation)
         asked = operation.spec.to_size - (operation.spec.from_size if self.held.desired is None else min(before, start))
         ours = [each for each in self.held.activities if f'"{operation.spec.id}"' in each.metadata]
@@ -94,7 +94,7 @@ class Life:
         if chosen:
             self.doomed |= set(chosen)
             outcome = self._drive(
-                self._order(OperationKind.REMOVE, observed.target, observed.target - len(chosen), *chosen)
+                self._order(OperationKind.DELETE_NODES, observed.target, observed.target - len(chosen), *chosen)
             )
             if isinstance(outcome, Succeeded):
                 self.bench.settle(300.0)
@@ -105,7 +105,9 @@ class Life:
         broken = [each.handle for each in observed.instances if each.error]
         if broken:
             there = set(self.held.machines)
-            self._drive(self._order(OperationKind.DISCARD, observed.target, observed.target - len(broken), *broken))
+            self._drive(
+                self._order(OperationKind.DELETE_INSTANCES, observed.target, observed.target - len(broken), *broken)
+            )
             assert {each for each in there if each not in self.held.machines} <= self.doomed | self._failed()
 
     def _vanish(self) -> None:

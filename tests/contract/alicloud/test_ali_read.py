@@ -91,7 +91,7 @@ def test_ALI_15_a_group_that_is_off_stops_no_other(bench: AlicloudBench, state: 
     _switch_off(bench, group, state)
     off = seen(bench, group)
     assert off.error
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 1, 2)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 1, 2)), Succeeded)
     assert len(bench.machines(other)) == 2
 
 
@@ -115,7 +115,7 @@ def test_ALI_16_numbers_and_booleans_as_text_make_no_difference(bench: AlicloudB
     plain = seen(bench, group)
     bench.server.front.text_values = True
     assert seen(bench, group) == plain
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 3, 4)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4)), Succeeded)
 
 
 def test_ALI_16_both_versions_of_the_api_say_the_same(bench: AlicloudBench) -> None:
@@ -192,5 +192,5 @@ def test_a_forbidden_reader_is_told_so_and_asks_no_further(bench: AlicloudBench)
     bench.server.faults.next(VendorFault.FORBIDDEN, times=-1)
     with pytest.raises(ProviderError) as caught:
         provider.observe(())
-    assert caught.value.cls == "Unauthorized"
+    assert caught.value.error_class == "Unauthorized"
     assert len(bench.calls()) == 1

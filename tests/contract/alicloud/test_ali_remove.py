@@ -22,7 +22,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[AlicloudBench]:
 def test_ALI_12_exactly_the_named_instances_go_and_the_size_with_them(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=5)
     first, second, third, *rest = bench.machines(group)
-    assert isinstance(drive(bench, order(bench, OperationKind.REMOVE, group, 5, 3, first, third)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 5, 3, first, third)), Succeeded)
     assert bench.machines(group) == [second, *rest]
     assert bench.target(group) == seen(bench, group).target == 3
 
@@ -30,7 +30,7 @@ def test_ALI_12_exactly_the_named_instances_go_and_the_size_with_them(bench: Ali
 def test_ALI_12_forty_five_instances_go_in_lots_that_wait_for_each_other(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=50, most=60)
     leaving = bench.machines(group)[:45]
-    assert isinstance(drive(bench, order(bench, OperationKind.REMOVE, group, 50, 5, *leaving)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 50, 5, *leaving)), Succeeded)
     assert len(bench.machines(group)) == 5
     removals = [call for call in bench.look() if call.action == "RemoveInstances" and not call.code]
     counts = [sum(name.startswith("InstanceIds.") for name in call.parameters) for call in removals]
@@ -40,7 +40,7 @@ def test_ALI_12_forty_five_instances_go_in_lots_that_wait_for_each_other(bench: 
 
 def test_ALI_12_ALI_DEFECT_3_a_batch_that_would_go_below_the_minimum_is_refused_whole(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=5, least=3)
-    outcome = drive(bench, order(bench, OperationKind.REMOVE, group, 5, 1, *bench.machines(group)[:4]))
+    outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 5, 1, *bench.machines(group)[:4]))
     assert isinstance(outcome, Failed)
     assert not bench.writes()
     assert len(bench.machines(group)) == 5
@@ -49,7 +49,7 @@ def test_ALI_12_ALI_DEFECT_3_a_batch_that_would_go_below_the_minimum_is_refused_
 def test_ALI_12_the_minimum_of_the_scaling_group_itself_comes_to_light(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=3, least=0)
     bench.cloud.groups[group].min = 3
-    outcome = drive(bench, order(bench, OperationKind.REMOVE, group, 3, 2, bench.machines(group)[0]))
+    outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, bench.machines(group)[0]))
     assert isinstance(outcome, Failed)
     assert len(bench.machines(group)) == 3
 
@@ -57,16 +57,16 @@ def test_ALI_12_the_minimum_of_the_scaling_group_itself_comes_to_light(bench: Al
 def test_ALI_12_a_node_of_another_group_is_refused_before_any_write(bench: AlicloudBench) -> None:
     group, other = bench.add_group("g", size=3), bench.add_group("other", size=2)
     foreign = bench.machines(other)[0]
-    outcome = drive(bench, order(bench, OperationKind.REMOVE, group, 3, 1, bench.machines(group)[0], foreign))
+    outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 1, bench.machines(group)[0], foreign))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert not bench.writes()
 
 
 def test_ALI_12_one_that_is_gone_already_does_not_keep_the_others(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=4)
     first, second, *rest = bench.machines(group)
-    operation = order(bench, OperationKind.REMOVE, group, 4, 2, first, second)
+    operation = order(bench, OperationKind.DELETE_NODES, group, 4, 2, first, second)
     bench.cloud.vanish(first)
     assert isinstance(drive(bench, operation), Succeeded)
     assert bench.machines(group) == rest
@@ -89,7 +89,9 @@ def test_ALI_12_one_that_vanishes_between_look_and_call_is_ignored_by_ess_and_no
         return original(incoming)  # type: ignore[arg-type]
 
     bench.server.front.handle = vanish_first  # type: ignore[method-assign, assignment]
-    assert isinstance(drive(bench, order(bench, OperationKind.REMOVE, group, 4, 4 - len(named), *named)), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.DELETE_NODES, group, 4, 4 - len(named), *named)), Succeeded
+    )
     assert bench.machines(group) == rest[others:]
     assert bench.cloud.released[0].machine.id == first
     assert bench.writes()
@@ -99,7 +101,7 @@ def test_ALI_DEFECT_2_a_protected_instance_is_told_by_name_and_the_others_go(ben
     group = bench.add_group("g", size=4)
     first, second, *_ = bench.machines(group)
     bench.cloud.set_state(first, "Protected")
-    outcome = drive(bench, order(bench, OperationKind.REMOVE, group, 4, 2, first, second))
+    outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 4, 2, first, second))
     assert isinstance(outcome, Failed)
     assert first in outcome.message
     assert second not in bench.machines(group)
@@ -110,7 +112,7 @@ def test_ALI_9_a_lost_answer_to_a_removal_removes_nobody_else(bench: AlicloudBen
     group = bench.add_group("g", size=4)
     first, *rest = bench.machines(group)
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="write")
-    assert isinstance(drive(bench, order(bench, OperationKind.REMOVE, group, 4, 3, first)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 4, 3, first)), Succeeded)
     assert bench.machines(group) == rest
     assert bench.target(group) == 3
 
@@ -119,7 +121,7 @@ def test_ALI_12_instances_held_by_a_hook_on_their_way_out_are_leaving(bench: Ali
     group = bench.add_group("g", size=3)
     bench.cloud.groups[group].hook_out = 120.0
     first, *rest = bench.machines(group)
-    outcome = drive(bench, order(bench, OperationKind.REMOVE, group, 3, 2, first))
+    outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, first))
     assert isinstance(outcome, Succeeded)
     bench.settle()
     assert bench.machines(group) == rest
@@ -129,9 +131,9 @@ def test_ALI_13_a_lower_target_never_removes_an_instance() -> None:
     with AlicloudBench() as bench:
         group = bench.add_group("g", size=3)
         bench.cloud.groups[group].desired = 5
-        refused = drive(bench, order(bench, OperationKind.SHRINK, group, 5, 2, op="too-low-0123456789"))
+        refused = drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 5, 2, op="too-low-0123456789"))
         assert isinstance(refused, Failed)
         assert not bench.writes()
-        assert isinstance(drive(bench, order(bench, OperationKind.SHRINK, group, 5, 3)), Succeeded)
+        assert isinstance(drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 5, 3)), Succeeded)
         bench.settle(100_000.0)
         assert (bench.target(group), len(bench.machines(group))) == (3, 3)

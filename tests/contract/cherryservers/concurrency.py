@@ -149,7 +149,7 @@ class Disorder:
                 self.group, self.dice.choice((NO_STOCK, NO_CREDIT, NOT_DEPLOYED, NEVER_JOINS)), self.dice.randint(1, 3)
             )
         to_size = min(found.max, found.target + self.dice.randint(1, 4))
-        operation = self.order(OperationKind.GROW, found.target, to_size)
+        operation = self.order(OperationKind.SCALE_UP, found.target, to_size)
         self.orders[operation.spec.id] = to_size - found.target
         outcome = self.drive(operation)
         if isinstance(outcome, Succeeded) and not self.people:
@@ -162,7 +162,7 @@ class Disorder:
         there = [each for each in found.instances if each.node and each.state is InstanceState.RUNNING]
         chosen = self.dice.sample(there, k=min(len(there), self.dice.randint(1, 3)))
         if chosen and found.target - len(chosen) >= found.min:
-            self.take(OperationKind.REMOVE, found, chosen)
+            self.take(OperationKind.DELETE_NODES, found, chosen)
 
     def discard(self) -> None:
         found = self.look()
@@ -172,7 +172,7 @@ class Disorder:
         broken = [each for each in found.instances if each.error or each.node not in joined]
         chosen = self.dice.sample(broken, k=self.dice.randint(0, len(broken)))
         if chosen:
-            self.take(OperationKind.DISCARD, found, chosen)
+            self.take(OperationKind.DELETE_INSTANCES, found, chosen)
 
     def take(self, kind: OperationKind, found: NodeGroup, chosen: list[Instance]) -> None:
         handles = {int(each.handle) for each in chosen}
@@ -229,7 +229,7 @@ class Disorder:
             if not isinstance(outcome, InProgress):
                 self.bench.calm()
                 if isinstance(outcome, Failed):
-                    assert outcome.cls in CLASSES
+                    assert outcome.error_class in CLASSES
                     assert outcome.message
                 return outcome
             operation = follows(operation, outcome)
@@ -245,7 +245,7 @@ class Disorder:
             self.said.append(repr(error))
             return None
         except ProviderError as error:
-            outcome = Failed(error.cls, error.message, error.code)
+            outcome = Failed(error.error_class, error.message, error.code)
         self.said.append(repr(outcome))
         self.check()
         return outcome
@@ -301,7 +301,7 @@ class Disorder:
         there = len([each for each in self.cloud.members(self.group) if not each.leaving])
         assert found.target == there
         if there < MOST:
-            operation = self.order(OperationKind.GROW, there, there + 1)
+            operation = self.order(OperationKind.SCALE_UP, there, there + 1)
             for _ in range(60):
                 operation = claimed(operation)
                 outcome = ask(self.bench.provider(), operation)

@@ -32,7 +32,7 @@ def bodies(bench: CherryBench) -> list[dict[str, object]]:
 def test_CHERRY_6_an_order_says_what_the_definition_says_and_nothing_else(bench: CherryBench) -> None:
     bench.default |= {"ssh-key-ids": [101, 102], "os-partition-size": 60}
     group = bench.add_group("pool3", size=0)
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 0, 1)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 1)), Succeeded)
     (sent,) = bodies(bench)
     (made,) = bench.cloud.servers.values()
     script = "#!/bin/bash\nkubeadm join --token nf8atf.kwfs1t15pjmhk7n4 203.0.113.10:6443\n# --node-labels=pool=pool3\n"
@@ -53,7 +53,7 @@ def test_CHERRY_6_an_order_says_what_the_definition_says_and_nothing_else(bench:
 
 def test_CHERRY_6_what_is_not_set_is_left_out_and_no_keys_are_null(bench: CherryBench) -> None:
     group = bench.add_group("pool3", size=0)
-    drive(bench, order(bench, OperationKind.GROW, group, 0, 1))
+    drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 1))
     (sent,) = bodies(bench)
     assert "os_partition_size" not in sent
     assert "spot_market" not in sent
@@ -63,7 +63,7 @@ def test_CHERRY_6_what_is_not_set_is_left_out_and_no_keys_are_null(bench: Cherry
 def test_a_pool_of_spot_machines_is_ordered_as_such(bench: CherryBench) -> None:
     bench.pools["cheap"] = {"spot-market": "true"}
     group = bench.add_group("cheap", size=0)
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 0, 1)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 1)), Succeeded)
     assert [server.order.spot for server in bench.cloud.servers.values()] == [True]
 
 
@@ -71,9 +71,9 @@ def test_CHERRY_7_of_three_orders_one_is_refused_two_servers_come_and_the_text_i
     group = bench.add_group("g", size=1)
     bench.cloud.spoil("g", CherryProvisioningFate())
     bench.cloud.spoil("g", NO_STOCK)
-    outcome = drive(bench, order(bench, OperationKind.GROW, group, 1, 4))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.facts["created"]) == ("OutOfStock", 2)
+    assert (outcome.error_class, outcome.facts["created"]) == ("OutOfStock", 2)
     assert "Not enough stock for the requested plan" in outcome.message
     assert seen(bench, group).target == 3
     assert len(orders(bench)) == len(set(orders(bench))) == 3
@@ -86,7 +86,7 @@ def test_CHERRY_8_what_was_bought_without_an_answer_is_found_and_not_bought_agai
     group = bench.add_group("g", size=1)
     bench.cloud.lag = lag
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="create_server", times=2)
-    outcome = drive(bench, order(bench, OperationKind.GROW, group, 1, 4))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 4))
     assert isinstance(outcome, Succeeded)
     assert len(orders(bench)) == len(set(orders(bench))) == 3
     assert len(bench.machines(group)) == 4
@@ -95,7 +95,7 @@ def test_CHERRY_8_what_was_bought_without_an_answer_is_found_and_not_bought_agai
 def test_CHERRY_8_what_never_shows_up_is_ordered_once_more_and_under_the_same_name(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0)
     bench.server.faults.next(VendorFault.HANGS_UP, on="create_server")
-    outcome = drive(bench, order(bench, OperationKind.GROW, group, 0, 1))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 1))
     assert isinstance(outcome, Succeeded)
     assert len(orders(bench)) == 2
     assert len(set(orders(bench))) == 1
@@ -105,9 +105,9 @@ def test_CHERRY_8_what_never_shows_up_is_ordered_once_more_and_under_the_same_na
 def test_CHERRY_9_past_the_maximum_is_refused_with_one_list_and_no_order(bench: CherryBench) -> None:
     group = bench.add_group("g", size=9, most=10)
     bench.look()
-    outcome = answer(bench, order(bench, OperationKind.GROW, group, 9, 11))
+    outcome = answer(bench, order(bench, OperationKind.SCALE_UP, group, 9, 11))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert [call.action for call in bench.look()] in (["list_servers"], [])
 
 
@@ -124,9 +124,9 @@ def test_CHERRY_10_a_list_is_asked_for_again_after_the_pause_that_the_vendor_ask
 
 def test_CHERRY_10_an_order_that_is_throttled_is_not_repeated_at_once_and_is_reported(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0)
-    first = ask(bench.provider(), order(bench, OperationKind.GROW, group, 0, 1))
+    first = ask(bench.provider(), order(bench, OperationKind.SCALE_UP, group, 0, 1))
     assert isinstance(first, InProgress)
-    operation = claimed(follows(order(bench, OperationKind.GROW, group, 0, 1), first))
+    operation = claimed(follows(order(bench, OperationKind.SCALE_UP, group, 0, 1), first))
     bench.server.front.retry_after = 2
     bench.server.faults.next(VendorFault.THROTTLED_FOR, on="create_server")
     told = answer(bench, operation)
@@ -140,9 +140,9 @@ def test_CHERRY_10_an_order_that_is_throttled_is_not_repeated_at_once_and_is_rep
 def test_CHERRY_11_one_on_stock_of_three_is_bought_and_the_rest_is_out_of_stock(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0)
     bench.cloud.stock["e5_1620v4", "eu_nord_1"] = 1
-    outcome = drive(bench, order(bench, OperationKind.GROW, group, 0, 3))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 3))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.facts["created"]) == ("OutOfStock", 1)
+    assert (outcome.error_class, outcome.facts["created"]) == ("OutOfStock", 1)
     assert len(orders(bench)) == 1
     assert seen(bench, group).target == 1
 
@@ -150,9 +150,9 @@ def test_CHERRY_11_one_on_stock_of_three_is_bought_and_the_rest_is_out_of_stock(
 def test_CHERRY_11_nothing_on_stock_means_no_order_at_all(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
     bench.cloud.stock["e5_1620v4", "eu_nord_1"] = 0
-    outcome = drive(bench, order(bench, OperationKind.GROW, group, 2, 3))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "OutOfStock"
+    assert outcome.error_class == "OutOfStock"
     assert not orders(bench)
 
 
@@ -161,7 +161,7 @@ def test_the_stock_of_the_spot_market_is_another_one(bench: CherryBench) -> None
     group = bench.add_group("cheap", size=0)
     bench.cloud.stock["e5_1620v4", "eu_nord_1"] = 0
     bench.cloud.spot_stock["e5_1620v4", "eu_nord_1"] = 1
-    outcome = drive(bench, order(bench, OperationKind.GROW, group, 0, 2))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 2))
     assert isinstance(outcome, Failed)
     assert len(bench.machines(group)) == 1
 
@@ -176,9 +176,9 @@ def test_no_credit_and_no_quota_are_a_matter_for_people(bench: CherryBench, how:
     else:
         bench.cloud.spoil("g", CherryProvisioningFate())
         bench.cloud.spoil("g", QUOTA, 9)
-    outcome = drive(bench, order(bench, OperationKind.GROW, group, 0, 2))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 2))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.facts["created"]) == ("QuotaExceeded", 1)
+    assert (outcome.error_class, outcome.facts["created"]) == ("QuotaExceeded", 1)
     assert len(bench.machines(group)) == 1
 
 
@@ -187,9 +187,9 @@ def test_a_refused_token_stops_the_rest_of_the_orders(bench: CherryBench, status
     group = bench.add_group("g", size=0)
     fault = VendorFault.UNAUTHORIZED if status == 401 else VendorFault.FORBIDDEN
     bench.server.faults.next(fault, on="create_server", times=-1)
-    outcome = drive(bench, order(bench, OperationKind.GROW, group, 0, 8))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 8))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Unauthorized"
+    assert outcome.error_class == "Unauthorized"
     assert len(orders(bench)) <= 4
     assert not bench.machines(group)
 
@@ -197,16 +197,16 @@ def test_a_refused_token_stops_the_rest_of_the_orders(bench: CherryBench, status
 def test_a_project_that_is_gone_when_one_orders_is_not_found(bench: CherryBench) -> None:
     group = bench.add_group("g", size=1)
     bench.server.faults.next(VendorFault.NOT_FOUND, on="create_server", times=-1)
-    outcome = drive(bench, order(bench, OperationKind.GROW, group, 1, 3))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 3))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "NotFound"
+    assert outcome.error_class == "NotFound"
     assert "Project not found" in outcome.message
     assert len(bench.machines(group)) == 1
 
 
 def test_CHERRY_D7_twelve_servers_are_bought_at_no_more_than_four_calls_a_second(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0, most=20)
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 0, 12)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 12)), Succeeded)
     times = [call.at for call in bench.server.log]
     assert len(orders(bench)) == 12
     assert max(sum(begin <= at < begin + 1.0 for at in times) for begin in times) <= 4
@@ -216,7 +216,7 @@ def test_CHERRY_D7_twelve_servers_are_bought_at_no_more_than_four_calls_a_second
 def test_CHERRY_D13_a_server_whose_deployment_failed_is_bought_and_is_seen_as_broken(bench: CherryBench) -> None:
     group = bench.add_group("g", size=1)
     bench.cloud.spoil("g", NOT_DEPLOYED)
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 1, 3)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 3)), Succeeded)
     bench.settle(120.0)
     found = seen(bench, group)
     assert (found.target, [each.error is not None for each in found.instances].count(True)) == (3, 1)
@@ -224,7 +224,7 @@ def test_CHERRY_D13_a_server_whose_deployment_failed_is_bought_and_is_seen_as_br
 
 def test_a_message_that_comes_twice_buys_once(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0)
-    operation = order(bench, OperationKind.GROW, group, 0, 3)
+    operation = order(bench, OperationKind.SCALE_UP, group, 0, 3)
     for _ in range(2):
         assert not isinstance(answer(bench, operation), Failed)
     assert isinstance(drive(bench, operation), Succeeded)
@@ -238,7 +238,7 @@ def test_a_process_that_dies_with_the_orders_sent_buys_nothing_twice(bench: Cher
     """The table does not learn what came of the step, and the next attempt begins with what it had."""
     group = bench.add_group("g", size=1)
     bench.cloud.lag = lag
-    operation = order(bench, OperationKind.GROW, group, 1, 5)
+    operation = order(bench, OperationKind.SCALE_UP, group, 1, 5)
     for number in range(1, 4):
         operation = claimed(operation)
         outcome = answer(bench, operation)
@@ -252,7 +252,7 @@ def test_a_process_that_dies_with_the_orders_sent_buys_nothing_twice(bench: Cher
 
 def test_what_servers_are_told_holds_the_token_and_no_outcome_or_error_does(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0)
-    operation, said = order(bench, OperationKind.GROW, group, 0, 1), []
+    operation, said = order(bench, OperationKind.SCALE_UP, group, 0, 1), []
     while True:
         outcome = answer(bench, claimed(operation))
         said.append(repr(outcome))
@@ -265,7 +265,7 @@ def test_what_servers_are_told_holds_the_token_and_no_outcome_or_error_does(benc
     assert f"{TOKEN_ID}.{TOKEN_SECRET}" in base64.b64decode(made.order.user_data).decode()
     echo = f"refused: token {bench.token} may not use {made.order.user_data}, nor {TOKEN_SECRET}"
     bench.cloud.spoil("g", CherryProvisioningFate((400, echo)), 9)
-    failed = drive(bench, order(bench, OperationKind.GROW, group, 1, 2, op="op-2-0123456789abc"))
+    failed = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 2, op="op-2-0123456789abc"))
     assert isinstance(failed, Failed)
     assert "refused" in failed.message
     said.append(repr(failed))

@@ -61,7 +61,7 @@ def test_a_project_that_is_not_there_is_not_found_and_a_foreign_one_is_refused(b
     assert isinstance(error, NotFound)
     assert "Project not found" in error.message
     bench.default["project-id"] = 20002
-    assert failure(bench).cls == "Unauthorized"
+    assert failure(bench).error_class == "Unauthorized"
 
 
 @pytest.mark.parametrize("wordy", [False, True])

@@ -22,7 +22,11 @@ def bench() -> Iterator[CherryBench]:
 
 
 def removal(
-    bench: CherryBench, group: str, *targets: RemovalTarget, kind: OperationKind = OperationKind.REMOVE, op: str = "one"
+    bench: CherryBench,
+    group: str,
+    *targets: RemovalTarget,
+    kind: OperationKind = OperationKind.DELETE_NODES,
+    op: str = "one",
 ) -> Operation:
     size = bench.target(group)
     return order(bench, kind, group, size, size - len(targets), *targets, op=f"{op}-0123456789ab")
@@ -73,7 +77,7 @@ def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_refused_and_so_are_the_
     first, *_ = seen(bench, group).instances
     for stranger in (RemovalTarget("nobody", ""), RemovalTarget("a", "aws:///eu/i-1"), RemovalTarget("", "")):
         outcome = refused(bench, removal(bench, group, target(first), stranger))
-        assert outcome.cls == "InvalidRequest"
+        assert outcome.error_class == "InvalidRequest"
 
 
 @pytest.mark.parametrize("whose", ["pool", "cluster", "project", "nobody"])
@@ -90,7 +94,7 @@ def test_CHERRY_12_CHERRY_D24_a_server_of_others_is_refused(bench: CherryBench, 
     ours = seen(bench, group).instances[0]
     stranger = RemovalTarget(other.hostname, f"cherryservers://{other.id}", str(other.id))
     outcome = refused(bench, removal(bench, group, target(ours), stranger))
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert str(other.id) in outcome.message
 
 
@@ -108,7 +112,7 @@ def test_CHERRY_12_CHERRY_D16_of_two_servers_with_one_hostname_none_goes_by_name
 def test_CHERRY_12_CHERRY_D17_below_the_minimum_nothing_goes_however_quickly_one_asks(bench: CherryBench) -> None:
     group = bench.add_group("g", size=4, least=2)
     first, second, third, _ = seen(bench, group).instances
-    assert refused(bench, removal(bench, group, *(target(each) for each in (first, second, third)))).cls == (
+    assert refused(bench, removal(bench, group, *(target(each) for each in (first, second, third)))).error_class == (
         "InvalidRequest"
     )
     assert isinstance(drive(bench, removal(bench, group, target(first), target(second), op="second")), Succeeded)
@@ -128,8 +132,8 @@ def test_CHERRY_D12_one_that_somebody_else_is_deleting_counts_for_no_minimum_and
     group = bench.add_group("g", size=3, least=2, most=3)
     bench.cloud.terminate(bench.cloud.members(group)[0])
     _, second, _ = seen(bench, group).instances
-    assert refused(bench, removal(bench, group, target(second))).cls == "InvalidRequest"
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 3)), Succeeded)
+    assert refused(bench, removal(bench, group, target(second))).error_class == "InvalidRequest"
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3)), Succeeded)
     assert len(bench.machines(group)) == 3
 
 
@@ -166,11 +170,14 @@ def test_a_server_of_the_control_plane_is_left_alone(bench: CherryBench) -> None
 def test_a_server_that_never_joined_is_discarded_and_one_that_has_is_not(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2, least=2)
     joined, _ = seen(bench, group).instances
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 3)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3)), Succeeded)
     new = next(each for each in seen(bench, group).instances if each.handle not in {"1000", "1001"})
-    assert refused(bench, removal(bench, group, target(joined), kind=OperationKind.DISCARD)).cls == "Conflict"
+    assert (
+        refused(bench, removal(bench, group, target(joined), kind=OperationKind.DELETE_INSTANCES)).error_class
+        == "Conflict"
+    )
     assert isinstance(
-        drive(bench, removal(bench, group, target(new), kind=OperationKind.DISCARD, op="second")), Succeeded
+        drive(bench, removal(bench, group, target(new), kind=OperationKind.DELETE_INSTANCES, op="second")), Succeeded
     )
     assert bench.machines(group) == ["1000", "1001"]
 
@@ -186,6 +193,8 @@ def test_thirty_servers_go_in_one_operation_at_no_more_than_four_calls_a_second(
 
 def test_CHERRY_D18_a_target_is_not_lowered_where_that_would_take_a_server(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
-    assert isinstance(answer(bench, order(bench, OperationKind.SHRINK, group, 2, 1)), Failed)
-    assert isinstance(answer(bench, order(bench, OperationKind.SHRINK, group, 3, 2, op="second-0123456789")), Succeeded)
+    assert isinstance(answer(bench, order(bench, OperationKind.DECREASE_TARGET, group, 2, 1)), Failed)
+    assert isinstance(
+        answer(bench, order(bench, OperationKind.DECREASE_TARGET, group, 3, 2, op="second-0123456789")), Succeeded
+    )
     assert len(bench.machines(group)) == 2

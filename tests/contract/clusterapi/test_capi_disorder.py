@@ -40,7 +40,7 @@ def grown(there: Management) -> int:
     size, provider = there.size(), there.provider()
     for _ in range(20):
         try:
-            return int(isinstance(provider.grow(operation(OperationKind.GROW, size, size + 1)), Succeeded))
+            return int(isinstance(provider.grow(operation(OperationKind.SCALE_UP, size, size + 1)), Succeeded))
         except Conflict:
             return 0  # nothing was written; the next pass would plan it again
         except ProviderError:
@@ -55,7 +55,7 @@ def test_no_machine_is_lost_that_was_not_to_go(seed: int, version: str) -> None:
         fill(there, SIZE, annotations=bounds(0, 50))
         going = rng.sample(range(SIZE), 4)
         todo: dict[str, Operation] = {
-            f"op-{at}": operation(OperationKind.REMOVE, SIZE, SIZE - 1, at, op=f"op-{at}") for at in going
+            f"op-{at}": operation(OperationKind.DELETE_NODES, SIZE, SIZE - 1, at, op=f"op-{at}") for at in going
         }
         staying = {f"m-{at}" for at in range(SIZE) if at not in going}
         provider, added = there.provider(settings={"version": version}), 0

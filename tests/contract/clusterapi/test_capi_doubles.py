@@ -144,7 +144,7 @@ def wanted(kind: OperationKind, name: str) -> Operation:
     index = int(name[-1])
     named = (
         RemovalTarget(f"n-{index}", f"c:///i-{index}", f"default/m-{index}")
-        if kind is OperationKind.REMOVE
+        if kind is OperationKind.DELETE_NODES
         else (RemovalTarget("", f"pending-machine-default_{name}", f"default/{name}"))
     )
     return operation(kind, 4, 3).with_spec(targets=(named,))
@@ -156,14 +156,18 @@ def test_an_attack_between_the_plan_and_the_change_stops_the_change(
 ) -> None:
     del says
     attack(there)
-    for kind, name in ((OperationKind.REMOVE, "m-0"), (OperationKind.REMOVE, "m-1"), (OperationKind.DISCARD, "m-3")):
+    for kind, name in (
+        (OperationKind.DELETE_NODES, "m-0"),
+        (OperationKind.DELETE_NODES, "m-1"),
+        (OperationKind.DELETE_INSTANCES, "m-3"),
+    ):
         if name not in doubtful:
             continue
-        gone = kind is OperationKind.REMOVE and "n-1" not in [each.name for each in there.nodes()]
+        gone = kind is OperationKind.DELETE_NODES and "n-1" not in [each.name for each in there.nodes()]
         outcome = there.provider().remove(wanted(kind, name))
         assert isinstance(outcome, InProgress if gone else Failed), outcome
         if isinstance(outcome, Failed):
-            assert outcome.cls in {"Conflict", "InvalidRequest"}
+            assert outcome.error_class in {"Conflict", "InvalidRequest"}
             assert (there.size(), there.marked()) == (4, {})
 
 
@@ -173,7 +177,7 @@ def test_honest_machines_are_removed_all_the_same(
 ) -> None:
     del says
     attack(there)
-    for kind, name in ((OperationKind.REMOVE, "m-2"), (OperationKind.DISCARD, "m-3")):
+    for kind, name in ((OperationKind.DELETE_NODES, "m-2"), (OperationKind.DELETE_INSTANCES, "m-3")):
         if name not in doubtful:
             outcome = there.provider().remove(wanted(kind, name))
             assert isinstance(outcome, InProgress), outcome
@@ -184,7 +188,9 @@ def test_honest_machines_are_removed_all_the_same(
 
 def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Management) -> None:
     """The plan took n-1 for m-0; Cluster API says that m-0 is n-0."""
-    wrong = operation(OperationKind.REMOVE, 4, 3).with_spec(targets=(RemovalTarget("n-1", "c:///i-0", "default/m-0"),))
+    wrong = operation(OperationKind.DELETE_NODES, 4, 3).with_spec(
+        targets=(RemovalTarget("n-1", "c:///i-0", "default/m-0"),)
+    )
     outcome = there.provider().remove(wrong)
     assert isinstance(outcome, Failed)
     assert "is node n-0 by now, and n-1 was drained" in outcome.message
@@ -194,7 +200,7 @@ def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Ma
 def test_a_node_with_the_placeholder_of_a_machine_as_its_id_is_not_that_machine(there: Management) -> None:
     placeholder = "pending-machine-default_m-3"
     renew_new(there, "evil", placeholder)
-    wrong = operation(OperationKind.REMOVE, 4, 3).with_spec(
+    wrong = operation(OperationKind.DELETE_NODES, 4, 3).with_spec(
         targets=(RemovalTarget("evil", placeholder, "default/m-3"),)
     )
     assert isinstance(there.provider().remove(wrong), Failed)
@@ -206,11 +212,11 @@ def test_a_mark_that_was_set_before_the_attack_is_taken_off(there: Management) -
     there.fault("PATCH", "/scale", 500, times=-1)
     provider = there.provider()
     with pytest.raises(Exception, match="by the test"):
-        provider.remove(wanted(OperationKind.REMOVE, "m-0"))
+        provider.remove(wanted(OperationKind.DELETE_NODES, "m-0"))
     there.server.faults.clear()
     assert set(there.marked()) == {"m-0"}
     renew(there, "n-1", "c:///i-0")
-    assert isinstance(there.provider().remove(wanted(OperationKind.REMOVE, "m-0")), Failed)
+    assert isinstance(there.provider().remove(wanted(OperationKind.DELETE_NODES, "m-0")), Failed)
     assert (there.size(), there.marked()) == (4, {})
 
 
@@ -219,7 +225,7 @@ def test_a_machine_of_another_cluster_with_our_id_holds_nothing_of_ours(there: M
     there.add(machine("copy", "", cluster="c2", provider_id="c:///i-0", node="n-0", owners=()))
     observed = there.provider(settings={"clusterName": "c1", "namespace": "default"}).observe(there.nodes())
     assert not [each for each in machines(observed).values() if each.held]
-    assert isinstance(there.provider().remove(wanted(OperationKind.REMOVE, "m-0")), InProgress)
+    assert isinstance(there.provider().remove(wanted(OperationKind.DELETE_NODES, "m-0")), InProgress)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +249,7 @@ def test_an_instance_of_a_pool_that_is_not_one_node_is_held(attack: Callable[[Ma
         assert doubtful
         target = RemovalTarget("evil", doubtful[0].id, doubtful[0].handle)
         outcome = there.provider(settings=settings).remove(
-            operation(OperationKind.REMOVE, 3, 2, group="MachinePool/default/mp").with_spec(targets=(target,))
+            operation(OperationKind.DELETE_NODES, 3, 2, group="MachinePool/default/mp").with_spec(targets=(target,))
         )
         assert isinstance(outcome, Failed), outcome
         assert there.size("mp", "MachinePool") in {2, 3}
@@ -267,7 +273,7 @@ def test_a_pool_with_nodes_that_are_not_ours_loses_no_instance(refs: list[Json],
         [group] = provider.observe(there.nodes()).groups
         assert {each.id: bool(each.held) for each in group.instances} == {"c:///p-0": False, "c:///p-1": held}
         outcome = provider.remove(
-            operation(OperationKind.DISCARD, 2, 1, group="MachinePool/default/mp").with_spec(
+            operation(OperationKind.DELETE_INSTANCES, 2, 1, group="MachinePool/default/mp").with_spec(
                 targets=(RemovalTarget("", "c:///p-1", "listed:c:///p-1"),)
             )
         )
@@ -276,8 +282,8 @@ def test_a_pool_with_nodes_that_are_not_ours_loses_no_instance(refs: list[Json],
 
 
 def test_the_whole_drain_of_an_honest_node_still_works(there: Management) -> None:
-    outcome = there.provider().remove(wanted(OperationKind.REMOVE, "m-0"))
+    outcome = there.provider().remove(wanted(OperationKind.DELETE_NODES, "m-0"))
     assert isinstance(outcome, InProgress)
     there.work()
-    assert isinstance(there.provider().poll(wanted(OperationKind.REMOVE, "m-0")), Succeeded)
+    assert isinstance(there.provider().poll(wanted(OperationKind.DELETE_NODES, "m-0")), Succeeded)
     assert there.machines() == ["m-1", "m-2", "m-3"]

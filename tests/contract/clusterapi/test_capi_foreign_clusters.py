@@ -266,7 +266,7 @@ def test_groups_of_one_name_are_others_in_other_clusters_and_when_made_anew(ther
 def test_what_an_old_policy_has_begun_is_taken_back_and_nothing_else_is_done(there: Management) -> None:
     """A removal had marked its Machine when the version came that requires clusterName."""
     fill(there, 3)
-    begun = operation(OperationKind.REMOVE, 3, 2, 0)
+    begun = operation(OperationKind.DELETE_NODES, 3, 2, 0)
     there.fault("PATCH", "/scale", 500, times=-1)
     with pytest.raises(Transient):
         there.provider().remove(begun)
@@ -277,11 +277,11 @@ def test_what_an_old_policy_has_begun_is_taken_back_and_nothing_else_is_done(the
     for outcome in (
         provider.remove(begun),
         provider.poll(begun),
-        provider.grow(operation(OperationKind.GROW, 3, 4)),
-        provider.shrink_target(operation(OperationKind.SHRINK, 3, 2)),
+        provider.grow(operation(OperationKind.SCALE_UP, 3, 4)),
+        provider.shrink_target(operation(OperationKind.DECREASE_TARGET, 3, 2)),
     ):
         assert isinstance(outcome, Failed)
-        assert (outcome.cls, "clusterName" in outcome.message) == ("InvalidRequest", True)
+        assert (outcome.error_class, "clusterName" in outcome.message) == ("InvalidRequest", True)
     assert there.requests() == []
     assert provider.release(begun) is True
     assert (there.marked(), there.size()) == ({}, 3)

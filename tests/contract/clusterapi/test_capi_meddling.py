@@ -41,9 +41,9 @@ FAULTS = (
 )
 # What may run beside what on one group (plan/repair.py); removals and growth do.
 APART = {
-    OperationKind.GROW: {OperationKind.GROW, OperationKind.DISCARD},
-    OperationKind.DISCARD: {OperationKind.GROW, OperationKind.DISCARD},
-    OperationKind.REMOVE: set[OperationKind](),
+    OperationKind.SCALE_UP: {OperationKind.SCALE_UP, OperationKind.DELETE_INSTANCES},
+    OperationKind.DELETE_INSTANCES: {OperationKind.SCALE_UP, OperationKind.DELETE_INSTANCES},
+    OperationKind.DELETE_NODES: set[OperationKind](),
 }
 
 
@@ -126,22 +126,22 @@ class Walk:
         if APART[kind] & {each.spec.kind for each in there}:
             return None
         taken = {target.handle for each in there for target in each.spec.targets}
-        state = InstanceState.RUNNING if kind is OperationKind.REMOVE else InstanceState.CREATING
+        state = InstanceState.RUNNING if kind is OperationKind.DELETE_NODES else InstanceState.CREATING
         fit = [
             each
             for each in group.instances
             if each.state is state
             and each.handle not in taken
             and not each.held
-            and bool(each.node) == (kind is OperationKind.REMOVE)
+            and bool(each.node) == (kind is OperationKind.DELETE_NODES)
         ]
         count = self.random.randint(1, 2)
         targets = (
             ()
-            if kind is OperationKind.GROW
+            if kind is OperationKind.SCALE_UP
             else tuple(RemovalTarget(each.node, each.id, each.handle) for each in fit[:count])
         )
-        end = min(MOST, group.target + count) if kind is OperationKind.GROW else group.target - len(targets)
+        end = min(MOST, group.target + count) if kind is OperationKind.SCALE_UP else group.target - len(targets)
         if end == group.target or group.scale_down_held:
             return None
         self.number += 1
@@ -178,13 +178,13 @@ class Walk:
         changed = {name: (before[name], after[name]) for name in after if before[name] != after[name]}
         assert changed.keys() <= {operation.spec.group}
         for start, end in changed.values():
-            if operation.spec.kind is OperationKind.GROW:
+            if operation.spec.kind is OperationKind.SCALE_UP:
                 assert (start, end) == (operation.spec.from_size, operation.spec.to_size)
                 assert end <= MOST
                 continue
             self.lowered[operation.spec.group] += start - end
             assert start > end
-            assert end >= LEAST or operation.spec.kind is OperationKind.DISCARD
+            assert end >= LEAST or operation.spec.kind is OperationKind.DELETE_INSTANCES
             assert self.lowered[operation.spec.group] <= self.asked[operation.spec.group]
 
     def nodes(self) -> tuple[Any, ...]:

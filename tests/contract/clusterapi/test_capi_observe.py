@@ -226,13 +226,13 @@ def test_CAPI_6_D29_a_paused_cluster_is_left_alone_until_it_is_not() -> None:
         there.add(cluster("c1", paused=True))
         observed = there.provider().observe(nodes)
         assert (observed.groups, [gap.name for gap in observed.gaps]) == ((), ["default/c1"])
-        outcome = there.provider().grow(operation(OperationKind.GROW, 2, 3))
+        outcome = there.provider().grow(operation(OperationKind.SCALE_UP, 2, 3))
         assert isinstance(outcome, Failed)
         assert "paused with its Cluster" in outcome.message
         assert there.writes() == []
         there.change("c1", "Cluster", paused=False)
         assert len(there.provider().observe(nodes).groups) == 1
-        assert isinstance(there.provider().grow(operation(OperationKind.GROW, 2, 3)), Succeeded)
+        assert isinstance(there.provider().grow(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
 
 
 def test_a_size_that_the_topology_sets_is_told_with_the_entry() -> None:

@@ -60,18 +60,18 @@ def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], 
         return f"{[(each.id, len(each.instances)) for each in found.groups]} {sorted(gap.kind for gap in found.gaps)}"
 
     yield observed
-    yield lambda: str(provider.shrink_target(operation(OperationKind.SHRINK, 4, 3)))
+    yield lambda: str(provider.shrink_target(operation(OperationKind.DECREASE_TARGET, 4, 3)))
     there.work()
-    yield lambda: str(provider.grow(operation(OperationKind.GROW, 1, 2, group="MachineSet/default/alone")))
-    yield lambda: str(provider.grow(operation(OperationKind.GROW, 1, 2, group="MachinePool/default/pool")))
+    yield lambda: str(provider.grow(operation(OperationKind.SCALE_UP, 1, 2, group="MachineSet/default/alone")))
+    yield lambda: str(provider.grow(operation(OperationKind.SCALE_UP, 1, 2, group="MachinePool/default/pool")))
     there.fault("PATCH", "/scale", 404, times=3)
     yield (
-        lambda: f"{provider.remove(operation(OperationKind.REMOVE, 3, 2, 0))} {there.marked()}"
+        lambda: f"{provider.remove(operation(OperationKind.DELETE_NODES, 3, 2, 0))} {there.marked()}"
     )  # takes its mark off again
     there.server.faults.clear()
-    yield lambda: str(provider.remove(operation(OperationKind.REMOVE, 3, 2, 0)))
+    yield lambda: str(provider.remove(operation(OperationKind.DELETE_NODES, 3, 2, 0)))
     there.add(cluster(paused=True))
-    yield lambda: str(provider.grow(operation(OperationKind.GROW, 2, 3)))
+    yield lambda: str(provider.grow(operation(OperationKind.SCALE_UP, 2, 3)))
 
 
 def told(rules: list[RbacRule], settings: dict[str, str], crds: Path | None = None) -> tuple[list[str], ApiServer]:
@@ -209,8 +209,8 @@ def test_without_the_right_to_write_the_refusal_names_what_is_missing(missing: s
     kept = [rule for rule in granted() if (rule.verbs[0], rule.resources[0]) != ("patch", missing)]
     with management([*kept, *ELSEWHERE]) as there:
         fill(there, 2)
-        outcome = there.provider().remove(operation(OperationKind.REMOVE, 2, 1, 0))
+        outcome = there.provider().remove(operation(OperationKind.DELETE_NODES, 2, 1, 0))
         assert isinstance(outcome, Failed)
-        assert outcome.cls == "Unauthorized"
+        assert outcome.error_class == "Unauthorized"
         assert f'"{missing}' in outcome.message
         assert (there.size(), there.marked()) == (2, {})

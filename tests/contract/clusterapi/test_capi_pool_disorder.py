@@ -45,7 +45,8 @@ def disturb(there: Management, rng: random.Random) -> int:
             try:
                 return int(
                     isinstance(
-                        there.provider().grow(operation(OperationKind.GROW, size, size + 1, group=GROUP_ID)), Succeeded
+                        there.provider().grow(operation(OperationKind.SCALE_UP, size, size + 1, group=GROUP_ID)),
+                        Succeeded,
                     )
                 )
             except ProviderError:

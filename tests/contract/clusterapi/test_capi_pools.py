@@ -35,7 +35,7 @@ def bare(there: Management, size: int, **more: Any) -> None:
     there.requests()
 
 
-def removal(*targets: RemovalTarget, kind: OperationKind = OperationKind.REMOVE, op: str = "op") -> Operation:
+def removal(*targets: RemovalTarget, kind: OperationKind = OperationKind.DELETE_NODES, op: str = "op") -> Operation:
     return operation(kind, 9, 8, op=op, group=GROUP_ID).with_spec(targets=targets)
 
 
@@ -67,7 +67,7 @@ def finish(there: Management, wanted: Operation, **settings: str) -> Outcome:
 
 def refused(outcome: Outcome) -> tuple[str, str]:
     assert isinstance(outcome, Failed), outcome
-    return outcome.cls, outcome.message
+    return outcome.error_class, outcome.message
 
 
 def nodes_left(there: Management) -> list[str]:
@@ -78,12 +78,12 @@ def test_CAPI_23_grow_and_shrink_through_the_scale_subresource() -> None:
     with management() as there:
         backed(there, 2)
         provider = there.provider()
-        grown = operation(OperationKind.GROW, 2, 4, group=GROUP_ID)
+        grown = operation(OperationKind.SCALE_UP, 2, 4, group=GROUP_ID)
         for _ in range(2):
             assert provider.grow(grown) == Succeeded({"from": 2, "to": 4})
         assert there.writes() == [f"PATCH {SCALE} 200"]
-        assert refused(provider.grow(operation(OperationKind.GROW, 4, 11, group=GROUP_ID)))[0] == "InvalidRequest"
-        back = operation(OperationKind.SHRINK, 4, 2, group=GROUP_ID)
+        assert refused(provider.grow(operation(OperationKind.SCALE_UP, 4, 11, group=GROUP_ID)))[0] == "InvalidRequest"
+        back = operation(OperationKind.DECREASE_TARGET, 4, 2, group=GROUP_ID)
         assert provider.shrink_target(back) == Succeeded({"from": 4, "to": 2})
         assert there.size("mp", "MachinePool") == 2
 
@@ -95,7 +95,7 @@ def test_D11_a_pool_is_not_shrunk_below_its_instances_joined_or_not() -> None:
         there.add(pool_machine("coming", "mp"))
         there.change("mp", "MachinePool", replicas=4, providerIDList=["c:///i-0", "c:///i-1", "c:///listed"])
         provider = there.provider()
-        cls, message = refused(provider.shrink_target(operation(OperationKind.SHRINK, 4, 3, group=GROUP_ID)))
+        cls, message = refused(provider.shrink_target(operation(OperationKind.DECREASE_TARGET, 4, 3, group=GROUP_ID)))
         assert (cls, "4 of which are there" in message) == ("InvalidRequest", True)
 
 
@@ -326,7 +326,7 @@ def test_a_pool_keeps_its_minimum_except_for_what_never_joined() -> None:
         there.add(finalized(pool_machine("late", "mp")))
         there.change("mp", "MachinePool", replicas=3)
         dead = RemovalTarget("", "pending-machine-default_late", "default/late")
-        done = finish(there, removal(dead, kind=OperationKind.DISCARD))
+        done = finish(there, removal(dead, kind=OperationKind.DELETE_INSTANCES))
         assert isinstance(done, Succeeded)
         assert there.machines() == ["m-0", "m-1"]
 
@@ -335,7 +335,9 @@ def test_a_listed_instance_that_joined_meanwhile_is_not_discarded() -> None:
     with management() as there:
         bare(there, 2)
         cls, message = refused(
-            there.provider(settings=ALLOWED).remove(removal(of_instance("mp-0001"), kind=OperationKind.DISCARD))
+            there.provider(settings=ALLOWED).remove(
+                removal(of_instance("mp-0001"), kind=OperationKind.DELETE_INSTANCES)
+            )
         )
         assert (cls, "joined as node mp-0001" in message) == ("Conflict", True)
         assert there.size("mp", "MachinePool") == 2
@@ -347,7 +349,9 @@ def test_an_instance_that_never_joined_is_discarded_where_the_setting_allows_it(
         bare(there, 2)
         [first, second] = there.provider().observe(there.nodes()).groups[0].instances
         assert (first.node, second.node) == ("", "mp-0001")
-        done = finish(there, removal(RemovalTarget("", first.id, first.handle), kind=OperationKind.DISCARD), **ALLOWED)
+        done = finish(
+            there, removal(RemovalTarget("", first.id, first.handle), kind=OperationKind.DELETE_INSTANCES), **ALLOWED
+        )
         assert isinstance(done, Succeeded)
         assert (done.facts["never_joined"], nodes_left(there)) == (1, ["mp-0001"])
 
@@ -379,5 +383,5 @@ def test_CAPI_23_a_pool_of_another_scaler_is_not_changed() -> None:
     with management() as there:
         backed(there, 2, managed_by="karpenter")
         assert "karpenter" in refused(there.provider().remove(removal(of_machine(0))))[1]
-        assert "karpenter" in refused(there.provider().grow(operation(OperationKind.GROW, 2, 3, group=GROUP_ID)))[1]
+        assert "karpenter" in refused(there.provider().grow(operation(OperationKind.SCALE_UP, 2, 3, group=GROUP_ID)))[1]
         assert there.writes() == []

@@ -28,7 +28,7 @@ def test_D30_a_machine_that_goes_between_the_look_and_its_mark_is_one_that_is_go
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", "/machines/m-1", 404)
-        outcome = there.provider().remove(operation(OperationKind.REMOVE, 3, 1, 0, 1))
+        outcome = there.provider().remove(operation(OperationKind.DELETE_NODES, 3, 1, 0, 1))
         assert isinstance(outcome, InProgress)  # looked again, and it had only seemed so
         assert (there.size(), sorted(there.marked())) == (1, ["m-0", "m-1"])
 
@@ -37,7 +37,7 @@ def test_D30_a_machine_that_goes_between_the_look_and_its_mark_is_one_that_is_go
 def test_D31_a_count_that_cannot_be_read_any_more_counts_nothing(text: str) -> None:
     with management() as there:
         fill(there, 1)
-        gone = operation(OperationKind.REMOVE, 2, 1, 7).with_status(data={"never_joined": text})
+        gone = operation(OperationKind.DELETE_NODES, 2, 1, 7).with_status(data={"never_joined": text})
         outcome = there.provider().remove(gone)
         assert isinstance(outcome, Succeeded)
         assert outcome.facts["never_joined"] == 0
@@ -52,7 +52,7 @@ def test_D28_a_record_that_cannot_be_read_any_more_is_written_anew(text: str) ->
         )
         there.controllers.step()
         spoilt = dict.fromkeys(("pool_size", "pool_version", "pool_generation", "never_joined"), text)
-        wanted = operation(OperationKind.REMOVE, 2, 1, group="MachinePool/default/mp")
+        wanted = operation(OperationKind.DELETE_NODES, 2, 1, group="MachinePool/default/mp")
         targets = (RemovalTarget("n-0", "c:///i-0", "default/m-0"),)
         outcome = finish(there, wanted.with_spec(targets=targets).with_status(data=spoilt))
         assert isinstance(outcome, Succeeded)
@@ -71,7 +71,7 @@ def test_D28_marks_come_off_though_the_group_was_paused_or_is_none_any_more(kind
             there.add(pool("md-0", replicas=2), pool_machine("m-0", "md-0", node="n-0"), pool_machine("m-1", "md-0"))
         else:
             fill(there, 2)
-        wanted = operation(OperationKind.REMOVE, 2, 1, 0, group=f"{kind}/default/md-0")
+        wanted = operation(OperationKind.DELETE_NODES, 2, 1, 0, group=f"{kind}/default/md-0")
         wanted = wanted.with_spec(targets=(RemovalTarget("n-0", "", "default/m-0"),))
         if kind == "MachineDeployment":
             there.fault("PATCH", "/scale", 500)
@@ -94,8 +94,8 @@ def test_D28_a_size_is_not_lowered_for_a_mark_whose_function_stopped_there() -> 
     with management() as there:
         fill(there, 4)
         first, second = (
-            operation(OperationKind.REMOVE, 4, 3, 0, op="first"),
-            operation(OperationKind.REMOVE, 4, 3, 1, op="second"),
+            operation(OperationKind.DELETE_NODES, 4, 3, 0, op="first"),
+            operation(OperationKind.DELETE_NODES, 4, 3, 1, op="second"),
         )
         there.fault("PATCH", "/scale", 503, times=-1)
         with pytest.raises(Transient):
@@ -119,9 +119,11 @@ def test_D28_a_mark_of_this_moment_is_a_neighbours_and_counts() -> None:
         fill(there, 4)
         there.fault("PATCH", "/scale", 503, times=-1)
         with pytest.raises(Transient):
-            there.provider().remove(operation(OperationKind.REMOVE, 4, 3, 0, op="first"))
+            there.provider().remove(operation(OperationKind.DELETE_NODES, 4, 3, 0, op="first"))
         there.server.faults.clear()
         there.clock.advance(5.0)
-        assert isinstance(there.provider().remove(operation(OperationKind.REMOVE, 4, 3, 1, op="second")), InProgress)
+        assert isinstance(
+            there.provider().remove(operation(OperationKind.DELETE_NODES, 4, 3, 1, op="second")), InProgress
+        )
         there.work()
         assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])

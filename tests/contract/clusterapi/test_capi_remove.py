@@ -24,7 +24,7 @@ SCALE = "machinedeployments/md-0/scale"
 
 
 def removal(start: int, *indices: int, op: str = "op") -> Operation:
-    return operation(OperationKind.REMOVE, start, start - len(indices), *indices, op=op)
+    return operation(OperationKind.DELETE_NODES, start, start - len(indices), *indices, op=op)
 
 
 def marks(*names: str) -> list[str]:
@@ -33,7 +33,7 @@ def marks(*names: str) -> list[str]:
 
 def failed(outcome: Outcome) -> tuple[str, str]:
     assert isinstance(outcome, Failed), outcome
-    return outcome.cls, outcome.message
+    return outcome.error_class, outcome.message
 
 
 def finish(there: Management, provider: Provider, wanted: Operation) -> Succeeded:
@@ -272,7 +272,7 @@ def test_D31_machines_that_never_joined_are_removed_by_placeholder_and_said_so()
     with management() as there:
         fill(there, 3, joined=2)
         target = RemovalTarget("", "pending-machine-default_m-2")
-        wanted = removal(3, 0).with_spec(kind=OperationKind.DISCARD, targets=(target,))
+        wanted = removal(3, 0).with_spec(kind=OperationKind.DELETE_INSTANCES, targets=(target,))
         done = finish(there, there.provider(), wanted)
         assert done.facts["never_joined"] == 1
         assert there.machines() == ["m-0", "m-1"]
@@ -280,7 +280,7 @@ def test_D31_machines_that_never_joined_are_removed_by_placeholder_and_said_so()
 
 def _discard(*names: str) -> Any:
     targets = tuple(RemovalTarget("", f"pending-machine-default_{name}", f"default/{name}") for name in names)
-    return removal(3, 0).with_spec(kind=OperationKind.DISCARD, targets=targets)
+    return removal(3, 0).with_spec(kind=OperationKind.DELETE_INSTANCES, targets=targets)
 
 
 def test_CA_369_a_machine_that_never_joined_goes_though_the_group_is_at_its_minimum() -> None:
@@ -329,7 +329,7 @@ def test_a_stand_alone_set_loses_the_machine_that_is_named() -> None:
     with management() as there:
         there.add(machine_set("alone", replicas=2))
         there.add(*(finalized(machine(name, "alone", node=name)) for name in ("a", "b")))
-        wanted = operation(OperationKind.REMOVE, 2, 1, group="MachineSet/default/alone")
+        wanted = operation(OperationKind.DELETE_NODES, 2, 1, group="MachineSet/default/alone")
         named: Any = wanted.with_spec(targets=(RemovalTarget("b", "", "default/b"),))
         finish(there, there.provider(), named)
         assert there.machines() == ["a"]

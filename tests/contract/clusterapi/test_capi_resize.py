@@ -20,16 +20,16 @@ SCALE = "machinedeployments/md-0/scale"
 
 
 def grow(start: int, end: int, **more: Any) -> Any:
-    return operation(OperationKind.GROW, start, end, **more)
+    return operation(OperationKind.SCALE_UP, start, end, **more)
 
 
 def shrink(start: int, end: int) -> Any:
-    return operation(OperationKind.SHRINK, start, end)
+    return operation(OperationKind.DECREASE_TARGET, start, end)
 
 
 def failed(outcome: object) -> tuple[str, str]:
     assert isinstance(outcome, Failed), outcome
-    return outcome.cls, outcome.message
+    return outcome.error_class, outcome.message
 
 
 def test_grow_writes_the_size_once_however_often_it_is_asked() -> None:
@@ -122,7 +122,7 @@ def test_growth_waits_until_a_removal_has_taken_its_machines() -> None:
     with management() as there:
         fill(there, 3)
         provider = there.provider()
-        provider.remove(operation(OperationKind.REMOVE, 3, 2, 0))
+        provider.remove(operation(OperationKind.DELETE_NODES, 3, 2, 0))
         with pytest.raises(Conflict):
             provider.grow(grow(2, 4))
         there.work()
@@ -255,7 +255,7 @@ def test_D28_a_mark_that_was_forgotten_does_not_keep_a_group_from_shrinking_nor_
         fill(there, 4, joined=3)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().remove(operation(OperationKind.REMOVE, 4, 3, 0))
+            there.provider().remove(operation(OperationKind.DELETE_NODES, 4, 3, 0))
         with pytest.raises(Conflict):
             there.provider().shrink_target(shrink(4, 3))
         assert list(there.marked()) == ["m-0"]  # it may still be under way
@@ -288,7 +288,7 @@ def test_D28_a_growth_sweeps_forgotten_marks_on_its_way(refused: bool) -> None:
         fill(there, 3)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().remove(operation(OperationKind.REMOVE, 3, 2, 0))
+            there.provider().remove(operation(OperationKind.DELETE_NODES, 3, 2, 0))
         there.add(machine("theirs", "md-0-ms", node="n", mark="by hand"))
         there.resize(4)
         there.clock.advance(FORGOTTEN_AFTER + 1)

@@ -45,9 +45,9 @@ def everything(there: Management, settings: dict[str, str]) -> None:
     provider = there.provider(settings=settings)
     [group] = provider.observe(nodes).groups
     assert len(group.instances) == 2
-    assert isinstance(provider.grow(operation(OperationKind.GROW, 2, 3)), Succeeded)
+    assert isinstance(provider.grow(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
     there.work()
-    assert isinstance(provider.remove(operation(OperationKind.REMOVE, 3, 2, 0)), InProgress)
+    assert isinstance(provider.remove(operation(OperationKind.DELETE_NODES, 3, 2, 0)), InProgress)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_CAPI_2_D12_discovery_is_asked_once_for_a_pass(settings: dict[str, str],
 def test_D12_a_change_by_itself_asks_for_the_version_alone() -> None:
     with management() as there:
         fill(there, 2)
-        there.provider().grow(operation(OperationKind.GROW, 2, 3))
+        there.provider().grow(operation(OperationKind.SCALE_UP, 2, 3))
         assert discovery(there) == [f"/apis/{GROUP}"]
 
 
@@ -74,8 +74,8 @@ def test_discovery_that_failed_is_asked_again() -> None:
         provider = there.provider()
         there.fault("GET", f"/apis/{GROUP}$", 503, times=4)
         with pytest.raises(Transient):
-            provider.grow(operation(OperationKind.GROW, 2, 3))
-        assert isinstance(provider.grow(operation(OperationKind.GROW, 2, 3)), Succeeded)
+            provider.grow(operation(OperationKind.SCALE_UP, 2, 3))
+        assert isinstance(provider.grow(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
         assert len(provider.observe(nodes).groups) == 1
 
 
@@ -92,11 +92,11 @@ def test_CAPI_2_a_version_that_is_not_served_changes_nothing_and_forgets_nothing
         provider = there.provider(settings={"version": "v1beta2"})
         for asked in (
             lambda: provider.observe(nodes),
-            lambda: provider.release(operation(OperationKind.REMOVE, 2, 1, 0)),
+            lambda: provider.release(operation(OperationKind.DELETE_NODES, 2, 1, 0)),
         ):
             with pytest.raises(InvalidRequest, match=r"providers\.clusterapi\.version"):
                 asked()
-        outcome = provider.remove(operation(OperationKind.REMOVE, 2, 1, 0))
+        outcome = provider.remove(operation(OperationKind.DELETE_NODES, 2, 1, 0))
         assert isinstance(outcome, Failed)
-        assert outcome.cls == "InvalidRequest"
+        assert outcome.error_class == "InvalidRequest"
         assert there.writes() == []

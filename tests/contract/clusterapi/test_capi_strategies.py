@@ -48,7 +48,7 @@ def outdated(there: Management) -> list[str]:
 
 def removal(*names: str, op: str = "op") -> Operation:
     targets = tuple(RemovalTarget(name, "", f"default/{name}") for name in names)
-    return operation(OperationKind.REMOVE, 9, 8, op=op).with_spec(targets=targets)
+    return operation(OperationKind.DELETE_NODES, 9, 8, op=op).with_spec(targets=targets)
 
 
 def finish(there: Management, wanted: Operation) -> Outcome:
@@ -96,7 +96,7 @@ def test_CAPI_17_D15_once_some_are_replaced_the_outdated_go_and_the_current_stay
         assert {each for each, why in holds(there).items() if why} == {current}
         refusal = finish(there, removal(current))
         assert isinstance(refusal, Failed)
-        assert (refusal.cls, there.size(), there.marked()) == ("Conflict", 4, {})
+        assert (refusal.error_class, there.size(), there.marked()) == ("Conflict", 4, {})
         *_, last = outdated(there)
         assert isinstance(finish(there, removal(last)), Succeeded)
         there.work(80)
@@ -138,7 +138,7 @@ def test_D15_a_pause_in_the_middle_of_a_rollout_holds_removals_which_would_cost_
         before = there.machines()
         refusal = finish(there, removal(outdated(there)[0]))
         assert isinstance(refusal, Failed)
-        assert (refusal.cls, there.marked()) == ("Conflict", {})
+        assert (refusal.error_class, there.marked()) == ("Conflict", {})
         there.work(80)
         assert there.machines() == before
 

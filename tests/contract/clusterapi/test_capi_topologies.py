@@ -105,12 +105,12 @@ def test_CAPI_1_sizes_go_to_the_management_cluster_and_nodes_come_from_the_workl
     assert [each.node for each in group.instances] == ["n-0", "n-1"]
     before = two.manager.size()
     two.manager.requests()
-    assert isinstance(provider.grow(operation(OperationKind.GROW, before, before + 1)), Succeeded)
+    assert isinstance(provider.grow(operation(OperationKind.SCALE_UP, before, before + 1)), Succeeded)
     assert two.manager.size() == before + 1
     # A Machine without a nodeRef, whose Node has joined: only the workload cluster knows, so the size may not sink.
     unnoticed(two.manager, "m-1")
     two.worker.requests()
-    assert isinstance(provider.shrink_target(operation(OperationKind.SHRINK, before + 1, 2)), Succeeded)
+    assert isinstance(provider.shrink_target(operation(OperationKind.DECREASE_TARGET, before + 1, 2)), Succeeded)
     assert two.manager.size() == 2
     assert two.worker.requests() == ["GET /api/v1/nodes 200"]
     assert not [each for each in two.manager.requests() if "nodes" in each or each.endswith(("403", "404"))]

@@ -76,13 +76,13 @@ def use(there: Management, version: str) -> None:
     for name, group in groups.items():
         target = group.instances[-1]
         wanted = operation(
-            OperationKind.REMOVE, group.target, group.target - 1, group=name, op=f"remove-{group.target}"
+            OperationKind.DELETE_NODES, group.target, group.target - 1, group=name, op=f"remove-{group.target}"
         ).with_spec(targets=(RemovalTarget(target.node, target.id, target.handle),))
         removed(there, wanted)
         there.work(40)
         assert target.node not in {each.name for each in there.nodes()}
         assert provider.grow(
-            operation(OperationKind.GROW, group.target - 1, group.target + 1, group=name)
+            operation(OperationKind.SCALE_UP, group.target - 1, group.target + 1, group=name)
         ) == Succeeded({"from": group.target - 1, "to": group.target + 1})
     there.work(120)
     found = there.provider(settings={"stuckAfter": "30s"}).observe(there.nodes()).groups

@@ -29,10 +29,10 @@ from tests.operations import new_operation
 START = 1_800_000_000.0
 KEY, SECRET = "EXO-EXAMPLE-KEY-0001", "example-secret-0001"
 _VERBS = {
-    OperationKind.GROW: "grow",
-    OperationKind.SHRINK: "shrink_target",
-    OperationKind.REMOVE: "remove",
-    OperationKind.DISCARD: "remove",
+    OperationKind.SCALE_UP: "grow",
+    OperationKind.DECREASE_TARGET: "shrink_target",
+    OperationKind.DELETE_NODES: "remove",
+    OperationKind.DELETE_INSTANCES: "remove",
 }
 _MOST = 60
 
@@ -153,4 +153,4 @@ def seen(bench: ExoscaleBench, group: str) -> NodeGroup:
 def shelf(bench: ExoscaleBench) -> SharedCache:
     """One in a table, as all functions of a deployment share it."""
     store = MemoryAccount().store("exoscale", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
-    return store.shelf
+    return store.cache

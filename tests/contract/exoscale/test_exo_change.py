@@ -43,11 +43,11 @@ def test_EXO_7_a_growth_names_the_absolute_size_at_its_kinds_own_endpoint(standa
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=2, least=1, most=5)
         for start, end in ((2, 6), (2, 2), (3, 2)):
-            refused = _ask(bench, order(bench, OperationKind.GROW, group, start, end))
+            refused = _ask(bench, order(bench, OperationKind.SCALE_UP, group, start, end))
             assert isinstance(refused, Failed)
-            assert refused.cls == "InvalidRequest"
+            assert refused.error_class == "InvalidRequest"
         assert not _writes(bench)
-        assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 5)), Succeeded)
+        assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 5)), Succeeded)
         kind = "scale-instance-pool" if standalone else "scale-sks-nodepool"
         assert _writes(bench) == [f'{kind} {{"size":5}}']
 
@@ -57,7 +57,7 @@ def test_EXO_7_an_eviction_takes_the_named_at_its_kinds_own_endpoint(standalone:
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=3, least=1)
         first, second, third = bench.machines(group)
-        assert isinstance(drive(bench, order(bench, OperationKind.REMOVE, group, 3, 1, third, first)), Succeeded)
+        assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 1, third, first)), Succeeded)
         (write,) = _writes(bench)
         assert write.startswith("evict-instance-pool-members" if standalone else "evict-sks-nodepool-members")
         assert (bench.machines(group), bench.target(group)) == ([second], 1)
@@ -67,7 +67,7 @@ def test_EXO_7_an_eviction_takes_the_named_at_its_kinds_own_endpoint(standalone:
 def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_waited_for(standalone: bool) -> None:
     with ExoscaleBench(standalone=standalone, times=SLOW) as bench:
         group = bench.add_group("g", size=1, least=1, most=9)
-        operation = order(bench, OperationKind.GROW, group, 1, 3)
+        operation = order(bench, OperationKind.SCALE_UP, group, 1, 3)
         begun = _ask(bench, operation)
         assert isinstance(begun, InProgress)
         assert bench.slept() == 0.0
@@ -75,14 +75,14 @@ def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_
         found = seen(bench, group)
         assert found.target == 3
         assert not [each for each in found.instances if each.error], "what is on its way is not missing"
-        held = _ask(bench, order(bench, OperationKind.GROW, group, 3, 4, op="op-2"))
+        held = _ask(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="op-2"))
         assert isinstance(held, Conflict)
         followed = operation.with_status(step=begun.step, data=begun.data)
         assert isinstance(_ask(bench, followed), InProgress)
         bench.settle(180.0)
         assert isinstance(_ask(bench, followed), Succeeded)
         assert len(_writes(bench)) == 1
-        assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 3, 4, op="op-3")), Succeeded)
+        assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="op-3")), Succeeded)
 
 
 @KINDS
@@ -93,9 +93,9 @@ def test_EXO_9_EXO_DEFECT_8_EXO_DEFECT_12_no_capacity_is_told_at_once_and_the_si
         group = bench.add_group("g", size=2, least=1)
         before = bench.machines(group)
         bench.zone.spoil(group, UNAVAILABLE, 9)
-        failed = drive(bench, order(bench, OperationKind.GROW, group, 2, 4))
+        failed = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 4))
         assert isinstance(failed, Failed)
-        assert (failed.cls, failed.code) == ("OutOfStock", "unavailable")
+        assert (failed.error_class, failed.code) == ("OutOfStock", "unavailable")
         assert "No capacity is left" in failed.message
         lost = [each for each in seen(bench, group).instances if each.error]
         assert [(each.state, each.error.cls if each.error else "") for each in lost] == [
@@ -104,7 +104,8 @@ def test_EXO_9_EXO_DEFECT_8_EXO_DEFECT_12_no_capacity_is_told_at_once_and_the_si
         assert all(each.id.startswith("exoscale://placeholder-") for each in lost)
         bench.look()
         assert isinstance(
-            drive(bench, order(bench, OperationKind.DISCARD, group, 4, 2, *(each.handle for each in lost))), Succeeded
+            drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 4, 2, *(each.handle for each in lost))),
+            Succeeded,
         )
         (write,) = _writes(bench)
         assert write.endswith('{"size":2}')
@@ -115,9 +116,9 @@ def test_EXO_9_EXO_DEFECT_8_EXO_DEFECT_12_no_capacity_is_told_at_once_and_the_si
 def test_EXO_9_a_partial_failure_keeps_what_has_come(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=1)
     bench.zone.spoil(group, UNAVAILABLE, 2)
-    failed = drive(bench, order(bench, OperationKind.GROW, group, 1, 5))
+    failed = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 5))
     assert isinstance(failed, Failed)
-    assert (failed.cls, failed.code, failed.facts["created"]) == ("OutOfStock", "partial", 2)
+    assert (failed.error_class, failed.code, failed.facts["created"]) == ("OutOfStock", "partial", 2)
     found = seen(bench, group).instances
     assert sorted(str(each.state) for each in found if not each.error) == [str(InstanceState.RUNNING)] * 3
     assert len([each for each in found if each.error]) == 2
@@ -128,7 +129,7 @@ def test_EXO_9_a_timeout_of_the_vendor_is_no_verdict(bench: ExoscaleBench, done:
     """What came of it is seen in the pool."""
     group = bench.add_group("g", size=1)
     bench.zone.end_next(group, Ending("timeout", done=done))
-    outcome = drive(bench, order(bench, OperationKind.GROW, group, 1, 3))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 3))
     assert isinstance(outcome, Succeeded if done else Failed)
     assert (bench.target(group), len(bench.machines(group))) == (size, size)
 
@@ -140,7 +141,7 @@ def test_EXO_9_a_timeout_of_the_vendor_is_no_verdict(bench: ExoscaleBench, done:
 def test_EXO_DEFECT_12_the_reason_and_the_message_of_a_failure_are_kept(bench: ExoscaleBench, reason: str) -> None:
     group = bench.add_group("g", size=1)
     bench.zone.end_next(group, Ending("failure", reason, "the vendor's own words"))
-    failed = _driven(bench, order(bench, OperationKind.GROW, group, 1, 3))
+    failed = _driven(bench, order(bench, OperationKind.SCALE_UP, group, 1, 3))
     assert isinstance(failed, Failed)
     assert failed.code == reason
     assert "the vendor's own words" in failed.message
@@ -158,7 +159,7 @@ def _driven(bench: ExoscaleBench, operation: Operation) -> Outcome:
 
 def test_EXO_10_what_is_busy_throttled_or_down_is_met_again_without_a_failure(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=1)
-    operation = order(bench, OperationKind.GROW, group, 1, 2)
+    operation = order(bench, OperationKind.SCALE_UP, group, 1, 2)
     bench.server.faults.next(VendorFault.CONFLICT, on="write")
     assert isinstance(_ask(bench, operation), Conflict)
     bench.server.faults.next(VendorFault.THROTTLED_FOR, on="read", times=-1)
@@ -178,15 +179,17 @@ def test_EXO_11_EXO_DEFECT_9_members_and_the_minimum_are_checked_before_anything
         group, other = bench.add_group("g", size=3, least=2), bench.add_group("h", size=2, least=1)
         first, second, _ = bench.machines(group)
         bench.look()
-        below = _ask(bench, order(bench, OperationKind.REMOVE, group, 3, 1, first, second))
+        below = _ask(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 1, first, second))
         assert isinstance(below, Failed)
-        assert below.cls == "InvalidRequest"
-        foreign = _ask(bench, order(bench, OperationKind.REMOVE, group, 3, 1, first, bench.machines(other)[0]))
+        assert below.error_class == "InvalidRequest"
+        foreign = _ask(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 1, first, bench.machines(other)[0]))
         assert isinstance(foreign, Failed)
         assert bench.machines(other)[0] in foreign.message
         assert not _writes(bench)
-        assert isinstance(drive(bench, order(bench, OperationKind.REMOVE, group, 3, 2, first, op="op-2")), Succeeded)
-        again = drive(bench, order(bench, OperationKind.REMOVE, group, 3, 2, first, op="op-3"))
+        assert isinstance(
+            drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, first, op="op-2")), Succeeded
+        )
+        again = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, first, op="op-3"))
         assert isinstance(again, Succeeded), "gone already is as good as removed"
         assert len(_writes(bench)) == 1
 
@@ -209,7 +212,7 @@ def test_EXO_11_an_eviction_whose_answer_is_lost_is_looked_up_and_never_sent_twi
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=4, least=1)
         first, *_, last = before = bench.machines(group)
-        operation = order(bench, OperationKind.REMOVE, group, 4, 2, first, last)
+        operation = order(bench, OperationKind.DELETE_NODES, group, 4, 2, first, last)
         bench.server.faults.next(fault, on="write")
         assert getattr(_ask(bench, operation), "cls", "") == "Transient"
         took_effect = fault in (VendorFault.LOST_ANSWER, VendorFault.CUT_OFF)
@@ -224,36 +227,36 @@ def test_EXO_12_EXO_DEFECT_8_lowering_takes_only_what_is_missing(standalone: boo
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=3, least=1)
         before = bench.machines(group)
-        refused = _ask(bench, order(bench, OperationKind.SHRINK, group, 3, 2))
+        refused = _ask(bench, order(bench, OperationKind.DECREASE_TARGET, group, 3, 2))
         assert isinstance(refused, Failed), "no fake success"
         bench.pool(group).size = 6
-        assert isinstance(drive(bench, order(bench, OperationKind.SHRINK, group, 6, 3, op="op-2")), Succeeded)
+        assert isinstance(drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 6, 3, op="op-2")), Succeeded)
         assert (bench.machines(group), bench.target(group)) == (before, 3)
         assert len(_writes(bench)) == 1
 
 
 def test_EXO_13_a_pool_that_is_deleted_in_the_middle_ends_its_operation(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=2)
-    operation = order(bench, OperationKind.GROW, group, 2, 3)
+    operation = order(bench, OperationKind.SCALE_UP, group, 2, 3)
     begun = _ask(bench, operation)
     assert isinstance(begun, InProgress)
     bench.zone.delete_pool(group)
     bench.settle(120.0)
     outcome = _ask(bench, operation.with_status(step=begun.step, data=begun.data))
     assert isinstance(outcome, Failed | Succeeded)
-    gone = _ask(bench, order(bench, OperationKind.GROW, group, 2, 3, op="op-2"))
+    gone = _ask(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="op-2"))
     assert isinstance(gone, Failed)
-    assert gone.cls == "NotFound"
+    assert gone.error_class == "NotFound"
 
 
 def test_EXO_15_an_instance_that_does_not_start_is_discarded(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=1)
     before = bench.machines(group)
     bench.zone.spoil(group, NOT_STARTING)
-    drive(bench, order(bench, OperationKind.GROW, group, 1, 2))
+    drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 2))
     (broken,) = [each for each in seen(bench, group).instances if each.error]
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DISCARD, group, 2, 1, broken.handle, op="op-2")), Succeeded
+        drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 2, 1, broken.handle, op="op-2")), Succeeded
     )
     assert (bench.machines(group), bench.target(group)) == (before, 1)
 
@@ -262,12 +265,12 @@ def test_EXO_15_an_instance_that_does_not_start_is_discarded(bench: ExoscaleBenc
 def test_EXO_17_two_functions_at_once_scale_once_and_evict_once(standalone: bool) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=3, least=1)
-        growth = order(bench, OperationKind.GROW, group, 3, 5)
+        growth = order(bench, OperationKind.SCALE_UP, group, 3, 5)
         assert set(_both(bench, growth)) <= {InProgress, Conflict, Succeeded}
         assert isinstance(drive(bench, growth), Succeeded)
         bench.settle()
         victims = bench.machines(group)[1:3]
-        removal = order(bench, OperationKind.REMOVE, group, 5, 3, *victims, op="op-2")
+        removal = order(bench, OperationKind.DELETE_NODES, group, 5, 3, *victims, op="op-2")
         assert set(_both(bench, removal)) <= {InProgress, Conflict, Succeeded}
         assert isinstance(drive(bench, removal), Succeeded)
         bench.settle()
@@ -289,22 +292,22 @@ def _both(bench: ExoscaleBench, operation: Operation) -> list[type]:
 def test_a_quota_that_is_met_has_its_class_whichever_way_it_is_told(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=2)
     bench.zone.limit = 3
-    refused = drive(bench, order(bench, OperationKind.GROW, group, 2, 4))
+    refused = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 4))
     assert isinstance(refused, Failed)
-    assert (refused.cls, bench.target(group)) == ("QuotaExceeded", 2)
+    assert (refused.error_class, bench.target(group)) == ("QuotaExceeded", 2)
     bench.zone.limit, bench.zone.refuses_quota = -1, False
     bench.zone.spoil(group, ExoscaleProvisioningFate("fault", "The quota of resource instance is exceeded."), 2)
-    failed = drive(bench, order(bench, OperationKind.GROW, group, 2, 4, op="op-2"))
+    failed = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 4, op="op-2"))
     assert isinstance(failed, Failed)
-    assert failed.cls == "QuotaExceeded"
+    assert failed.error_class == "QuotaExceeded"
 
 
 def test_nobody_scales_down_by_the_vendors_choice(bench: ExoscaleBench) -> None:
     """Whatever is done to a group with all its machines: only evictions take members."""
     group = bench.add_group("g", size=4)
     victim = bench.machines(group)[2]
-    drive(bench, order(bench, OperationKind.SHRINK, group, 4, 2))
-    drive(bench, order(bench, OperationKind.DISCARD, group, 4, 3, victim, op="op-2"))
-    drive(bench, order(bench, OperationKind.REMOVE, group, 4, 3, victim, op="op-3"))
+    drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 4, 2))
+    drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 4, 3, victim, op="op-2"))
+    drive(bench, order(bench, OperationKind.DELETE_NODES, group, 4, 3, victim, op="op-3"))
     assert [write.split()[0] for write in _writes(bench)] == ["evict-sks-nodepool-members"]
     assert len(bench.machines(group)) == 3

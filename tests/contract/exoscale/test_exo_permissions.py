@@ -60,15 +60,18 @@ def everything(bench: ExoscaleBench) -> list[ExoscaleLoggedRequest]:
     """All that this provider ever does; the calls that it made."""
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 3, op="a-0123456789abcdef")), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3, op="a-0123456789abcdef")), Succeeded
+    )
     bench.zone.spoil(group, UNAVAILABLE, 1)
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 3, 4, op="b-0123456789abcdef")), Failed)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4, op="b-0123456789abcdef")), Failed)
     missing = [each.handle for each in seen(bench, group).instances if each.error]
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DISCARD, group, 4, 3, *missing, op="c-0123456789abcdef")), Succeeded
+        drive(bench, order(bench, OperationKind.DELETE_INSTANCES, group, 4, 3, *missing, op="c-0123456789abcdef")),
+        Succeeded,
     )
     first, second = bench.machines(group)[:2]
-    operation = order(bench, OperationKind.REMOVE, group, 3, 1, first, second, op="d-0123456789abcdef")
+    operation = order(bench, OperationKind.DELETE_NODES, group, 3, 1, first, second, op="d-0123456789abcdef")
     bench.zone.vanish(second)
     assert isinstance(drive(bench, operation), Succeeded)
     return bench.look()
@@ -150,9 +153,9 @@ def test_a_key_that_may_do_nothing_is_refused_and_nothing_changes(name: str) -> 
         group = bench.add_group("web", size=2)
         with pytest.raises(ProviderError) as raised:
             bench.provider().observe(bench.nodes())
-        assert raised.value.cls == "Unauthorized"
-        outcome = drive(bench, order(bench, OperationKind.GROW, group, 2, 3))
+        assert raised.value.error_class == "Unauthorized"
+        outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3))
         assert isinstance(outcome, Failed)
-        assert outcome.cls == "Unauthorized"
+        assert outcome.error_class == "Unauthorized"
         assert bench.target(group) == 2
         assert not [call for call in bench.server.log if call.status == 200]

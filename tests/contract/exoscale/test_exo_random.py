@@ -124,7 +124,7 @@ class _ExoRandomWalk:
             if not dead:
                 break
             self.yard.run(
-                self.yard.removal(self.group, *dead, kind=OperationKind.DISCARD, op=f"discard-{number}-{turn}")
+                self.yard.removal(self.group, *dead, kind=OperationKind.DELETE_INSTANCES, op=f"discard-{number}-{turn}")
             )
             self.bench.settle()
         found = self.yard.group(self.group)

@@ -145,7 +145,7 @@ def test_EXO_13_EXO_DEFECT_7_a_pool_that_is_not_running_holds_up_no_other(
     found = {group.id: group for group in bench.provider().observe(bench.nodes()).groups}
     assert (odd in found) == visible
     assert not visible or found[odd].error
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 1, 2)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 1, 2)), Succeeded)
     assert bench.slept() == before, "nobody waits for it"
     bench.zone.set_state(odd, "")
     bench.zone.delete_pool(odd)
@@ -169,7 +169,7 @@ def test_EXO_14_EXO_DEFECT_10_EXO_DEFECT_13_an_empty_nodepool_grows_from_its_tem
     assert (empty.min, empty.target, empty.instances) == (0, 0, ())
     template = empty.template
     assert template is not None
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, web.pool.id, 0, 1)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, web.pool.id, 0, 1)), Succeeded)
     bench.settle()
     (node,) = bench.nodes()
     assert template.capacity == node.capacity, "as the node that came of it"
@@ -216,9 +216,9 @@ def test_EXO_16_a_key_with_upstreams_list_of_operations_sees_and_scales(sks: boo
         assert (found.target, len(found.instances), found.error) == (20, 20, "")
         assert all(each.state is InstanceState.RUNNING for each in found.instances)
         assert len(_operations(bench)) <= 8, "by pools, not by nodes"
-        assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 20, 21)), Succeeded)
+        assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 20, 21)), Succeeded)
         victim = bench.machines(group)[3]
-        assert isinstance(drive(bench, order(bench, OperationKind.REMOVE, group, 21, 20, victim)), Succeeded)
+        assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 21, 20, victim)), Succeeded)
         assert victim not in bench.machines(group)
         assert len(bench.machines(group)) == 20
         denied = {call.operation for call in bench.server.log if call.status == 403}

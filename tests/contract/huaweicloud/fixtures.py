@@ -25,10 +25,10 @@ from tests.operations import new_operation
 START = 1_800_000_000.0
 TOKEN = "MIIexampletoken"
 _VERBS = {
-    OperationKind.GROW: "grow",
-    OperationKind.SHRINK: "shrink_target",
-    OperationKind.REMOVE: "remove",
-    OperationKind.DISCARD: "remove",
+    OperationKind.SCALE_UP: "grow",
+    OperationKind.DECREASE_TARGET: "shrink_target",
+    OperationKind.DELETE_NODES: "remove",
+    OperationKind.DELETE_INSTANCES: "remove",
 }
 _MOST = 60
 
@@ -164,4 +164,4 @@ def scalings(bench: HuaweiBench) -> list[tuple[int, list[str]]]:
 def shelf(bench: HuaweiBench) -> SharedCache:
     """One in a table, as all functions of a deployment share it."""
     store = MemoryAccount().store("huaweicloud", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
-    return store.shelf
+    return store.cache

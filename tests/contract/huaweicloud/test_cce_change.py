@@ -50,7 +50,7 @@ def step(bench: HuaweiBench, operation: Operation) -> tuple[Outcome | ProviderEr
 
 def test_CCE_18_a_growth_names_the_total_of_the_pool_and_its_own_group(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 2, 4)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
     assert scalings(bench) == [(7, ["az2"])]
     assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
 
@@ -68,7 +68,7 @@ def test_CCE_18_a_growth_names_the_total_of_the_pool_and_its_own_group(bench: Hu
 def test_CCE_18_after_a_time_out_one_looks_before_one_asks_again(bench: HuaweiBench, fault: VendorFault) -> None:
     own, other = two_groups(bench)
     bench.server.faults.next(fault, on="scale-pool")
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 2, 4)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
     got_through = fault in (VendorFault.LOST_ANSWER, VendorFault.CUT_OFF)
     assert scalings(bench) == [(7, ["az2"])] * (1 if got_through else 2)
     assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
@@ -79,7 +79,7 @@ def test_CCE_18_another_writers_increase_is_never_undone(bench: HuaweiBench, arr
     """He raises the pool to 9 while our answer is on its way, or before we ask again."""
     own, other = two_groups(bench)
     bench.server.faults.next(VendorFault.LOST_ANSWER if arrives else VendorFault.HANGS_UP, on="scale-pool")
-    operation = order(bench, OperationKind.GROW, other, 2, 4)
+    operation = order(bench, OperationKind.SCALE_UP, other, 2, 4)
     for _ in range(3):
         outcome, operation = step(bench, operation)
         if isinstance(outcome, ProviderError):
@@ -93,7 +93,7 @@ def test_CCE_18_another_writers_increase_is_never_undone(bench: HuaweiBench, arr
 
 def test_CCE_18_another_writers_increase_before_the_first_request_is_added_to(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
-    outcome, operation = step(bench, order(bench, OperationKind.GROW, other, 2, 4))
+    outcome, operation = step(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
     assert isinstance(outcome, InProgress)
     assert scalings(bench) == [], "the first call only announces"
     raise_by(bench.group(own), 4)
@@ -104,21 +104,23 @@ def test_CCE_18_another_writers_increase_before_the_first_request_is_added_to(be
 
 def test_CCE_18_an_increase_of_our_own_group_by_another_is_left_as_it_is(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
-    outcome, operation = step(bench, order(bench, OperationKind.GROW, other, 2, 4))
+    outcome, operation = step(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
     assert isinstance(outcome, InProgress)
     raise_by(bench.group(other), 1)
     failed = drive(bench, operation)
     assert isinstance(failed, Failed)
-    assert (failed.cls, scalings(bench), sizes(bench, own, other)) == ("Conflict", [], [3, 3])
+    assert (failed.error_class, scalings(bench), sizes(bench, own, other)) == ("Conflict", [], [3, 3])
 
 
 def test_CCE_DANGER_1_the_pool_is_the_last_thing_read_before_it_is_scaled(bench: HuaweiBench) -> None:
     """Whatever is asked in between is time in which somebody else may raise it."""
     own, other = two_groups(bench)
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 2, 4)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
     bench.group(own).fates += [SOLD_OUT] * 9
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, own, 3, 4, op="b-0123456789abcdef")), Failed)
-    assert isinstance(drive(bench, order(bench, OperationKind.SHRINK, own, 4, 3, op="c-0123456789abcdef")), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 4, op="b-0123456789abcdef")), Failed)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.DECREASE_TARGET, own, 4, 3, op="c-0123456789abcdef")), Succeeded
+    )
     log = bench.server.log
     before = [log[at - 1] for at, call in enumerate(log) if call.operation == "scale-pool"]
     assert [call.operation for call in before] == ["show-pool"] * 3
@@ -126,11 +128,11 @@ def test_CCE_DANGER_1_the_pool_is_the_last_thing_read_before_it_is_scaled(bench:
 
 def test_CCE_DANGER_1_no_total_is_ever_left_out_or_below_what_there_is(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
-    drive(bench, order(bench, OperationKind.GROW, own, 3, 5, op="a-0123456789abcdef"))
+    drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 5, op="a-0123456789abcdef"))
     bench.group(other).fates += [SOLD_OUT] * 9
-    drive(bench, order(bench, OperationKind.GROW, other, 2, 5, op="b-0123456789abcdef"))
-    drive(bench, order(bench, OperationKind.SHRINK, other, 5, 2, op="c-0123456789abcdef"))
-    drive(bench, order(bench, OperationKind.SHRINK, other, 2, 1, op="d-0123456789abcdef"))
+    drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 5, op="b-0123456789abcdef"))
+    drive(bench, order(bench, OperationKind.DECREASE_TARGET, other, 5, 2, op="c-0123456789abcdef"))
+    drive(bench, order(bench, OperationKind.DECREASE_TARGET, other, 2, 1, op="d-0123456789abcdef"))
     assert scalings(bench) == [(7, [DEFAULT]), (10, ["az2"]), (7, ["az2"])]
     assert (sizes(bench, own, other), leaving(bench)) == ([5, 2], [])
 
@@ -138,15 +140,17 @@ def test_CCE_DANGER_1_no_total_is_ever_left_out_or_below_what_there_is(bench: Hu
 def test_CCE_DANGER_2_no_put_is_ever_sent(bench: HuaweiBench) -> None:
     """The suite of changes that a pass can ask for needs none."""
     own, other = two_groups(bench)
-    drive(bench, order(bench, OperationKind.GROW, own, 3, 5))
-    drive(bench, order(bench, OperationKind.REMOVE, other, 2, 1, bench.machines(other)[0], op="b-0123456789abcdef"))
+    drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 5))
+    drive(
+        bench, order(bench, OperationKind.DELETE_NODES, other, 2, 1, bench.machines(other)[0], op="b-0123456789abcdef")
+    )
     assert not [call for call in bench.server.log if call.method == "PUT"]
 
 
 def test_two_growths_of_one_pool_in_turns_both_get_all_they_want(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
-    first = order(bench, OperationKind.GROW, own, 3, 5, op="a-0123456789abcdef")
-    second = order(bench, OperationKind.GROW, other, 2, 5, op="b-0123456789abcdef")
+    first = order(bench, OperationKind.SCALE_UP, own, 3, 5, op="a-0123456789abcdef")
+    second = order(bench, OperationKind.SCALE_UP, other, 2, 5, op="b-0123456789abcdef")
     _, first = step(bench, first)
     _, second = step(bench, second)  # both have announced a total from the same reading
     _, first = step(bench, first)
@@ -163,7 +167,7 @@ def test_two_requests_from_the_same_reading_lose_no_node_and_the_one_that_got_no
 ) -> None:
     """The other's request for the same total comes right after one of our readings, before our request."""
     own, other = two_groups(bench)
-    _, operation = step(bench, order(bench, OperationKind.GROW, other, 2, 4))
+    _, operation = step(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
     readings: list[str] = []
 
     def watch(incoming: Incoming, _: Answer) -> None:
@@ -183,7 +187,7 @@ def test_a_status_that_lags_behind_buys_nothing_twice(bench: HuaweiBench, lag: f
     own, other = two_groups(bench)
     bench.cloud.lag = lag
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="scale-pool")
-    outcome = drive(bench, order(bench, OperationKind.GROW, other, 2, 4))
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
     assert isinstance(outcome, Succeeded | Failed)
     assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
     assert scalings(bench) == [(7, ["az2"])]
@@ -193,8 +197,8 @@ def test_a_status_that_lags_behind_buys_nothing_twice(bench: HuaweiBench, lag: f
 def test_CCE_18_past_a_maximum_nothing_is_sent(bench: HuaweiBench, most: int, to: int, said: str) -> None:
     own, other = two_groups(bench, most=most)
     bench.group(other).most = 6
-    failed = drive_quietly(bench, order(bench, OperationKind.GROW, other, 2, to))
-    assert (failed.cls, said in failed.message, scalings(bench)) == ("InvalidRequest", True, [])
+    failed = drive_quietly(bench, order(bench, OperationKind.SCALE_UP, other, 2, to))
+    assert (failed.error_class, said in failed.message, scalings(bench)) == ("InvalidRequest", True, [])
     assert sizes(bench, own, other) == [3, 2]
 
 
@@ -203,7 +207,7 @@ def drive_quietly(bench: HuaweiBench, operation: Operation) -> Failed:
     try:
         outcome = drive(bench, operation)
     except ProviderError as error:
-        return Failed(error.cls, error.message, error.code)
+        return Failed(error.error_class, error.message, error.code)
     assert isinstance(outcome, Failed), outcome
     return outcome
 
@@ -243,10 +247,10 @@ def test_CCE_A9_1_why_nodes_do_not_come_is_told_by_its_class(
 ) -> None:
     own, other = two_groups(bench)
     trouble(bench, bench.pool(other))
-    failed = drive_quietly(bench, order(bench, OperationKind.GROW, other, 2, 4))
-    assert failed.cls == cls
+    failed = drive_quietly(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
+    assert failed.error_class == cls
     assert isinstance(
-        drive(bench, order(bench, OperationKind.GROW, own, 3, 4, op="b-0123456789abcdef")), Succeeded
+        drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 4, op="b-0123456789abcdef")), Succeeded
     ) == (cls != "QuotaExceeded")
 
 
@@ -255,8 +259,8 @@ def test_a_cluster_that_takes_no_order_is_not_given_one(bench: HuaweiBench, phas
     own, _ = two_groups(bench)
     bench.cloud.clusters[bench.cluster].phase = phase
     for operation in (
-        order(bench, OperationKind.GROW, own, 3, 4),
-        order(bench, OperationKind.REMOVE, own, 3, 2, bench.machines(own)[0], op="b-0123456789abcdef"),
+        order(bench, OperationKind.SCALE_UP, own, 3, 4),
+        order(bench, OperationKind.DELETE_NODES, own, 3, 2, bench.machines(own)[0], op="b-0123456789abcdef"),
     ):
         outcome = tried(bench, operation)
         assert isinstance(outcome, ProviderError | Failed | InProgress)
@@ -268,8 +272,10 @@ def test_a_pool_that_another_order_holds_is_met_again(bench: HuaweiBench) -> Non
     own, other = two_groups(bench)
     bench.cloud.holds = 30.0
     first, second = bench.machines(own)[:2]
-    assert isinstance(drive(bench, order(bench, OperationKind.REMOVE, own, 3, 1, first, second)), Succeeded)
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 2, 3, op="b-0123456789abcdef")), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, own, 3, 1, first, second)), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 3, op="b-0123456789abcdef")), Succeeded
+    )
     assert sizes(bench, own, other) == [1, 3]
 
 
@@ -280,7 +286,7 @@ def test_CCE_19_CCE_DANGER_3_two_nodes_are_two_deletions_by_id_without_a_query(b
     own, other = two_groups(bench)
     first, second, third = bench.machines(own)
     bench.look()
-    assert isinstance(drive(bench, order(bench, OperationKind.REMOVE, own, 3, 1, third, first)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, own, 3, 1, third, first)), Succeeded)
     writes = [call for call in bench.look() if call.writes]
     assert sorted(urlsplit(call.path).path.rpartition("/")[2] for call in writes) == [first, third]
     assert {(call.method, urlsplit(call.path).query, call.body) for call in writes} == {("DELETE", "", "")}
@@ -294,9 +300,11 @@ def test_CCE_19_a_node_of_another_group_pool_or_cluster_stops_the_whole_removal(
     lonely = bench.cloud.add_lonely(bench.cluster).uid
     bench.look()
     for stranger in (bench.machines(other)[0], bench.machines(beside)[0], lonely):
-        failed = drive_quietly(bench, order(bench, OperationKind.REMOVE, own, 3, 1, bench.machines(own)[0], stranger))
-        assert failed.cls == "InvalidRequest"
-    drive_all(bench, order(bench, OperationKind.REMOVE, own, 3, 2, bench.machines(theirs)[0]))
+        failed = drive_quietly(
+            bench, order(bench, OperationKind.DELETE_NODES, own, 3, 1, bench.machines(own)[0], stranger)
+        )
+        assert failed.error_class == "InvalidRequest"
+    drive_all(bench, order(bench, OperationKind.DELETE_NODES, own, 3, 2, bench.machines(theirs)[0]))
     assert not [call for call in bench.look() if call.writes]
     assert sizes(bench, own, other, beside, theirs) == [3, 2, 1, 1]
 
@@ -316,22 +324,22 @@ def test_CCE_19_below_a_minimum_nothing_is_sent(bench: HuaweiBench, of: str) -> 
         bench.pool(own).least = 5
     else:
         bench.group(other).least = 2
-    failed = drive_quietly(bench, order(bench, OperationKind.REMOVE, other, 2, 1, bench.machines(other)[0]))
-    assert (failed.cls, "minimum" in failed.message) == ("InvalidRequest", True)
+    failed = drive_quietly(bench, order(bench, OperationKind.DELETE_NODES, other, 2, 1, bench.machines(other)[0]))
+    assert (failed.error_class, "minimum" in failed.message) == ("InvalidRequest", True)
     assert not [call for call in bench.look() if call.writes]
 
 
 def test_CCE_19_a_size_below_what_exists_is_refused(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
-    failed = drive_quietly(bench, order(bench, OperationKind.SHRINK, other, 2, 1))
-    assert (failed.cls, scalings(bench), leaving(bench)) == ("InvalidRequest", [], [])
+    failed = drive_quietly(bench, order(bench, OperationKind.DECREASE_TARGET, other, 2, 1))
+    assert (failed.error_class, scalings(bench), leaving(bench)) == ("InvalidRequest", [], [])
     assert sizes(bench, own, other) == [3, 2]
 
 
 def test_CCE_19_what_was_never_made_is_taken_back_and_nothing_else_goes(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     bench.group(other).fates += [SOLD_OUT] * 20
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 2, 4)), Failed)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Failed)
     missing = [each for each in seen(bench, other).instances if each.error]
     assert [(each.state, each.error.cls if each.error else "") for each in missing] == [
         (InstanceState.CREATING, "OutOfStock")
@@ -339,7 +347,7 @@ def test_CCE_19_what_was_never_made_is_taken_back_and_nothing_else_goes(bench: H
     assert [each.handle for each in missing] == [f"{other}/placeholder-{number}" for number in range(2)]
     bench.look()
     discard = order(
-        bench, OperationKind.DISCARD, other, 4, 2, *(each.handle for each in missing), op="b-0123456789abcdef"
+        bench, OperationKind.DELETE_INSTANCES, other, 4, 2, *(each.handle for each in missing), op="b-0123456789abcdef"
     )
     assert isinstance(drive(bench, discard), Succeeded)
     assert scalings(bench) == [(5, ["az2"])]
@@ -351,12 +359,13 @@ def test_CCE_A9_2_a_node_that_was_not_installed_is_told_and_deleted_by_its_id(be
     own, other = two_groups(bench)
     before = bench.machines(other)
     bench.group(other).fates += [NOT_INSTALLED]
-    drive(bench, order(bench, OperationKind.GROW, other, 2, 3))
+    drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 3))
     bench.settle(120.0)
     (dead,) = [each for each in seen(bench, other).instances if each.error]
     assert (dead.error.cls if dead.error else "") == "InstallFailed"
     assert isinstance(
-        drive(bench, order(bench, OperationKind.DISCARD, other, 3, 2, dead.handle, op="b-0123456789abcdef")), Succeeded
+        drive(bench, order(bench, OperationKind.DELETE_INSTANCES, other, 3, 2, dead.handle, op="b-0123456789abcdef")),
+        Succeeded,
     )
     bench.settle()
     assert (bench.machines(other), sizes(bench, own, other)) == (before, [3, 2])
@@ -371,7 +380,7 @@ def test_CCE_A8_3_what_is_protected_survives(bench: HuaweiBench, marked: int) ->
         node = bench.cloud.node(uid)
         assert node is not None
         node.protected = True
-    outcome = tried(bench, order(bench, OperationKind.REMOVE, own, 3, 1, *machines[1:]))
+    outcome = tried(bench, order(bench, OperationKind.DELETE_NODES, own, 3, 1, *machines[1:]))
     if marked == 3:
         assert isinstance(outcome, Failed | ProviderError)
     assert machines[0] in bench.machines(own)
@@ -381,7 +390,7 @@ def test_a_deletion_that_loses_its_answer_lowers_the_size_once(bench: HuaweiBenc
     own, other = two_groups(bench)
     first, second, third = bench.machines(own)
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="delete-node")
-    operation = order(bench, OperationKind.REMOVE, own, 3, 1, first, second)
+    operation = order(bench, OperationKind.DELETE_NODES, own, 3, 1, first, second)
     assert isinstance(drive(bench, operation), Succeeded)
     assert isinstance(drive(bench, operation), Succeeded), "a message that comes twice"
     bench.settle()
@@ -391,7 +400,7 @@ def test_a_deletion_that_loses_its_answer_lowers_the_size_once(bench: HuaweiBenc
 def test_one_that_somebody_else_has_deleted_counts_as_removed(bench: HuaweiBench) -> None:
     own, _ = two_groups(bench)
     first, second, third = bench.machines(own)
-    operation = order(bench, OperationKind.REMOVE, own, 3, 1, first, second)
+    operation = order(bench, OperationKind.DELETE_NODES, own, 3, 1, first, second)
     bench.cloud.vanish(first)
     assert isinstance(drive(bench, operation), Succeeded)
     assert third in bench.machines(own)
@@ -402,7 +411,7 @@ def test_conflicts_and_limits_are_met_again_without_a_failure(bench: HuaweiBench
     own, other = two_groups(bench)
     for fault in (VendorFault.CONFLICT, VendorFault.THROTTLED, VendorFault.THROTTLED_FOR):
         bench.server.faults.next(fault, on="write")
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 2, 4)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
     assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
     assert {
         json.loads(call.body)["spec"]["desiredNodeCount"] for call in bench.server.log if call.operation == "scale-pool"
@@ -414,7 +423,7 @@ def test_with_a_shelf_a_growth_costs_few_calls(bench: HuaweiBench) -> None:
     _, other = two_groups(bench)
     seen(bench, other)
     bench.look()
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, other, 2, 4)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
     calls = [call.operation for call in bench.look()]
     assert len(calls) <= 14, calls
     assert Conflict.__name__ not in {call.code for call in bench.server.log}

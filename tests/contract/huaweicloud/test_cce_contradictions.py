@@ -18,10 +18,10 @@ def test_CCE_18_a_growth_right_after_a_removal_beside_it_buys_what_was_planned(b
     bench.cloud.lag = lag
     own, beside = f"{pool.uid}/{DEFAULT}", f"{pool.uid}/az2"
     removal = order(
-        bench, OperationKind.REMOVE, beside, 3, 1, *bench.machines(beside)[:2], op="remove-0123456789abcdef"
+        bench, OperationKind.DELETE_NODES, beside, 3, 1, *bench.machines(beside)[:2], op="remove-0123456789abcdef"
     )
     carried(removal, tried(bench, removal))
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, own, 3, 4)), Succeeded)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 4)), Succeeded)
     assert scalings(bench) == [(5, [DEFAULT])], "the pool is at 4 by then, and no longer at 6"
     assert [bench.target(own), bench.target(beside)] == [4, 1]
 
@@ -32,7 +32,7 @@ def test_CCE_A6_3_a_removal_that_the_group_does_not_show_yet_counts_against_its_
     bench.cloud.lag = 15.0
     group = f"{pool.uid}/az2"
     *first, last = bench.machines(group)
-    tried(bench, order(bench, OperationKind.REMOVE, group, 3, 1, *first, op="remove-0123456789abcdef"))
-    outcome = tried(bench, order(bench, OperationKind.REMOVE, group, 3, 2, last, op="remove-fedcba9876543210"))
+    tried(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 1, *first, op="remove-0123456789abcdef"))
+    outcome = tried(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, last, op="remove-fedcba9876543210"))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, bench.machines(group)) == ("InvalidRequest", [last])
+    assert (outcome.error_class, bench.machines(group)) == ("InvalidRequest", [last])

@@ -87,9 +87,9 @@ def test_no_key_token_or_signature_is_ever_shown(bench: HuaweiBench) -> None:
             VendorFault.HANGS_UP,
         ):
             bench.server.faults.next(fault, times=3)
-            said.append(tried(bench, order(bench, OperationKind.GROW, group, 2, 3)))
+            said.append(tried(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3)))
             bench.server.faults.clear()
-        said.append(drive(bench, order(bench, OperationKind.GROW, group, 2, 3)))
+        said.append(drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3)))
     finally:
         root.removeHandler(handler)
         root.setLevel(level)

@@ -49,9 +49,11 @@ def everything(bench: HuaweiBench) -> list[CceLoggedRequest]:
     """All that this provider ever does; the calls that it made."""
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
-    assert isinstance(drive(bench, order(bench, OperationKind.GROW, group, 2, 4, op="a-0123456789abcdef")), Succeeded)
+    assert isinstance(
+        drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 4, op="a-0123456789abcdef")), Succeeded
+    )
     bench.settle()
-    removal = order(bench, OperationKind.REMOVE, group, 4, 2, *bench.machines(group)[:2], op="b-0123456789abcdef")
+    removal = order(bench, OperationKind.DELETE_NODES, group, 4, 2, *bench.machines(group)[:2], op="b-0123456789abcdef")
     removal = carried(removal, ask(bench.provider(), removal))
     late = [node for node in bench.group(group).nodes.values() if node.leaves]
     for node in late:
@@ -111,9 +113,9 @@ def test_a_key_that_may_do_nothing_is_refused_and_nothing_changes() -> None:
         with pytest.raises(Unauthorized) as raised:
             bench.provider().observe(bench.nodes())
         assert "policy.json" in raised.value.message
-        outcome = drive(bench, order(bench, OperationKind.GROW, group, 2, 3))
+        outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3))
         assert isinstance(outcome, Failed)
-        assert (outcome.cls, bench.target(group)) == ("Unauthorized", 2)
+        assert (outcome.error_class, bench.target(group)) == ("Unauthorized", 2)
 
 
 def test_reads_and_changes_are_allowed_apart_so_that_changes_can_be_taken_away() -> None:

@@ -130,7 +130,7 @@ class _CceRandomWalk:
             if not dead:
                 break
             self.yard.run(
-                self.yard.removal(self.group, *dead, kind=OperationKind.DISCARD, op=f"discard-{number}-{turn}")
+                self.yard.removal(self.group, *dead, kind=OperationKind.DELETE_INSTANCES, op=f"discard-{number}-{turn}")
             )
             self.bench.settle()
         found = self.yard.group(self.group)
@@ -184,7 +184,7 @@ def test_CCE_18_two_growths_of_a_pool_in_any_order_with_deaths_and_repetitions_b
     starts = {DEFAULT: 2, "az2": 1}
     growths = [
         _Message(
-            order(bench, OperationKind.GROW, f"{pool.uid}/{name}", starts[name], to, op=f"{name}-0123456789abcdef")
+            order(bench, OperationKind.SCALE_UP, f"{pool.uid}/{name}", starts[name], to, op=f"{name}-0123456789abcdef")
         )
         for name, to in wanted.items()
     ]

@@ -127,7 +127,7 @@ def test_CCE_20_errors_are_understood_in_each_form(bench: HuaweiBench, form: str
     bench.server.faults.next(fault, times=-1)
     with pytest.raises(ProviderError) as raised:
         provider.observe(nodes)
-    assert raised.value.cls == cls
+    assert raised.value.error_class == cls
     assert "<h1>" not in str(raised.value)
 
 

@@ -148,7 +148,7 @@ class AlicloudBench:
             "stsEndpoint": url,
             **self.settings,
         }
-        means = ProviderServices(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer)
+        means = ProviderServices(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer)
         return Connection(
             "ours",
             settings,

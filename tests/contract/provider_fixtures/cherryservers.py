@@ -252,7 +252,7 @@ class CherryBench:
             **self.settings,
         }
         means = ProviderServices(
-            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf
+            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer, cache=self.shelf
         )
         return Connection(
             "ours",

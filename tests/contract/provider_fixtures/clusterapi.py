@@ -220,7 +220,7 @@ class ClusterApiBench:
         def to(access: KubernetesAccess) -> KubeClient:
             return connect(access, read, clock=self.clock, sleep=self._sleep, jitter=_even, dial=dial)
 
-        means = ProviderServices(connect=to, sleep=self._sleep, chance=_even, pacer=self.pacer)
+        means = ProviderServices(connect=to, sleep=self._sleep, chance=_even, rate_limiter=self.pacer)
         settings = {"namespace": "default", "clusterName": "ours", "stuckAfter": "30s"}
         kube = to(ACCESS)
         if self._apart:

@@ -171,7 +171,7 @@ class ExoscaleBench:
         """What a provider is built from. wrong: its secret holds another key's secret."""
         settings = {"zone": ZONE, "credentialsSecret": SECRET, "endpoint": root, **self.settings}
         means = ProviderServices(
-            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf
+            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer, cache=self.shelf
         )
         return Connection(
             "ours",

@@ -148,7 +148,7 @@ class HuaweiBench:
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
         """What a provider is built from. wrong: its secret holds another key's secret."""
         means = ProviderServices(
-            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf
+            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer, cache=self.shelf
         )
         return Connection(
             "ours",

@@ -63,19 +63,19 @@ class OperationDriver:
 
     def growth(self, group: str, to: int, *, start: int | None = None, op: str = "grow-1") -> Operation:
         """From the vendor's present target unless told otherwise."""
-        return self._order(op, group, OperationKind.GROW, self.bench.target(group) if start is None else start, to)
+        return self._order(op, group, OperationKind.SCALE_UP, self.bench.target(group) if start is None else start, to)
 
     def removal(
         self,
         group: str,
         *instances: Instance,
-        kind: OperationKind = OperationKind.REMOVE,
+        kind: OperationKind = OperationKind.DELETE_NODES,
         op: str = "remove-1",
         start: int | None = None,
     ) -> Operation:
         """Of these machines. A discarded one goes without a node's name, as the plan knows none."""
         nodes = {node.provider_id: node.name for node in self.bench.nodes()}
-        named = kind is OperationKind.REMOVE
+        named = kind is OperationKind.DELETE_NODES
         targets = tuple(
             RemovalTarget(nodes.get(each.id, each.handle) if named else "", each.id, each.handle) for each in instances
         )
@@ -84,7 +84,7 @@ class OperationDriver:
 
     def shrinkage(self, group: str, to: int, *, op: str = "shrink-1") -> Operation:
         """From the vendor's present target."""
-        return self._order(op, group, OperationKind.SHRINK, self.bench.target(group), to)
+        return self._order(op, group, OperationKind.DECREASE_TARGET, self.bench.target(group), to)
 
     def _order(self, op: str, group: str, kind: OperationKind, start: int, end: int) -> Operation:
         now = self.bench.now()
@@ -146,7 +146,11 @@ class OperationDriver:
         """Only what the vendor has to do of it, again and again as messages come, by a fresh provider each time. For an
         operation of which a part was carried out by the test."""
         verb, said = (
-            str(operation.spec.kind if operation.spec.kind is not OperationKind.DISCARD else OperationKind.REMOVE),
+            str(
+                operation.spec.kind
+                if operation.spec.kind is not OperationKind.DELETE_INSTANCES
+                else OperationKind.DELETE_NODES
+            ),
             InProgress(0.0, ""),
         )
         verb = {"shrink": "shrink_target"}.get(verb, verb)
@@ -194,5 +198,5 @@ def _dying(times: int) -> Callable[[str], None]:
 def class_of(answer: Outcome | ProviderError) -> str:
     """The error class of what failed, whichever way it was said; `Done` or `Pending` for what did not."""
     if isinstance(answer, Failed | ProviderError):
-        return answer.cls
+        return answer.error_class
     return "Done" if isinstance(answer, Succeeded) else "Pending"

@@ -11,7 +11,7 @@ from infra.emulators.memory_table import MemoryAccount
 
 def shared(clock: Callable[[], float]) -> RateLimits:
     """A pacer of its own table."""
-    return _store(clock).paces
+    return _store(clock).rate_limits
 
 
 def _store(clock: Callable[[], float]) -> Store:

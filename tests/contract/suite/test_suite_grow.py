@@ -28,7 +28,7 @@ def test_past_the_maximum_is_refused_before_any_write(yard: OperationDriver) -> 
     yard.bench.calls()
     answer = yard.ask(lambda provider: provider.grow(order))
     assert isinstance(answer, Failed)
-    assert answer.cls == "InvalidRequest"
+    assert answer.error_class == "InvalidRequest"
     assert not yard.bench.writes()
     assert (yard.bench.target(group), len(yard.finish(group))) == (2, 2)
 
@@ -39,7 +39,7 @@ def test_a_target_that_somebody_else_has_changed_is_left_alone(yard: OperationDr
     yard.bench.calls()
     answer = yard.ask(lambda provider: provider.grow(order))
     assert isinstance(answer, Failed)
-    assert answer.cls == "Conflict"
+    assert answer.error_class == "Conflict"
     assert not yard.bench.writes()
     assert len(yard.finish(group)) == 1
 

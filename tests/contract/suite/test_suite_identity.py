@@ -110,7 +110,7 @@ def test_a_node_that_is_another_by_the_time_of_its_deletion_is_kept(yard: Operat
     yard.bench.calls()
     answer = yard.ask(lambda provider: provider.remove(order))
     assert isinstance(answer, Failed | ProviderError)
-    assert answer.cls == "Conflict"
+    assert answer.error_class == "Conflict"
     assert not yard.bench.writes()
     outcome = yard.run(order)
     assert isinstance(outcome, Failed)
@@ -163,6 +163,8 @@ def test_a_discard_is_refused_where_two_nodes_claim_the_machine(yard: OperationD
     victim, thief, _ = _nodes(yard, group)
     chosen = yard.instances(group)[0]
     _steal(yard, thief, victim.provider_id)
-    answer = yard.ask(lambda provider: provider.remove(yard.removal(group, chosen, kind=OperationKind.DISCARD)))
+    answer = yard.ask(
+        lambda provider: provider.remove(yard.removal(group, chosen, kind=OperationKind.DELETE_INSTANCES))
+    )
     assert isinstance(answer, Failed | ProviderError)
-    assert answer.cls == "Conflict"
+    assert answer.error_class == "Conflict"

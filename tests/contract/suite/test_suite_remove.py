@@ -80,7 +80,7 @@ def test_more_than_the_minimum_allows_is_refused_before_any_write(yard: Operatio
     answer = yard.ask(lambda provider: provider.remove(order))
     writes = yard.bench.writes()
     assert isinstance(answer, Failed)
-    assert answer.cls == "InvalidRequest"
+    assert answer.error_class == "InvalidRequest"
     assert not writes
     assert isinstance(yard.run(order), Failed)
     assert (yard.bench.target(group), yard.finish(group)) == (3, before)
@@ -165,7 +165,9 @@ def test_one_that_never_joined_is_discarded(yard: OperationDriver) -> None:
     if not dead:  # the vendor has told it by the operation, and made another
         assert yard.bench.target(group) >= 2
         return
-    assert isinstance(yard.run(yard.removal(group, *dead, kind=OperationKind.DISCARD, op="discard-1")), Succeeded)
+    assert isinstance(
+        yard.run(yard.removal(group, *dead, kind=OperationKind.DELETE_INSTANCES, op="discard-1")), Succeeded
+    )
     assert yard.finish(group) == before
     assert yard.bench.target(group) == 2
 
@@ -173,7 +175,7 @@ def test_one_that_never_joined_is_discarded(yard: OperationDriver) -> None:
 def test_one_that_has_joined_is_not_discarded(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, victim = yard.bench.machines(group), yard.instances(group)[0]
-    order = yard.removal(group, victim, kind=OperationKind.DISCARD, op="discard-1")
+    order = yard.removal(group, victim, kind=OperationKind.DELETE_INSTANCES, op="discard-1")
     yard.bench.calls()
     answer = yard.ask(lambda provider: provider.remove(order))
     assert class_of(answer) == "Conflict"

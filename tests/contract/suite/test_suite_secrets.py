@@ -69,9 +69,9 @@ def test_a_server_that_cannot_prove_who_it_is_gets_no_credential(yard: Operation
     provider = RecordingProvider(yard.bench.untrusted(), yard.ear)
     with pytest.raises(ProviderError) as raised:
         provider.observe(yard.bench.nodes())
-    assert raised.value.cls == "Transient"
+    assert raised.value.error_class == "Transient"
     with pytest.raises(ProviderError) as raised:
         provider.grow(order)
-    assert raised.value.cls == "Transient"
+    assert raised.value.error_class == "Transient"
     assert not yard.bench.calls()
     assert yard.bench.target(group) == 1

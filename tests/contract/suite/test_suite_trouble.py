@@ -57,7 +57,7 @@ def test_a_read_that_always_fails_has_its_class_and_few_tries(yard: OperationDri
     with pytest.raises(ProviderError) as raised:
         provider.observe(nodes)
     calls = yard.bench.calls()
-    assert raised.value.cls == expected
+    assert raised.value.error_class == expected
     assert 1 <= len(calls) <= 2 * TRIES
     yard.bench.calm()
     yard.bench.settle(60.0)
@@ -73,7 +73,7 @@ def test_a_read_that_fails_once_gives_all_or_its_class(yard: OperationDriver, ki
     yard.bench.trouble(kind, on="read", times=1)
     seen = _observed(provider, nodes)
     if isinstance(seen, ProviderError):
-        assert seen.cls == expected
+        assert seen.error_class == expected
         return
     (found,) = seen.groups
     assert found.id == group
@@ -143,7 +143,7 @@ def test_what_is_permanent_ends_the_operation_and_leaves_no_trace(yard: Operatio
     yard.bench.trouble(kind, on="write", times=-1)
     for outcome in (yard.run(yard.growth(group, 5)), yard.run(yard.removal(group, victim))):
         assert isinstance(outcome, Failed)
-        assert outcome.cls == expected
+        assert outcome.error_class == expected
     yard.bench.calm()
     assert (yard.bench.target(group), yard.finish(group)) == (3, before)
     assert not [node for node in yard.cluster.nodes.values() if node.taints or node.unschedulable]

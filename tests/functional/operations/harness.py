@@ -209,7 +209,7 @@ class OperationHarness:
     def remove(self, *nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **values: Any) -> Operation:
         """A removal of these nodes, planned."""
         targets = tuple(RemovalTarget(node, f"memory://{node}", node, (evict or {}).get(node, ())) for node in nodes)
-        return self.planned(OperationKind.REMOVE, targets=targets, **values)
+        return self.planned(OperationKind.DELETE_NODES, targets=targets, **values)
 
     def memory(self) -> Memory:
         """As the next pass finds it."""

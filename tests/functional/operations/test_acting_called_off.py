@@ -20,7 +20,7 @@ def test_an_operation_of_a_cluster_that_may_not_be_touched_is_abandoned_untouche
 ) -> None:
     stage.group(2)
     stage.policy(mode)
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     removal = stage.remove("g-1")
     stage.play()
     assert stage.now(operation).status.state is stage.now(removal).status.state is OperationState.ABANDONED
@@ -58,7 +58,7 @@ def test_a_cluster_that_cannot_be_reached_ends_a_removal_that_has_not_begun(stag
     def refuse(policy: Policy) -> object:
         raise Unavailable(f"{policy.name}: no route to host")
 
-    stage.replace(connect=refuse)
+    stage.replace(kube_client=refuse)
     operation = stage.remove("g-1")
     stage.play()
     ended = stage.now(operation)
@@ -73,7 +73,7 @@ def test_a_missing_credential_is_a_failure_that_names_its_place(stage: Operation
         raise BadInput("spec.providers.clusterapi", "token is not set", "set tokenSecret")
 
     stage.replace(providers=lambda policy, cluster, secret: refuse())
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=3)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=3)
     stage.play()
     ended = stage.now(operation)
     assert ended.status.error_class == "InvalidRequest"
@@ -87,7 +87,7 @@ def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: Op
         raise LookupError("a bug")
 
     stage.replace(providers=lambda policy, cluster, secret: broken())
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=3)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=3)
     with pytest.raises(LookupError):
         stage.deliver()
     assert stage.now(operation).status.state is OperationState.RUNNING
@@ -138,13 +138,13 @@ def test_a_policy_that_steals_a_kubeconfig_in_the_middle_leaves_no_mark(
     stage: OperationHarness, theft: tuple[str, str]
 ) -> None:
     used: list[Policy] = []
-    connect = stage.runtime.connect
+    connect = stage.runtime.kube_client
 
     def noted(policy: Policy) -> KubeClient:
         used.append(policy)
         return connect(policy)
 
-    stage.replace(connect=noted)
+    stage.replace(kube_client=noted)
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()

@@ -9,7 +9,7 @@ def test_a_growth_is_bought_recorded_and_a_new_plan_asked_for(stage: OperationHa
     stage.group(2)
     stage.pod("waiting")
     operation = stage.planned(
-        OperationKind.GROW, from_size=2, to_size=4, pods=("default/waiting", "default/gone-by-now")
+        OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting", "default/gone-by-now")
     )
     stage.play()
     assert stage.now(operation).status.state is OperationState.SUCCEEDED
@@ -24,10 +24,10 @@ def test_a_growth_is_bought_recorded_and_a_new_plan_asked_for(stage: OperationHa
 
 def test_a_second_growth_adds_to_the_live_request(stage: OperationHarness) -> None:
     stage.group(2)
-    stage.planned(OperationKind.GROW, from_size=2, to_size=4)
+    stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.play()
     stage.clock.advance(60.0)
-    stage.planned(OperationKind.GROW, id="grow-2", from_size=4, to_size=5)
+    stage.planned(OperationKind.SCALE_UP, id="grow-2", from_size=4, to_size=5)
     stage.play()
     request = stage.memory().groups["g"].request
     assert request is not None
@@ -37,7 +37,7 @@ def test_a_second_growth_adds_to_the_live_request(stage: OperationHarness) -> No
 def test_it_is_told_in_the_journal_the_cluster_and_the_metrics(stage: OperationHarness) -> None:
     stage.group(2)
     stage.pod("waiting")
-    stage.planned(OperationKind.GROW, from_size=2, to_size=4, pods=("default/waiting",))
+    stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting",))
     stage.play()
     assert stage.events("TriggeredScaleUp") == [("waiting", "pod triggered scale-up: [{g 2->4 (max: 10)}]")]
     entry = stage.store.journal.recent(stage.name)[0]
@@ -49,7 +49,7 @@ def test_it_is_told_in_the_journal_the_cluster_and_the_metrics(stage: OperationH
 def test_a_failure_backs_the_group_off_by_class_and_asks_for_a_plan_at_once(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.fail_next("grow", errors.OutOfStock("none left", code="ZONE_STOCK"))
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.play()
     ended = stage.now(operation)
     assert (ended.status.state, ended.status.error_class, ended.status.error_code) == (
@@ -66,7 +66,7 @@ def test_a_failure_backs_the_group_off_by_class_and_asks_for_a_plan_at_once(stag
 
 def test_a_conflict_is_no_fault_of_the_group(stage: OperationHarness) -> None:
     stage.group(3)
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.play()
     assert stage.now(operation).status.error_class == "Conflict"
     assert "g" not in stage.memory().groups
@@ -75,8 +75,8 @@ def test_a_conflict_is_no_fault_of_the_group(stage: OperationHarness) -> None:
 
 def test_several_that_end_together_wake_once(stage: OperationHarness) -> None:
     stage.group(2)
-    stage.planned(OperationKind.GROW, from_size=2, to_size=3)
-    stage.planned(OperationKind.GROW, id="grow-2", from_size=3, to_size=4)
+    stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=3)
+    stage.planned(OperationKind.SCALE_UP, id="grow-2", from_size=3, to_size=4)
     stage.play()
     assert len(stage.wakes) == 1
 
@@ -84,7 +84,7 @@ def test_several_that_end_together_wake_once(stage: OperationHarness) -> None:
 def test_a_change_that_takes_time_comes_back_by_message(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.polls = 3
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.deliver()
     waiting = stage.now(operation)
     assert (waiting.status.state, waiting.status.step, waiting.status.due_at) == (
@@ -99,7 +99,7 @@ def test_a_change_that_takes_time_comes_back_by_message(stage: OperationHarness)
 
 def test_a_message_that_comes_twice_does_nothing_the_second_time(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.deliver_later(operation.spec.id)
     stage.play()
     assert stage.provider.calls == ["grow"]
@@ -107,7 +107,7 @@ def test_a_message_that_comes_twice_does_nothing_the_second_time(stage: Operatio
 
 def test_a_message_that_comes_too_early_is_sent_on(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4, due_at=START + 30.0)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, due_at=START + 30.0)
     stage.deliver()
     assert stage.provider.calls == []
     stage.play()
@@ -118,7 +118,7 @@ def test_a_message_that_comes_too_early_is_sent_on(stage: OperationHarness) -> N
 def test_a_delay_beyond_what_the_queue_can_keep_is_kept_in_stages(stage: OperationHarness) -> None:
     stage.group(2)
     operation = stage.planned(
-        OperationKind.GROW, from_size=2, to_size=4, due_at=START + 2000.0, deadline=START + 9000.0
+        OperationKind.SCALE_UP, from_size=2, to_size=4, due_at=START + 2000.0, deadline=START + 9000.0
     )
     stage.deliver()
     assert stage.sent[0][0] - stage.clock() == 900.0
@@ -130,7 +130,7 @@ def test_duplicates_do_not_keep_each_other_alive(stage: OperationHarness) -> Non
     stage.group(2)
     stage.provider.polls = 1
     stage.provider.fail_next("poll", errors.Throttled("slow down", retry_after=600.0))
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4, deadline=START + 5000.0)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 5000.0)
     stage.deliver()
     stage.deliver()
     for _ in range(5):
@@ -142,7 +142,7 @@ def test_duplicates_do_not_keep_each_other_alive(stage: OperationHarness) -> Non
 def test_a_broken_provider_section_fails_this_operation_only_by_its_own_class(stage: OperationHarness) -> None:
     stage.group(2)
     stage.providers = list
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.play()
     assert stage.now(operation).status.outcome == "provider clusterapi is not in the policy any more"
     assert stage.now(operation).status.error_class == "InvalidRequest"
@@ -151,6 +151,6 @@ def test_a_broken_provider_section_fails_this_operation_only_by_its_own_class(st
 def test_events_name_the_maximum_that_the_group_was_planned_with(stage: OperationHarness) -> None:
     stage.group(2)
     stage.pod("waiting")
-    stage.planned(OperationKind.GROW, from_size=2, to_size=4, pods=("default/waiting",), data={"own.largest": "7"})
+    stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting",), data={"own.largest": "7"})
     stage.play()
     assert stage.events("TriggeredScaleUp") == [("waiting", "pod triggered scale-up: [{g 2->4 (max: 7)}]")]

@@ -14,7 +14,7 @@ from tests.functional.operations.harness import OperationHarness
 def growth(stage: OperationHarness) -> Operation:
     stage.group(2)
     stage.provider.polls = 2
-    return stage.planned(OperationKind.GROW, from_size=2, to_size=4)
+    return stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
 
 
 def drain(stage: OperationHarness) -> Operation:
@@ -69,7 +69,7 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(
 
 def test_killed_twice_between_the_purchase_and_its_record_nothing_is_bought_twice(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     for _ in range(2):
         stage.die_at("grow:called")
         stage.deliver()

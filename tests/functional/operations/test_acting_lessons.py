@@ -39,61 +39,64 @@ def memory_after(kind: OperationKind, outcome: Succeeded | Failed) -> Memory:
 
 
 def test_a_growth_is_added_to_the_request_and_its_time_begins_anew() -> None:
-    after = group_after(OperationKind.GROW, Succeeded())
+    after = group_after(OperationKind.SCALE_UP, Succeeded())
     assert after == GroupMemory(target=6, request=ScaleUpRequest(3, NOW, NOW + 900), last_add=NOW)
-    assert memory_after(OperationKind.GROW, Succeeded()).last_scale_up == NOW
+    assert memory_after(OperationKind.SCALE_UP, Succeeded()).last_scale_up == NOW
 
 
 def test_a_success_does_not_shorten_a_back_off() -> None:
     failed = Backoff(300, NOW + 100, NOW - 200)
-    assert group_after(OperationKind.GROW, Succeeded(), GroupMemory(backoff=failed)).backoff == failed
+    assert group_after(OperationKind.SCALE_UP, Succeeded(), GroupMemory(backoff=failed)).backoff == failed
 
 
 @pytest.mark.parametrize("cls", ["OutOfStock", "QuotaExceeded", "Throttled", "Unauthorized", "DeadlineExceeded"])
 def test_a_failed_growth_backs_off(cls: str) -> None:
-    after = group_after(OperationKind.GROW, Failed(cls, "no", code="C"))
+    after = group_after(OperationKind.SCALE_UP, Failed(cls, "no", code="C"))
     assert after.backoff == Backoff(300, NOW + 300, NOW, cls, "C", "no")
     assert after.request == KNOWN.request
 
 
 def test_a_vendor_that_asks_for_more_time_gets_it() -> None:
-    after = group_after(OperationKind.GROW, Failed("Throttled", "no", retry_after=4000.0))
+    after = group_after(OperationKind.SCALE_UP, Failed("Throttled", "no", retry_after=4000.0))
     assert after.backoff is not None
     assert after.backoff.until == NOW + 4000.0
 
 
 @pytest.mark.parametrize("cls", ["Conflict", "Abandoned"])
 def test_what_is_not_the_groups_fault_is_not_held_against_it(cls: str) -> None:
-    assert memory_updates(operation(OperationKind.GROW), Failed(cls, "no"), Options(), NOW) == (None, None)
+    assert memory_updates(operation(OperationKind.SCALE_UP), Failed(cls, "no"), Options(), NOW) == (None, None)
 
 
 def test_a_removal_starts_the_cooldown_after_delete() -> None:
-    after = group_after(OperationKind.REMOVE, Succeeded({"removed": 1}))
+    after = group_after(OperationKind.DELETE_NODES, Succeeded({"removed": 1}))
     assert (after.last_delete, after.target, after.request) == (NOW, 3, KNOWN.request)
-    assert memory_after(OperationKind.REMOVE, Succeeded({"removed": 1})).last_scale_down == NOW
+    assert memory_after(OperationKind.DELETE_NODES, Succeeded({"removed": 1})).last_scale_down == NOW
 
 
 # demands.md 19: upstream starts no cooldown here, and tries the same node again in the next loop.
 def test_kp_2219_a_failed_drain_starts_the_cooldown_after_failure() -> None:
     failed = Failed("EvictionBlocked", "no")
-    assert group_after(OperationKind.REMOVE, failed).last_failure == NOW
-    assert memory_after(OperationKind.REMOVE, failed).last_scale_down_failure == NOW
+    assert group_after(OperationKind.DELETE_NODES, failed).last_failure == NOW
+    assert memory_after(OperationKind.DELETE_NODES, failed).last_scale_down_failure == NOW
 
 
 def test_a_removal_that_we_called_off_starts_none() -> None:
-    assert memory_updates(operation(OperationKind.REMOVE), Failed("Abandoned", "off"), Options(), NOW) == (None, None)
+    assert memory_updates(operation(OperationKind.DELETE_NODES), Failed("Abandoned", "off"), Options(), NOW) == (
+        None,
+        None,
+    )
 
 
 def test_a_shrunk_group_waits_for_nothing_any_more() -> None:
-    after = group_after(OperationKind.SHRINK, Succeeded())
+    after = group_after(OperationKind.DECREASE_TARGET, Succeeded())
     assert (after.request, after.target) == (None, 6)
 
 
 def test_a_discarded_instance_is_not_in_the_target() -> None:
-    assert group_after(OperationKind.DISCARD, Succeeded()).target == 3
+    assert group_after(OperationKind.DELETE_INSTANCES, Succeeded()).target == 3
 
 
-@pytest.mark.parametrize("kind", [OperationKind.DISCARD, OperationKind.SHRINK])
+@pytest.mark.parametrize("kind", [OperationKind.DELETE_INSTANCES, OperationKind.DECREASE_TARGET])
 def test_a_repair_that_failed_waits_longer_each_time_and_holds_up_nothing_else(kind: OperationKind) -> None:
     known, waits = KNOWN, []
     for _ in range(4):
@@ -109,6 +112,6 @@ def test_a_repair_that_failed_waits_longer_each_time_and_holds_up_nothing_else(k
 
 
 def test_patches_may_be_applied_twice_to_what_is_there_by_then() -> None:
-    _, patch = memory_updates(operation(OperationKind.GROW), Succeeded(), Options(), NOW)
+    _, patch = memory_updates(operation(OperationKind.SCALE_UP), Succeeded(), Options(), NOW)
     assert patch is not None
     assert patch(Memory(last_scale_up=NOW + 5)).last_scale_up == NOW + 5

@@ -11,7 +11,7 @@ from tests.functional.operations.harness import START, OperationHarness
 
 def test_a_growth_taken_up_after_its_deadline_costs_the_group_nothing(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 60.0)
     stage.clock.advance(61.0)
     stage.play()
     ended = stage.now(operation)
@@ -22,12 +22,12 @@ def test_a_growth_taken_up_after_its_deadline_costs_the_group_nothing(stage: Ope
     assert [wake["reason"] for wake in stage.wakes] == ["operation"]
 
 
-@pytest.mark.parametrize("kind", [OperationKind.SHRINK, OperationKind.DISCARD])
+@pytest.mark.parametrize("kind", [OperationKind.DECREASE_TARGET, OperationKind.DELETE_INSTANCES])
 def test_a_repair_taken_up_after_its_deadline_may_be_planned_at_once(
     kind: OperationKind, stage: OperationHarness
 ) -> None:
     stage.group(2)
-    targets = (RemovalTarget("g-2", "memory://g-2", "g-2"),) if kind is OperationKind.DISCARD else ()
+    targets = (RemovalTarget("g-2", "memory://g-2", "g-2"),) if kind is OperationKind.DELETE_INSTANCES else ()
     operation = stage.planned(kind, from_size=2, to_size=1, targets=targets, deadline=START + 60.0)
     stage.clock.advance(61.0)
     stage.play()
@@ -49,7 +49,7 @@ def test_a_removal_taken_up_after_its_deadline_starts_no_cooldown(stage: Operati
 def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: OperationHarness) -> None:
     stage.group(2)
     first = stage.planned(
-        OperationKind.GROW,
+        OperationKind.SCALE_UP,
         id="grow-0",
         from_size=2,
         to_size=3,
@@ -58,7 +58,7 @@ def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: Opera
         due_at=START + 500.0,
         deadline=START + 900.0,
     )
-    second = stage.planned(OperationKind.GROW, from_size=2, to_size=4, pool="p", deadline=START + 60.0)
+    second = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pool="p", deadline=START + 60.0)
     stage.play()
     assert stage.now(first).status.state is OperationState.SUCCEEDED
     assert stage.now(second).status.error_class == "NotStarted"
@@ -68,7 +68,7 @@ def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: Opera
 
 def test_a_growth_whose_first_executor_died_is_not_taken_for_one_never_begun(stage: OperationHarness) -> None:
     stage.group(2)
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 60.0)
     stage.die_at("act:claimed")
     stage.play()
     assert stage.now(operation).status.error_class == "DeadlineExceeded"
@@ -77,7 +77,7 @@ def test_a_growth_whose_first_executor_died_is_not_taken_for_one_never_begun(sta
 def test_a_growth_the_vendor_throttled_past_its_deadline_is_backed_off(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.fail_next("grow", errors.Throttled("slow down", retry_after=300.0))
-    operation = stage.planned(OperationKind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 60.0)
     stage.play()
     assert stage.now(operation).status.error_class == "DeadlineExceeded"
     backoff = stage.memory().groups["g"].backoff

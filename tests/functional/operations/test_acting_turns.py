@@ -12,7 +12,7 @@ from tests.functional.operations.harness import OperationHarness
 @pytest.mark.parametrize("deaths", [1, 2])
 def test_a_removal_waits_for_a_growth_that_died_before_its_record(stage: OperationHarness, deaths: int) -> None:
     stage.group(3)
-    growth = stage.planned(OperationKind.GROW, from_size=3, to_size=4)
+    growth = stage.planned(OperationKind.SCALE_UP, from_size=3, to_size=4)
     for _ in range(deaths):
         stage.die_at("grow:called")
         stage.deliver()
@@ -28,11 +28,11 @@ def test_a_removal_waits_for_a_growth_that_died_before_its_record(stage: Operati
 
 def test_so_does_what_discards_a_machine(stage: OperationHarness) -> None:
     stage.group(3)
-    growth = stage.planned(OperationKind.GROW, from_size=3, to_size=4)
+    growth = stage.planned(OperationKind.SCALE_UP, from_size=3, to_size=4)
     stage.die_at("grow:called")
     stage.deliver()
     never = next(handle for handle in stage.provider.pools["g"].machines if handle not in {"g-1", "g-2", "g-3"})
-    discard = stage.planned(OperationKind.DISCARD, targets=(RemovalTarget("", f"memory://{never}", never),))
+    discard = stage.planned(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", f"memory://{never}", never),))
     stage.play()
     assert stage.provider.purchases == [Purchase(growth.spec.id, "g", 1)]
     assert stage.now(discard).status.state is OperationState.SUCCEEDED
@@ -45,7 +45,7 @@ def test_a_growth_that_nobody_has_begun_holds_nothing_up(stage: OperationHarness
     stage.play()
     began = stage.clock()
     assert stage.now(removal).status.state is OperationState.SUCCEEDED
-    stage.planned(OperationKind.GROW, from_size=2, to_size=3, due_at=began + 3600.0)
+    stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=3, due_at=began + 3600.0)
     second = stage.remove("g-2", id="remove-2")
     stage.play()
     assert stage.now(second).status.state is OperationState.SUCCEEDED
@@ -55,8 +55,8 @@ def test_a_growth_that_nobody_has_begun_holds_nothing_up(stage: OperationHarness
 def test_CCE_18_of_two_growths_of_one_pool_the_second_waits_until_the_first_is_taken(stage: OperationHarness) -> None:
     stage.group(3)
     stage.provider.add_pool("h", size=1)
-    first = stage.planned(OperationKind.GROW, id="grow-1", from_size=3, to_size=4, pool="p")
-    second = stage.planned(OperationKind.GROW, id="grow-2", group="h", from_size=1, to_size=2, pool="p")
+    first = stage.planned(OperationKind.SCALE_UP, id="grow-1", from_size=3, to_size=4, pool="p")
+    second = stage.planned(OperationKind.SCALE_UP, id="grow-2", group="h", from_size=1, to_size=2, pool="p")
     stage.die_at("grow:called")
     stage.deliver()
     bought = [Purchase(first.spec.id, "g", 1)]
@@ -72,8 +72,8 @@ def test_CCE_18_of_two_growths_of_one_pool_the_second_waits_until_the_first_is_t
 def test_growths_of_groups_without_a_common_pool_wait_for_nobody(stage: OperationHarness) -> None:
     stage.group(3)
     stage.provider.add_pool("h", size=1)
-    stage.planned(OperationKind.GROW, id="grow-1", from_size=3, to_size=4)
-    second = stage.planned(OperationKind.GROW, id="grow-2", group="h", from_size=1, to_size=2)
+    stage.planned(OperationKind.SCALE_UP, id="grow-1", from_size=3, to_size=4)
+    second = stage.planned(OperationKind.SCALE_UP, id="grow-2", group="h", from_size=1, to_size=2)
     stage.die_at("grow:called")
     stage.deliver()
     stage.deliver()

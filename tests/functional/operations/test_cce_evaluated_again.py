@@ -47,7 +47,7 @@ def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again
     stage.provider.spoil(group, BROKEN)
     _waits(stage)
     _pass(stage)
-    assert _open(stage) == [(OperationKind.GROW, group)]
+    assert _open(stage) == [(OperationKind.SCALE_UP, group)]
     stage.play()
     stage.wakes.clear()
 
@@ -55,7 +55,7 @@ def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again
     backoff = stage.memory().groups[group].backoff
     assert backoff is not None
     assert (backoff.cls, backoff.duration) == ("InstallFailed", 300.0)
-    assert _open(stage) == [(OperationKind.DISCARD, group)]
+    assert _open(stage) == [(OperationKind.DELETE_INSTANCES, group)]
     stage.play()
     ended = stage.clock()
     assert stage.provider.pools[group].target == 0
@@ -65,6 +65,6 @@ def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again
 
     stage.clock.advance(301.0)
     handle(msgspec.json.encode(again).decode(), stage.runtime)
-    assert _open(stage) == [(OperationKind.GROW, group)], "still needed, and its five minutes are over"
+    assert _open(stage) == [(OperationKind.SCALE_UP, group)], "still needed, and its five minutes are over"
     stage.play()
     assert all(each.status.state is not OperationState.FAILED for each in stage.memory().operations)

@@ -55,7 +55,7 @@ def with_token(stage: OperationHarness, token: str) -> None:
     right = stage.server.headers()["Authorization"].removeprefix("Bearer ")
     text = stage.server.kubeconfig().replace(right, token)
     stage.replace(
-        connect=lambda policy: connect(
+        kube_client=lambda policy: connect(
             policy.kubernetes, lambda name: text, clock=stage.clock, sleep=stage.clock.advance, jitter=lambda: 0.5
         )
     )
@@ -77,7 +77,7 @@ def test_a_revoked_token_names_cluster_path_and_secret(stage: OperationHarness, 
 
 def test_an_operations_failed_message_names_cluster_and_operation(stage: OperationHarness, lines: Any) -> None:
     stage.group(1)
-    operation = stage.planned(OperationKind.GROW, from_size=1, to_size=2)
+    operation = stage.planned(OperationKind.SCALE_UP, from_size=1, to_size=2)
     faults = AwsFaults()
     broken = dataclasses.replace(
         stage.runtime,
@@ -120,7 +120,7 @@ def test_a_node_that_may_not_be_marked_names_the_cluster(stage: OperationHarness
     policy = current(stage.name, stage.runtime)
     assert policy is not None
     taint_writer.apply(
-        (TaintUpdate("g-1", "soften"),), stage.runtime.connect(policy), policy.options, stage.clock, stage.name
+        (TaintUpdate("g-1", "soften"),), stage.runtime.kube_client(policy), policy.options, stage.clock, stage.name
     )
     [line] = lines()
     assert (line["cluster"], line["asked"].split()[0]) == (stage.name, "GET")

@@ -72,7 +72,7 @@ def test_a_wake_up_that_fails_comes_back_in_thirty_seconds(
     outage.error = None
     assert deliver(stage, json.dumps(message).encode())
     assert len(outage.sent) == 1
-    assert stage.store.schedule.due(stage.name).failure is None
+    assert stage.store.scan_states.due(stage.name).failure is None
 
 
 def test_a_scheduled_pass_that_fails_waits_for_the_next_tick(stage: OperationHarness, outage: Outage) -> None:

@@ -43,8 +43,8 @@ def two(stage: OperationHarness, dynamodb: Any, table: str) -> Iterator[tuple[Op
     other = OperationHarness(table, dynamodb)
     with other.server:
         other.policy()
-        for claim in stage.store.claims.all():  # of an earlier test
-            stage.store.claims.release(claim.owner, [(claim.provider, claim.key)])
+        for claim in stage.store.group_ownership.all():  # of an earlier test
+            stage.store.group_ownership.release(claim.owner, [(claim.provider, claim.key)])
         for each in (stage, other):
             _furnish(each)
         yield stage, other
@@ -84,7 +84,7 @@ def _pass(stage: OperationHarness, others: OperationHarness) -> list[str]:
 
 
 def _owner(stage: OperationHarness) -> str:
-    return next(iter({each.owner for each in stage.store.claims.all()}))
+    return next(iter({each.owner for each in stage.store.group_ownership.all()}))
 
 
 def test_a_cluster_that_names_a_group_has_it_before_one_that_discovered_it(

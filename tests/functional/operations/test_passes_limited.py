@@ -46,7 +46,9 @@ def _grown(stage: OperationHarness) -> list[str]:
     stage.clock.advance(10)
     handle(encode(ReconcileMessage(stage.name, "webhook", stage.clock())).decode(), stage.runtime)
     operations = stage.store.operations.list_open(stage.name)
-    return sorted(o.spec.group.removesuffix(f"-{stage.name}") for o in operations if o.spec.kind == OperationKind.GROW)
+    return sorted(
+        o.spec.group.removesuffix(f"-{stage.name}") for o in operations if o.spec.kind == OperationKind.SCALE_UP
+    )
 
 
 def _reading_takes(seconds: float) -> Callable[[OperationHarness], None]:

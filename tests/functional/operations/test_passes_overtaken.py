@@ -36,14 +36,14 @@ def busy(stage: OperationHarness) -> OperationHarness:
         )
 
     for number in range(1, 8):
-        stage.planned(OperationKind.GROW, id=f"grow-{number}", from_size=0, to_size=1)
+        stage.planned(OperationKind.SCALE_UP, id=f"grow-{number}", from_size=0, to_size=1)
     one_ends()
     stage.at_checkpoint[OBSERVED] = one_ends
     return stage
 
 
 def _asked(group: GroupMemory, now: float) -> GroupMemory:
-    return msgspec.structs.replace(group, target=1, last_add=now, erred=("long-gone",))
+    return msgspec.structs.replace(group, target=1, last_add=now, failed_instances=("long-gone",))
 
 
 def _pass(stage: OperationHarness, reason: str) -> None:
@@ -72,7 +72,7 @@ def test_a_pass_that_is_overtaken_every_time_comes_back_by_itself(
 
 def test_it_counts_as_made_and_gives_its_lease_back(busy: OperationHarness) -> None:
     _pass(busy, "webhook")
-    assert busy.store.schedule.due(busy.name).last_pass == pytest.approx(busy.clock(), abs=4.0)
+    assert busy.store.scan_states.due(busy.name).last_pass == pytest.approx(busy.clock(), abs=4.0)
     lease = busy.store.leases.acquire(busy.name, "another", 60.0)
     busy.store.leases.release(lease)
 

@@ -37,8 +37,8 @@ def account(stage: OperationHarness) -> Iterator[CherryAccount]:
             deployment=LOOPBACK,
             sleep=stage.clock.advance,
             chance=lambda: 0.5,
-            pacer=stage.store.paces,
-            shelf=stage.store.shelf,
+            rate_limiter=stage.store.rate_limits,
+            cache=stage.store.cache,
         )
         connection = Connection(
             stage.name, made.settings(), bounds, lambda name: made.secrets()[name], None, stage.clock, means=means

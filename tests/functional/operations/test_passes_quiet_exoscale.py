@@ -36,8 +36,8 @@ def account(stage: OperationHarness) -> Iterator[ExoscaleAccount]:
             deployment=LOOPBACK,
             sleep=stage.clock.advance,
             chance=lambda: 0.5,
-            pacer=stage.store.paces,
-            shelf=stage.store.shelf,
+            rate_limiter=stage.store.rate_limits,
+            cache=stage.store.cache,
         )
         connection = Connection(
             stage.name, made.settings(), bounds, lambda _: made.secret(), None, stage.clock, means=means

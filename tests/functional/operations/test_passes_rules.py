@@ -51,7 +51,7 @@ def policy(stage: OperationHarness, *lines: str) -> None:
 def a_pass(stage: OperationHarness, at: str = "") -> list[Operation]:
     """A pass by a process that has just begun, a minute later or at that time (of 21 November 2026, or the day that is
     given); operations that it leaves open."""
-    stage.replace(**{field: getattr(stage._runtime(), field) for field in ("connect", "providers")})
+    stage.replace(**{field: getattr(stage._runtime(), field) for field in ("kube_client", "providers")})
     if at:
         instant = datetime.fromisoformat(at if "T" in at else f"2026-11-21T{at}").replace(tzinfo=UTC).timestamp()
         stage.clock.advance(instant - stage.clock())
@@ -91,7 +91,7 @@ def rule_object(stage: OperationHarness, spec: dict[str, Any] | None = None) -> 
 
 
 def growths(operations: list[Operation]) -> list[tuple[int, int]]:
-    return [(each.spec.from_size, each.spec.to_size) for each in operations if each.spec.kind is OperationKind.GROW]
+    return [(each.spec.from_size, each.spec.to_size) for each in operations if each.spec.kind is OperationKind.SCALE_UP]
 
 
 def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(stage: OperationHarness) -> None:
@@ -107,7 +107,7 @@ def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(st
     assert stage.memory().nodes[node].unneeded_since == began, "and the timer ran on"
 
     policy(stage, "options: {scaleDownUnneededTime: 10m, scaleDownDelayAfterAdd: 0s}")
-    assert [each.spec.kind for each in a_pass(stage, "08:12:00")] == [OperationKind.REMOVE], (
+    assert [each.spec.kind for each in a_pass(stage, "08:12:00")] == [OperationKind.DELETE_NODES], (
         "eleven minutes were not forgotten"
     )
 

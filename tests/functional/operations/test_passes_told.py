@@ -24,7 +24,7 @@ def a_pass(stage: OperationHarness) -> None:
 
 def remains(stage: OperationHarness) -> CarryOver:
     """What the last pass left."""
-    return carry_over.read(stage.store.schedule.passed_by([stage.name])[stage.name].left)
+    return carry_over.read(stage.store.scan_states.passed_by([stage.name])[stage.name].left)
 
 
 def test_a_pass_that_cannot_read_the_cluster_is_counted_and_keeps_what_the_last_one_saw(
@@ -53,7 +53,7 @@ def test_a_telling_that_breaks_breaks_nothing_else(
     before = remains(stage)
     monkeypatch.setattr(recording, "record_plan", breaks)
     a_pass(stage)
-    assert stage.store.schedule.due(stage.name).last_pass == stage.clock()
+    assert stage.store.scan_states.due(stage.name).last_pass == stage.clock()
     assert remains(stage) == before
     assert stage.store.leases.acquire(stage.name, "next", 60.0).decision
 

@@ -67,7 +67,7 @@ def test_a_journal_that_fails_does_not_bring_the_message_back(stage: OperationHa
     [(_, _, queue, sent)] = stage.sent
     assert (queue, json.loads(sent)["operation"]) == ("act_clusterapi", operation.spec.id)
     assert stage.store.journal.recent(stage.name) == ()
-    assert stage.store.schedule.due(stage.name).last_pass > 0
+    assert stage.store.scan_states.due(stage.name).last_pass > 0
 
 
 def test_a_save_that_fails_does_bring_it_back(stage: OperationHarness) -> None:

@@ -121,10 +121,10 @@ def test_a_pod_that_the_plan_does_not_mention_is_no_crash() -> None:
 
 def test_what_the_plan_could_not_read_weakens_the_answer() -> None:
     build = shop()
-    namespaces = MissingData("Namespace", "forbidden", weakens=("inter-pod affinity by namespaceSelector",))
-    budgets = MissingData("PodDisruptionBudget", "forbidden", weakens=("BlockedByPod NotEnoughPdb",))
+    namespaces = MissingData("Namespace", "forbidden", affected_decisions=("inter-pod affinity by namespaceSelector",))
+    budgets = MissingData("PodDisruptionBudget", "forbidden", affected_decisions=("BlockedByPod NotEnoughPdb",))
     provider = MissingData("provider/clusterapi", "Unauthorized")
-    claims = MissingData("StorageClass", "forbidden", weakens=("scale-up: pods with claims",))
+    claims = MissingData("StorageClass", "forbidden", affected_decisions=("scale-up: pods with claims",))
     other = MissingData("Pod", "no name", name="shop/odd", node="n-1")
     made = scene(
         build,

@@ -93,7 +93,7 @@ def test_a_function_that_dies_gives_no_lease_back(aws: LocalAws) -> None:
         _filled(world)
         world.kill_at("reconcile:saved")
         world.step_until(lambda: any(made.killed_at for made in world.invocations), limit=100, every=1.0)
-        assert world.store.schedule.due("shop").lease_until > world.clock()
+        assert world.store.scan_states.due("shop").lease_until > world.clock()
 
 
 def test_a_message_nobody_can_read_becomes_a_dead_letter(aws: LocalAws) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.plan import TaintUpdate
 from chalicelib.model.policy import Options
-from chalicelib.plan.scale_down.taint_updates import CLEANUP
+from chalicelib.plan.scale_down.taint_updates import REMOVE_STALE_TAINT
 from chalicelib.reconciler import taint_writer
 
 
@@ -21,7 +21,7 @@ def test_hundreds_of_old_taints_take_several_passes(monkeypatch: pytest.MonkeyPa
     def clock() -> float:
         return float(next(seconds))  # every look at it takes a second
 
-    marks = tuple(TaintUpdate(f"n{number:03d}", CLEANUP) for number in range(500))
+    marks = tuple(TaintUpdate(f"n{number:03d}", REMOVE_STALE_TAINT) for number in range(500))
     written = taint_writer.apply(marks, nowhere, Options(), clock)
     assert 1 <= len(written) <= taint_writer.CLEANING
     assert written == marks[: len(written)]

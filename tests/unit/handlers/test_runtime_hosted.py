@@ -40,7 +40,7 @@ def connected(environment: dict[str, str], server: str, monkeypatch: pytest.Monk
         monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
         policy = Policy(name="shop", kubernetes=KubernetesAccess(kubeconfig_secret="outscaler/shop/kubeconfig"))
         try:
-            cluster = from_environment(environment).connect(policy)
+            cluster = from_environment(environment).kube_client(policy)
             return cluster.get("/api/v1/nodes/a").decode()
         except (BadInput, errors.ClusterError) as error:
             return str(error)

@@ -58,8 +58,8 @@ def test_providers_share_the_tables_budget_and_shelf(given: list[ProviderService
     )
     _asked(made)
     (means,) = given
-    assert means.pacer is store.paces
-    assert means.shelf is store.shelf
+    assert means.rate_limiter is store.rate_limits
+    assert means.cache is store.cache
     means.sleep(2.0)
     assert (slept, means.chance()) == ([2.0], 0.25)
 
@@ -98,4 +98,4 @@ def test_in_the_emulated_account_waiting_is_virtual_and_ends_with_the_function(g
         with pytest.raises(FunctionKilled):
             means.connect(WAY)
         with pytest.raises(FunctionKilled):
-            means.shelf.get("anything")
+            means.cache.get("anything")

@@ -12,7 +12,7 @@ NOW = 1_795_245_600.0
 
 def _operation(**known: object) -> Operation:
     fields: dict[str, object] = {"created_at": NOW - 3600, **known}
-    return new_operation("grow-1", "shop", "clusterapi", "workers", OperationKind.GROW, "p1", **fields)
+    return new_operation("grow-1", "shop", "clusterapi", "workers", OperationKind.SCALE_UP, "p1", **fields)
 
 
 @each_row(

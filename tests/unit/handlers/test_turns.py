@@ -51,17 +51,17 @@ def ask(asked: Operation, *others: Operation, now: float = NOW) -> InProgress | 
 @each_row(
     ("kind", "step"),
     [
-        (OperationKind.GROW, ""),
-        (OperationKind.GROW, "request"),
-        (OperationKind.SHRINK, "lower"),
-        (OperationKind.DISCARD, "delete"),
+        (OperationKind.SCALE_UP, ""),
+        (OperationKind.SCALE_UP, "request"),
+        (OperationKind.DECREASE_TARGET, "lower"),
+        (OperationKind.DELETE_INSTANCES, "delete"),
     ],
 )
 def test_CCE_18_a_growth_waits_for_an_older_change_of_its_pools_total(
     kind: OperationKind, step: str, attempt: int
 ) -> None:
     older = operation("x", kind, "p/b", created=NOW - 1, step=step, attempt=attempt)
-    found = ask(operation("g", OperationKind.GROW, step="request"), older)
+    found = ask(operation("g", OperationKind.SCALE_UP, step="request"), older)
     assert found is not None
     assert (found.after, found.step) == (SOON, "request")
 
@@ -69,27 +69,31 @@ def test_CCE_18_a_growth_waits_for_an_older_change_of_its_pools_total(
 @each_row(
     ("kind", "step"),
     [
-        (OperationKind.GROW, "poll"),
-        (OperationKind.SHRINK, "poll"),
-        (OperationKind.DISCARD, "poll"),
-        (OperationKind.DISCARD, "release"),
-        (OperationKind.REMOVE, "delete"),
+        (OperationKind.SCALE_UP, "poll"),
+        (OperationKind.DECREASE_TARGET, "poll"),
+        (OperationKind.DELETE_INSTANCES, "poll"),
+        (OperationKind.DELETE_INSTANCES, "release"),
+        (OperationKind.DELETE_NODES, "delete"),
     ],
 )
 def test_a_growth_waits_for_nothing_that_has_been_taken_up(kind: OperationKind, step: str) -> None:
-    assert ask(operation("g", OperationKind.GROW), operation("x", kind, "p/b", created=NOW - 1, step=step)) is None
+    assert ask(operation("g", OperationKind.SCALE_UP), operation("x", kind, "p/b", created=NOW - 1, step=step)) is None
 
 
 @each_row(
     ("kind", "step"),
-    [(OperationKind.GROW, "request"), (OperationKind.SHRINK, "lower"), (OperationKind.DISCARD, "delete")],
+    [
+        (OperationKind.SCALE_UP, "request"),
+        (OperationKind.DECREASE_TARGET, "lower"),
+        (OperationKind.DELETE_INSTANCES, "delete"),
+    ],
 )
 def test_CCE_18_a_total_is_not_set_in_the_moments_in_which_a_removal_of_the_pool_deletes(
     kind: OperationKind, step: str
 ) -> None:
     """5 is read, one is deleted, 5 + 1 is asked for: two are bought."""
     mine = operation("g", kind, "p/a", step=step)
-    removal = operation("r", OperationKind.REMOVE, "p/b", created=NOW + 1, step="delete")
+    removal = operation("r", OperationKind.DELETE_NODES, "p/b", created=NOW + 1, step="delete")
     deletes = removal.with_status(state=OperationState.RUNNING, claimed_until=NOW + 90.0)
     found = ask(mine, deletes)
     assert found is not None
@@ -102,56 +106,62 @@ def test_CCE_18_a_total_is_not_set_in_the_moments_in_which_a_removal_of_the_pool
 
 
 def test_of_one_plan_the_ids_decide() -> None:
-    first, second = operation("grow-1", OperationKind.GROW, "p/a"), operation("grow-2", OperationKind.GROW, "p/b")
+    first, second = (
+        operation("grow-1", OperationKind.SCALE_UP, "p/a"),
+        operation("grow-2", OperationKind.SCALE_UP, "p/b"),
+    )
     assert ask(first, second) is None
     assert ask(second, first) is not None
 
 
 def test_another_pool_and_no_pool_at_all_hold_nothing_up() -> None:
-    older = operation("x", OperationKind.GROW, "q/a", pool="q", created=NOW - 1)
-    assert ask(operation("g", OperationKind.GROW), older) is None
-    alone = operation("x", OperationKind.GROW, "b", pool="", created=NOW - 1)
-    assert ask(operation("g", OperationKind.GROW, "a", pool=""), alone) is None
+    older = operation("x", OperationKind.SCALE_UP, "q/a", pool="q", created=NOW - 1)
+    assert ask(operation("g", OperationKind.SCALE_UP), older) is None
+    alone = operation("x", OperationKind.SCALE_UP, "b", pool="", created=NOW - 1)
+    assert ask(operation("g", OperationKind.SCALE_UP, "a", pool=""), alone) is None
 
 
 def test_a_growth_itself_being_polled_waits_for_nobody() -> None:
     assert (
-        ask(operation("g", OperationKind.GROW, step="poll"), operation("x", OperationKind.GROW, "p/b", created=NOW - 1))
+        ask(
+            operation("g", OperationKind.SCALE_UP, step="poll"),
+            operation("x", OperationKind.SCALE_UP, "p/b", created=NOW - 1),
+        )
         is None
     )
 
 
 def test_a_removal_lets_a_growth_of_its_pool_be_taken_and_one_of_its_group_be_recorded() -> None:
-    removal = operation("r", OperationKind.REMOVE, step="delete")
-    beside = operation("g", OperationKind.GROW, "p/b", step="request", created=NOW + 1)
+    removal = operation("r", OperationKind.DELETE_NODES, step="delete")
+    beside = operation("g", OperationKind.SCALE_UP, "p/b", step="request", created=NOW + 1)
     found = ask(removal, beside)
     assert found is not None
     assert found.after == AFTER
-    assert ask(removal, operation("g", OperationKind.GROW, "p/b", step="poll")) is None
-    assert ask(removal, operation("g", OperationKind.GROW, "p/a", step="poll")) is not None
-    assert ask(removal, operation("g", OperationKind.GROW, "p/a", step="", attempt=0)) is None
+    assert ask(removal, operation("g", OperationKind.SCALE_UP, "p/b", step="poll")) is None
+    assert ask(removal, operation("g", OperationKind.SCALE_UP, "p/a", step="poll")) is not None
+    assert ask(removal, operation("g", OperationKind.SCALE_UP, "p/a", step="", attempt=0)) is None
 
 
 def test_what_discards_waits_for_a_younger_growth_of_its_own_group_only_once_that_is_polled() -> None:
-    discard = operation("d", OperationKind.DISCARD, created=NOW - 1)
-    assert ask(discard, operation("g", OperationKind.GROW, step="request")) is None
-    assert ask(discard, operation("g", OperationKind.GROW, step="poll")) is not None
+    discard = operation("d", OperationKind.DELETE_INSTANCES, created=NOW - 1)
+    assert ask(discard, operation("g", OperationKind.SCALE_UP, step="request")) is None
+    assert ask(discard, operation("g", OperationKind.SCALE_UP, step="poll")) is not None
 
 
 def test_past_its_deadline_nobody_waits() -> None:
-    older = operation("x", OperationKind.GROW, "p/b", created=NOW - 1)
-    assert ask(operation("g", OperationKind.GROW), older, now=NOW + 600.0) is None
+    older = operation("x", OperationKind.SCALE_UP, "p/b", created=NOW - 1)
+    assert ask(operation("g", OperationKind.SCALE_UP), older, now=NOW + 600.0) is None
 
 
 STEPS = [
-    (OperationKind.GROW, "request"),
-    (OperationKind.GROW, "poll"),
-    (OperationKind.DISCARD, ""),
-    (OperationKind.DISCARD, "poll"),
-    (OperationKind.SHRINK, ""),
-    (OperationKind.SHRINK, "poll"),
-    (OperationKind.REMOVE, "delete"),
-    (OperationKind.REMOVE, "poll"),
+    (OperationKind.SCALE_UP, "request"),
+    (OperationKind.SCALE_UP, "poll"),
+    (OperationKind.DELETE_INSTANCES, ""),
+    (OperationKind.DELETE_INSTANCES, "poll"),
+    (OperationKind.DECREASE_TARGET, ""),
+    (OperationKind.DECREASE_TARGET, "poll"),
+    (OperationKind.DELETE_NODES, "delete"),
+    (OperationKind.DELETE_NODES, "poll"),
 ]
 
 
@@ -164,6 +174,6 @@ def test_whatever_is_under_way_in_a_pool_somebody_may_go_on() -> None:
         ]
         free = [each for each in all_ if ask(each, *(other for other in all_ if other is not each)) is None]
         assert free, kinds
-        assert sum(each.spec.kind is not OperationKind.REMOVE and each.status.step != "poll" for each in free) <= 1, (
-            kinds
-        )
+        assert (
+            sum(each.spec.kind is not OperationKind.DELETE_NODES and each.status.step != "poll" for each in free) <= 1
+        ), kinds

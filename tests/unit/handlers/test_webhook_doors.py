@@ -63,7 +63,7 @@ class WebhookDoorsState:
     def asked_for(self, name: str) -> list[str]:
         """What one call for that name costs."""
         self.asked.clear()
-        self.doors.at(name)
+        self.doors.for_cluster(name)
         return list(self.asked)
 
 
@@ -80,7 +80,7 @@ def test_names_cost_one_query_a_minute_and_a_known_one_its_secret() -> None:
 
 def test_a_clock_that_is_put_back_does_not_keep_the_cache_for_longer() -> None:
     world = WebhookDoorsState()
-    world.doors.at("shop")
+    world.doors.for_cluster("shop")
     world.put_back = 3600.0
     assert world.asked_for("shop") == ["webhooks", "secret"]
 
@@ -104,34 +104,34 @@ def test_a_secret_that_cannot_be_read_is_asked_for_once_a_minute() -> None:
     world.secrets.clear()
     assert world.asked_for("shop") == ["webhooks", "secret"]
     assert world.asked_for("shop") == []
-    assert world.doors.at("shop").keys == WebhookKeys()
+    assert world.doors.for_cluster("shop").keys == WebhookKeys()
 
 
 def test_where_only_the_text_says_the_secret_the_text_is_read() -> None:
     world = WebhookDoorsState()
     world.webhooks["shop"] = StoredWebhook(1, None)
     assert world.asked_for("shop") == ["webhooks", "policy", "secret"]
-    assert world.doors.at("shop").keys.hmac == (KEY.encode(),)
+    assert world.doors.for_cluster("shop").keys.hmac == (KEY.encode(),)
     assert world.asked_for("shop") == []
 
 
 def test_only_a_known_name_has_keys() -> None:
     world = WebhookDoorsState()
-    assert world.doors.at("shop").keys == WebhookKeys((KEY.encode(),), (KEY.encode(),))
-    stranger = world.doors.at("nobody")
+    assert world.doors.for_cluster("shop").keys == WebhookKeys((KEY.encode(),), (KEY.encode(),))
+    stranger = world.doors.for_cluster("nobody")
     assert (stranger.known, stranger.keys) == (False, WebhookKeys())
 
 
 def test_a_new_version_of_the_policy_counts_within_a_minute() -> None:
     world = WebhookDoorsState()
-    world.doors.at("shop")
+    world.doors.for_cluster("shop")
     world.webhooks["shop"] = StoredWebhook(2, "outscaler/shop/webhook-moved")
     world.secrets["outscaler/shop/webhook-moved"] = "another-value-for-tests"
     world.clock.advance(60)
-    assert world.doors.at("shop").keys.hmac == (b"another-value-for-tests",)
+    assert world.doors.for_cluster("shop").keys.hmac == (b"another-value-for-tests",)
     del world.webhooks["shop"]
     world.clock.advance(60)
-    assert not world.doors.at("shop").known
+    assert not world.doors.for_cluster("shop").known
 
 
 def _remembered(doors: WebhookCredentials) -> int:
@@ -141,10 +141,10 @@ def _remembered(doors: WebhookCredentials) -> int:
 
 def test_a_flood_of_unknown_names_leaves_nothing_in_memory() -> None:
     world = WebhookDoorsState()
-    world.doors.at("shop")
+    world.doors.for_cluster("shop")
     before = _remembered(world.doors)
     with ThreadPoolExecutor(8) as callers:
-        list(callers.map(lambda number: world.doors.at(f"name-{number}"), range(5_000)))
+        list(callers.map(lambda number: world.doors.for_cluster(f"name-{number}"), range(5_000)))
     assert _remembered(world.doors) == before
     assert Counter(world.asked) == {"webhooks": 1, "secret": 1}
 
@@ -155,14 +155,14 @@ def test_many_clusters_do_not_fill_the_memory_with_their_keys_and_policies() -> 
     for name in names:
         world.webhooks[name], world.policies[name] = StoredWebhook(1, "outscaler/shop/webhook"), Document(TEXT, 1)
     with ThreadPoolExecutor(8) as callers:
-        list(callers.map(lambda name: (world.doors.at(name), world.doors.policy(name)), names))
+        list(callers.map(lambda name: (world.doors.for_cluster(name), world.doors.policy(name)), names))
     assert _remembered(world.doors) == len(names) + 1 + MAX_DOORS + MAX_POLICIES
     assert world.asked.count("webhooks") == 1
 
 
 def test_no_repr_shows_a_key() -> None:
     world = WebhookDoorsState()
-    assert KEY not in repr(world.doors.at("shop"))
+    assert KEY not in repr(world.doors.for_cluster("shop"))
     assert repr(WebhookKeys((KEY.encode(),))) == "Keys(***)"
 
 

@@ -99,12 +99,12 @@ class Story:
 
 
 def grow(size: int, to: int, **fields: Any) -> Operation:
-    return make(OperationKind.GROW, from_size=size, to_size=to, **fields)
+    return make(OperationKind.SCALE_UP, from_size=size, to_size=to, **fields)
 
 
 def remove(*nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **fields: Any) -> Operation:
     targets = tuple(RemovalTarget(name, f"memory://{name}", name, (evict or {}).get(name, ())) for name in nodes)
-    return make(OperationKind.REMOVE, targets=targets, **fields)
+    return make(OperationKind.DELETE_NODES, targets=targets, **fields)
 
 
 def make(kind: OperationKind, **fields: Any) -> Operation:

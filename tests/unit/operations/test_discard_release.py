@@ -31,7 +31,7 @@ def _story() -> tuple[Story, DiscardReleaseRequest]:
 
 
 def _discard(step: str = "", **data: str) -> Operation:
-    return make(OperationKind.DISCARD, targets=(RemovalTarget("", "memory://g-2", "g-2"),)).with_status(
+    return make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-2", "g-2"),)).with_status(
         step=step, data=data
     )
 
@@ -49,7 +49,7 @@ def test_what_an_attempt_that_died_has_told_is_taken_back_when_the_machine_has_j
     story.cluster.add_node("g-2")
     outcome = story.play(_discard("delete"))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert provider.released == ["g-2"]
     assert provider.deleted == []
 
@@ -59,7 +59,7 @@ def test_a_refusal_is_the_outcome_once_it_is_taken_back() -> None:
     provider.fail_next("remove", errors.Unauthorized("no"))
     outcome = story.play(_discard())
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Unauthorized"
+    assert outcome.error_class == "Unauthorized"
     assert provider.released == ["g-2"]
 
 
@@ -67,6 +67,6 @@ def test_a_machine_that_is_gone_by_then_was_discarded() -> None:
     story, provider = _story()
     story.play(grow(2, 3))
     provider.fail_next("remove", errors.Unauthorized("no"), late=True)
-    late = make(OperationKind.DISCARD, targets=(RemovalTarget("", "memory://g-3", "g-3"),))
+    late = make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-3", "g-3"),))
     assert isinstance(story.play(late), Succeeded)
     assert provider.deleted == ["g-3"]

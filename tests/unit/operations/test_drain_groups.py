@@ -86,7 +86,7 @@ def test_groups_do_not_make_daemonset_pods_of_an_empty_node_go() -> None:
 
 def test_the_deadline_covers_every_group() -> None:
     operation = remove("g-1")
-    plain = START + operation_timeout(OperationKind.REMOVE, Options())
+    plain = START + operation_timeout(OperationKind.DELETE_NODES, Options())
     assert deadline_of(operation, Options()) == plain
     assert deadline_of(operation, GROUPS) == plain  # four short ones are no longer than a long one
     long = Options(drain_priority_config=((0, 600), (1000, 300)))
@@ -165,7 +165,7 @@ def test_S15_a_pod_that_ignores_its_end_keeps_the_node_after_its_groups_time() -
     story.cluster.stuck.add("default/p-01")
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "PodNotGone"
+    assert outcome.error_class == "PodNotGone"
     assert story.now == START + 5.0 + 600.0 + 30.0
     assert kept(story, "g-1")
 
@@ -189,7 +189,7 @@ def test_a_stranger_that_comes_between_two_rounds_is_not_evicted() -> None:
     story.cluster.add_pod("default/stranger", "g-1")
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "NodeNotEmpty"
+    assert outcome.error_class == "NodeNotEmpty"
     assert "default/stranger" not in evicted(story)
     assert kept(story, "g-1")
 

@@ -49,7 +49,7 @@ def test_kp_1776_a_budget_that_never_has_room_gives_the_node_back_and_is_named()
     story.cluster.add_budget("web", ["default/p-01"], room=0)
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "EvictionBlocked"
+    assert outcome.error_class == "EvictionBlocked"
     assert outcome.message == (
         "node g-1: pod default/p-01 cannot be evicted: The disruption budget web needs all its pods (tried for 120 s)"
     )
@@ -65,7 +65,7 @@ def test_a_deadline_before_that_names_the_budget_too() -> None:
     operation = operation.with_spec(deadline=START + 60.0)
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "DeadlineExceeded"
+    assert outcome.error_class == "DeadlineExceeded"
     assert "disruption budget web" in outcome.message
     assert kept(story, "g-1")
 
@@ -117,7 +117,7 @@ def test_a_pod_that_never_goes_keeps_the_node() -> None:
     story.cluster.stuck.add("default/p-01")
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "PodNotGone"
+    assert outcome.error_class == "PodNotGone"
     assert "default/p-01" in outcome.message
     assert kept(story, "g-1")
 
@@ -168,7 +168,7 @@ def test_called_off_from_outside_it_rolls_back() -> None:
     operation = operation.with_status(step=outcome.step, data=outcome.data)
     ended = story.play(operation)
     assert isinstance(ended, Failed)
-    assert ended.cls == "Abandoned"
+    assert ended.error_class == "Abandoned"
     assert kept(story, "g-1")
 
 

@@ -90,7 +90,7 @@ def test_trying_again_has_an_end() -> None:
     story.provider.fail_next("grow", errors.Throttled("slow down"), times=100)
     outcome = story.play(grow(2, 5))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Throttled"
+    assert outcome.error_class == "Throttled"
     assert len(story.provider.calls) == 9
 
 
@@ -109,7 +109,7 @@ def test_the_deadline_names_the_step_and_what_was_in_the_way() -> None:
     story.provider.fail_next("grow", errors.Throttled("slow down", retry_after=200.0), times=100)
     outcome = story.play(grow(2, 5, deadline=START + 300.0))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "DeadlineExceeded"
+    assert outcome.error_class == "DeadlineExceeded"
     assert outcome.message.endswith("at step request; last: Throttled: slow down")
 
 
@@ -118,7 +118,7 @@ def test_a_target_that_somebody_else_moved_is_a_conflict_and_stays() -> None:
     story.group(3)
     outcome = story.play(grow(2, 5))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert story.provider.pools["g"].target == 3
 
 
@@ -126,8 +126,8 @@ def test_shrink_lowers_the_target_and_touches_no_running_machine() -> None:
     story = Story()
     story.group(2)
     story.play(grow(2, 5))
-    assert story.play(make(OperationKind.SHRINK, from_size=5, to_size=3)) == Succeeded({"to": 3})
-    refused = story.play(make(OperationKind.SHRINK, from_size=3, to_size=1))
+    assert story.play(make(OperationKind.DECREASE_TARGET, from_size=5, to_size=3)) == Succeeded({"to": 3})
+    refused = story.play(make(OperationKind.DECREASE_TARGET, from_size=3, to_size=1))
     assert isinstance(refused, Failed)
     assert story.provider.pools["g"].target == 3
 
@@ -137,7 +137,7 @@ def test_discard_deletes_machines_that_never_joined() -> None:
     story.group(2)
     story.play(grow(2, 3))
     assert isinstance(
-        story.play(make(OperationKind.DISCARD, targets=(RemovalTarget("", "memory://g-3", "g-3"),))), Succeeded
+        story.play(make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-3", "g-3"),))), Succeeded
     )
     assert story.provider.deleted == ["g-3"]
 
@@ -145,7 +145,7 @@ def test_discard_deletes_machines_that_never_joined() -> None:
 def test_discard_spares_a_machine_that_joined_meanwhile() -> None:
     story = Story()
     story.group(2)
-    outcome = story.play(make(OperationKind.DISCARD, targets=(RemovalTarget("g-2", "memory://g-2", "g-2"),)))
+    outcome = story.play(make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("g-2", "memory://g-2", "g-2"),)))
     assert isinstance(outcome, Failed)
     assert outcome.message == "instance memory://g-2 has joined as node g-2 meanwhile"
     assert story.provider.deleted == []
@@ -156,7 +156,7 @@ def test_discard_spares_all_where_a_node_bears_the_name_of_one(name: str) -> Non
     story = Story()
     story.group(2)
     targets = (RemovalTarget("", "memory://a", "gone"), RemovalTarget("", "pending-machine-ns_m", f"ns/{name}"))
-    outcome = story.play(make(OperationKind.DISCARD, targets=targets))
+    outcome = story.play(make(OperationKind.DELETE_INSTANCES, targets=targets))
     assert isinstance(outcome, Failed if name == "g-1" else Succeeded)
     assert story.provider.calls == ([] if name == "g-1" else ["remove"])
 
@@ -168,7 +168,7 @@ def test_discard_goes_below_the_minimum_for_a_machine_that_never_joined_was_no_p
     story.play(grow(1, 3))
     story.provider.boot()
     assert isinstance(
-        story.play(make(OperationKind.DISCARD, targets=(RemovalTarget("", "memory://g-2", "g-2"),))), Succeeded
+        story.play(make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-2", "g-2"),))), Succeeded
     )
     assert (story.provider.deleted, story.provider.pools["g"].target) == (["g-2"], 2)
 
@@ -179,7 +179,8 @@ def test_a_discard_that_is_killed_or_asked_twice_deletes_once() -> None:
         story.group(2)
         story.play(grow(2, 4))
         assert isinstance(
-            story.play(make(OperationKind.DISCARD, targets=(RemovalTarget("", "memory://g-3", "g-3"),))), Succeeded
+            story.play(make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-3", "g-3"),))),
+            Succeeded,
         )
         assert (story.provider.deleted, story.provider.pools["g"].target) == (["g-3"], 3)
 
@@ -190,7 +191,7 @@ def test_shrink_takes_back_what_was_never_made() -> None:
     story.provider.spoil("g", "phantom", times=2)
     story.play(grow(1, 4))
     assert sorted(story.provider.pools["g"].machines) == ["g-1", "g-4"]
-    assert story.play(make(OperationKind.SHRINK, from_size=4, to_size=2)) == Succeeded({"to": 2})
+    assert story.play(make(OperationKind.DECREASE_TARGET, from_size=4, to_size=2)) == Succeeded({"to": 2})
     assert sorted(story.provider.pools["g"].machines) == ["g-1", "g-4"]
 
 

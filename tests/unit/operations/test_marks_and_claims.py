@@ -38,7 +38,7 @@ def test_S14_one_taint_that_cannot_be_put_on_rolls_the_whole_batch_back() -> Non
     story.cluster.taint = fail_second  # type: ignore[method-assign]
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "ClusterInvalid"
+    assert outcome.error_class == "ClusterInvalid"
     assert all(kept(story, name) for name in ("g-1", "g-2", "g-3"))
     assert all(not node.operation for node in story.cluster.nodes.values())
 
@@ -117,7 +117,7 @@ def test_KK_125491_a_claim_that_is_being_given_a_volume_on_the_node_saves_it() -
     story.cluster.claims = {"default/data-db-0": "g-1", "default/other": "g-2"}
     outcome = story.play(remove("g-1"))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "NodeNotEmpty"
+    assert outcome.error_class == "NodeNotEmpty"
     assert outcome.message == (
         "node g-1: claim default/data-db-0 is being given a volume on it, for a pod that is about to be bound"
     )
@@ -172,26 +172,26 @@ def test_a_deletion_that_takes_the_vendor_minutes_is_asked_about_less_and_less()
 def test_a_wait_has_lasted_as_long_as_was_asked_for_whatever_the_clocks_say(skew: float) -> None:
     wait = PollBackoff()
     for turn in range(10):
-        wait = wait.longer(START + turn * 60.0 + (skew if turn % 2 else -skew), 60.0)
-    assert wait.lasted(START + 600.0 + skew) == 600.0
+        wait = wait.next(START + turn * 60.0 + (skew if turn % 2 else -skew), 60.0)
+    assert wait.elapsed(START + 600.0 + skew) == 600.0
 
 
 def test_messages_that_came_much_too_late_count() -> None:
-    wait = PollBackoff().longer(START, 10.0)
-    assert wait.lasted(START + 3600.0) == 3540.0
+    wait = PollBackoff().next(START, 10.0)
+    assert wait.elapsed(START + 3600.0) == 3540.0
 
 
 def test_a_clock_that_goes_back_does_not_undo_a_wait() -> None:
-    wait = PollBackoff().longer(START, 10.0)
-    assert wait.lasted(START - 3600.0) == 10.0
-    assert PollBackoff().lasted(START) == 0.0
+    wait = PollBackoff().next(START, 10.0)
+    assert wait.elapsed(START - 3600.0) == 10.0
+    assert PollBackoff().elapsed(START) == 0.0
 
 
 def test_pauses_grow_with_the_wait_and_end_at_its_limit() -> None:
     wait, pauses = PollBackoff(), []
-    while wait.lasted(START) < 100.0:
-        pauses.append(wait.pause(START, first=5.0, most=30.0, limit=100.0))
-        wait = wait.longer(START, pauses[-1])
+    while wait.elapsed(START) < 100.0:
+        pauses.append(wait.delay(START, first=5.0, most=30.0, limit=100.0))
+        wait = wait.next(START, pauses[-1])
     assert pauses == [5.0, 5.0, 10.0, 20.0, 30.0, 30.0]
 
 

@@ -66,7 +66,7 @@ def test_ca_5790_a_pod_bound_between_taint_and_recheck_saves_the_node() -> None:
     story.cluster.add_pod("default/fast", "g-1")
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "NodeNotEmpty"
+    assert outcome.error_class == "NodeNotEmpty"
     assert outcome.message == "node g-1: pod default/fast was bound to it after it was planned"
     assert kept(story, "g-1")
 
@@ -144,7 +144,7 @@ def test_another_machine_under_the_same_name_is_not_touched() -> None:
     story.cluster.add_node("g-1", "memory://another")
     outcome = story.play(remove("g-1"))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert ("taint", "g-1") not in story.cluster.calls
 
 
@@ -179,7 +179,7 @@ def test_a_provider_that_refuses_leaves_no_trace_on_the_nodes() -> None:
     story.group(2, least=1)
     outcome = story.play(remove("g-1", "g-2"))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert kept(story, "g-1")
     assert kept(story, "g-2")
 
@@ -209,7 +209,7 @@ def test_a_taint_that_cannot_be_put_on_rolls_the_whole_batch_back() -> None:
     story.cluster.fail_next("taint", kube.Forbidden("nodes is forbidden", status=403))
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "ClusterForbidden"
+    assert outcome.error_class == "ClusterForbidden"
     assert kept(story, "g-1")
     assert kept(story, "g-2")
 
@@ -280,7 +280,7 @@ def test_a_vendor_that_refused_gives_the_node_back() -> None:
     story.provider.fail_next("remove", errors.Unauthorized("no"))
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Unauthorized"
+    assert outcome.error_class == "Unauthorized"
     assert kept(story, "g-1")
 
 
@@ -302,5 +302,5 @@ def test_any_other_conflict_ends_a_removal_after_some_tries() -> None:
     story.provider.fail_next("remove", errors.Conflict("no"), times=MAX_TRIES + 5)
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, story.provider.deleted) == ("Conflict", [])
+    assert (outcome.error_class, story.provider.deleted) == ("Conflict", [])
     assert kept(story, "g-1")

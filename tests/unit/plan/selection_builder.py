@@ -77,7 +77,7 @@ class SelectionBuilderPool:
                     cluster="test",
                     provider="test",
                     group=group,
-                    kind=OperationKind.REMOVE,
+                    kind=OperationKind.DELETE_NODES,
                     plan="p",
                     created_at=NOW - 60,
                     targets=(target,),

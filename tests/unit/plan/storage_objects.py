@@ -160,7 +160,7 @@ class StorageObjectsCluster:
     def __init__(self, *objects: Json) -> None:
         self.objects = objects
         folder = SnapshotBuilder()
-        folder.feed(msgspec.json.encode({"kind": "List", "items": objects}), "test")
+        folder.add_page(msgspec.json.encode({"kind": "List", "items": objects}), "test")
         self.snapshot: Snapshot = folder.snapshot("test", 0.0)
         assert not self.snapshot.gaps
         self.volumes = Volumes(self.snapshot)

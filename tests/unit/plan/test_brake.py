@@ -27,7 +27,7 @@ def limited(what: str, limit: int, until: float) -> Reason:
 
 
 def test_nodes_per_hour_are_counted_when_they_are_planned() -> None:
-    before = Memory(brake=BreakerState(((NOW - 3000, 2, 9), (NOW - 100, 1, 0))))
+    before = Memory(breaker=BreakerState(((NOW - 3000, 2, 9), (NOW - 100, 1, 0))))
     picked = SelectionBuilderPool().group("g", 3, 1).pick(before, brake=FIVE)
     assert goes(picked) == ["g-e00", "g-e01"]
     assert picked.held["g-e02"] == picked.held["g-d00"] == limited("nodes per hour", 5, NOW + 600)
@@ -40,7 +40,7 @@ def test_pods_per_hour_hold_drains_and_no_empty_nodes() -> None:
     picked = pool.pick(brake=MaxDisruption(pods_per_hour=100), max_drain_parallelism=9)
     assert counts(picked) == (2, 2)
     assert picked.held == {"g-d02": limited("pods per hour", 100, NOW + 3600)}
-    assert picked.brake.taken == ((NOW, 4, 80),)
+    assert picked.brake.removals == ((NOW, 4, 80),)
 
 
 def test_over_many_passes_no_hour_takes_more_than_allowed() -> None:
@@ -52,7 +52,7 @@ def test_over_many_passes_no_hour_takes_more_than_allowed() -> None:
         picked = pool.pick(memory, now=now, since=NOW - 7200, brake=allowed)
         gone = set(goes(picked))
         pool.candidates = [each for each in pool.candidates if each.node.name not in gone]
-        memory = msgspec.structs.replace(memory, brake=picked.brake)
+        memory = msgspec.structs.replace(memory, breaker=picked.brake)
         planned += [(now, len(gone), sum(len(each.evict) for each in picked.chosen))]
     for start, _, _ in planned:
         hour = [(nodes, pods) for at, nodes, pods in planned if start <= at < start + 3600]
@@ -62,7 +62,7 @@ def test_over_many_passes_no_hour_takes_more_than_allowed() -> None:
 
 
 def test_what_was_said_about_room_is_true() -> None:
-    memory = Memory(brake=BreakerState(((NOW - 3000, 2, 0), (NOW - 1000, 3, 0))))
+    memory = Memory(breaker=BreakerState(((NOW - 3000, 2, 0), (NOW - 1000, 3, 0))))
     pool = SelectionBuilderPool().group("g", 9)
     until = next(iter(pool.pick(memory, brake=FIVE).held.values())).params["until"]
     assert until == NOW + 600
@@ -73,23 +73,23 @@ def test_what_was_said_about_room_is_true() -> None:
 def test_a_node_with_more_pods_than_an_hour_allows_goes_when_the_hour_is_empty() -> None:
     allowed = MaxDisruption(pods_per_hour=100)
     pool = SelectionBuilderPool().group("g", 0, 1, pods=150)
-    busy = Memory(brake=BreakerState(((NOW - 10, 1, 1),)))
+    busy = Memory(breaker=BreakerState(((NOW - 10, 1, 1),)))
     assert pool.pick(busy, brake=allowed).held == {"g-d00": limited("pods per hour", 100, NOW + 3590)}
     assert goes(pool.pick(brake=allowed)) == ["g-d00"]
-    only_empty = Memory(brake=BreakerState(((NOW - 10, 7, 0),)))
+    only_empty = Memory(breaker=BreakerState(((NOW - 10, 7, 0),)))
     assert goes(pool.pick(only_empty, brake=allowed)) == ["g-d00"], "empty nodes moved no pod"
 
 
 def test_a_large_node_is_not_passed_over_for_ever_by_small_ones() -> None:
     pool = SelectionBuilderPool().group("large", 0, 1, pods=150).group("small", 1, 3, pods=1)
-    picked = pool.pick(Memory(brake=BreakerState(((NOW - 10, 1, 1),))), brake=MaxDisruption(pods_per_hour=100))
+    picked = pool.pick(Memory(breaker=BreakerState(((NOW - 10, 1, 1),))), brake=MaxDisruption(pods_per_hour=100))
     assert goes(picked) == ["small-e00"]
     assert why(picked) == {ReasonCode.DISRUPTION_LIMIT}
 
 
 def test_a_zero_or_max_group_needs_room_for_all_of_it() -> None:
     pool = SelectionBuilderPool().group("a", 4, options=ATOMIC).group("g", 1)
-    busy = Memory(brake=BreakerState(((NOW - 600, 2, 0),)))
+    busy = Memory(breaker=BreakerState(((NOW - 600, 2, 0),)))
     assert goes(pool.pick(busy, brake=FIVE)) == []
     assert set(goes(pool.pick(brake=FIVE))) == {*(f"a-e0{at}" for at in range(4)), "g-e00"}
     assert len(goes(SelectionBuilderPool().group("a", 9, options=ATOMIC).pick(brake=FIVE))) == 9, (
@@ -103,30 +103,30 @@ def test_what_parallelism_holds_back_takes_no_room() -> None:
     )
     assert goes(picked) == ["g-d00"]
     assert why(picked) == {ReasonCode.PARALLELISM}
-    assert picked.brake.taken == ((NOW, 1, 1),)
+    assert picked.brake.removals == ((NOW, 1, 1),)
 
 
 @pytest.mark.parametrize("allowed", [FIVE, QUARTER, MaxDisruption(pods_per_hour=1)])
 def test_a_quiet_pass_changes_nothing(allowed: MaxDisruption) -> None:
     before = BreakerState(((NOW - 30, 1, 1),))
-    assert SelectionBuilderPool().group("g", 0, others=3).pick(Memory(brake=before), brake=allowed).brake == before
+    assert SelectionBuilderPool().group("g", 0, others=3).pick(Memory(breaker=before), brake=allowed).brake == before
 
 
 def test_what_is_over_an_hour_ago_is_forgotten() -> None:
-    before = Memory(brake=BreakerState(((NOW - 3600, 3, 3), (NOW - 3599, 1, 1))))
+    before = Memory(breaker=BreakerState(((NOW - 3600, 3, 3), (NOW - 3599, 1, 1))))
     assert SelectionBuilderPool().group("g").pick(before, brake=FIVE).brake == BreakerState(((NOW - 3599, 1, 1),))
 
 
 def test_a_clock_that_went_back_holds_nothing_for_longer_than_it_was_wrong() -> None:
-    ahead = Memory(brake=BreakerState(((NOW + 86400, 5, 5), (NOW + 60, 4, 4))))
+    ahead = Memory(breaker=BreakerState(((NOW + 86400, 5, 5), (NOW + 60, 4, 4))))
     picked = SelectionBuilderPool().group("g", 2).pick(ahead, brake=FIVE)
     assert goes(picked) == ["g-e00"]
     assert picked.held["g-e01"].params["until"] == NOW + 3600
-    assert picked.brake.taken == ((NOW + 60, 4, 4), (NOW, 1, 0))
+    assert picked.brake.removals == ((NOW + 60, 4, 4), (NOW, 1, 0))
 
 
 def test_a_cluster_without_a_brake_remembers_nothing_for_it() -> None:
-    before = Memory(brake=BreakerState(((NOW - 10, 99, 99),), pulled=NOW - 10, wanted=9))
+    before = Memory(breaker=BreakerState(((NOW - 10, 99, 99),), tripped_at=NOW - 10, wanted=9))
     picked = SelectionBuilderPool().group("g", 3).pick(before)
     assert len(picked.chosen) == 3
     assert picked.brake == BreakerState()
@@ -142,7 +142,7 @@ def pulled(picked: Selection[Candidate], wanted: int, of: int, at: float = NOW) 
         picked.chosen == ()
         and set(map(str, picked.held.values())) == {str(reason)}
         and picked.paused == reason
-        and (picked.brake.pulled, picked.brake.wanted) == (at, wanted)
+        and (picked.brake.tripped_at, picked.brake.wanted) == (at, wanted)
     )
 
 
@@ -208,7 +208,7 @@ def test_a_share_that_is_no_binary_fraction_is_counted_right() -> None:
 def test_the_brake_stays_on_until_somebody_lets_go() -> None:
     many, few = SelectionBuilderPool().group("g", 6, others=14), SelectionBuilderPool().group("g", 1, others=19)
     first = many.pick(brake=QUARTER)
-    memory = Memory(brake=first.brake)
+    memory = Memory(breaker=first.brake)
     for hours in (1, 30):
         later = NOW + hours * 3600
         again = few.pick(memory, now=later, brake=QUARTER)
@@ -225,23 +225,23 @@ def test_the_brake_stays_on_until_somebody_lets_go() -> None:
 
 
 def test_after_a_release_the_next_plan_that_wants_too_much_pulls_it_again() -> None:
-    memory = Memory(brake=BreakerState(), released_until=NOW - 1)
+    memory = Memory(breaker=BreakerState(), released_until=NOW - 1)
     assert pulled(SelectionBuilderPool().group("g", 6, others=14).pick(memory, brake=QUARTER), 6, 20)
 
 
 def test_a_release_lifts_the_hourly_limits_too_and_what_goes_is_counted() -> None:
-    memory = Memory(brake=BreakerState(((NOW - 60, 5, 5),)), released_until=NOW + 1)
+    memory = Memory(breaker=BreakerState(((NOW - 60, 5, 5),)), released_until=NOW + 1)
     picked = SelectionBuilderPool().group("g", 7).pick(memory, brake=FIVE)
     assert len(picked.chosen) == 7
-    assert picked.brake.taken[-1] == (NOW, 7, 0)
-    after = msgspec.structs.replace(memory, brake=picked.brake)
+    assert picked.brake.removals[-1] == (NOW, 7, 0)
+    after = msgspec.structs.replace(memory, breaker=picked.brake)
     assert why(SelectionBuilderPool().group("g", 1).pick(after, now=NOW + 2, brake=FIVE)) == {
         ReasonCode.DISRUPTION_LIMIT
     }
 
 
 def test_a_policy_without_a_share_has_no_brake_on() -> None:
-    memory = Memory(brake=BreakerState(((NOW - 60, 1, 1),), pulled=NOW - 60, wanted=9))
+    memory = Memory(breaker=BreakerState(((NOW - 60, 1, 1),), tripped_at=NOW - 60, wanted=9))
     picked = SelectionBuilderPool().group("g", 2).pick(memory, brake=FIVE)
     assert (len(picked.chosen), picked.paused) == (2, None)
     assert picked.brake == BreakerState(((NOW - 60, 1, 1), (NOW, 2, 0)))
@@ -264,10 +264,10 @@ def test_the_planner_remembers_the_brake_from_pass_to_pass() -> None:
     for _ in range(3):
         plan, memory = plan_cluster(snapshot, policy, memory, now, 0, assume_unneeded_for=7200)
         assert plan.removals == ()
-        assert memory.brake == BreakerState(pulled=NOW, wanted=20), "every node of this cluster is empty"
+        assert memory.breaker == BreakerState(tripped_at=NOW, wanted=20), "every node of this cluster is empty"
         now += 60
     memory = msgspec.structs.replace(memory, released_until=now + 1)
     plan, memory = plan_cluster(snapshot, policy, memory, now, 0, assume_unneeded_for=7200)
     assert len(plan.removals) == 10
-    assert memory.brake == BreakerState(((now, 10, 0),))
+    assert memory.breaker == BreakerState(((now, 10, 0),))
     assert memory.released_until == now + 1

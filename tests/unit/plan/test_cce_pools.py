@@ -121,7 +121,7 @@ def test_CCE_A6_1_all_groups_of_a_pool_together_keep_its_minimum(pool: Pool, gon
 
 def test_CCE_A6_1_nodes_on_their_way_out_have_left_the_pool() -> None:
     build = _idle(Pool("p", "pool-a", min=2, max=9), a=2, b=2)
-    going = [operation(OperationKind.REMOVE, "b", RemovalTarget("b-0", "test://b/b-0"))]
+    going = [operation(OperationKind.DELETE_NODES, "b", RemovalTarget("b-0", "test://b/b-0"))]
     plan = build.plan(Memory(operations=tuple(going)), unneeded=7200)
     assert len(plan.removals) == 1
     assert list(stays(plan).values()).count("PoolMinSizeReached") == 2
@@ -164,7 +164,7 @@ def test_an_operation_says_which_pool_it_changes() -> None:
     grown = build.pending(1, "1").pending(1, "4", owner="big").plan()
     assert {each.spec.group: each.spec.pool for each in grown.operations} == {"a": "p", "lone": ""}
     removed = _idle(POOL, a=1, b=0).plan(unneeded=7200)
-    assert [(each.spec.kind, each.spec.pool) for each in removed.operations] == [(OperationKind.REMOVE, "p")]
+    assert [(each.spec.kind, each.spec.pool) for each in removed.operations] == [(OperationKind.DELETE_NODES, "p")]
 
 
 # -- ranks and priorities

@@ -232,5 +232,5 @@ def test_Q10_bare_pods_that_are_alike_are_asked_about_once() -> None:
 
 def _read(pods: list[dict[str, Any]]) -> Snapshot:
     folder = SnapshotBuilder()
-    folder.feed(msgspec.json.encode({"kind": "List", "items": pods}), "test")
+    folder.add_page(msgspec.json.encode({"kind": "List", "items": pods}), "test")
     return folder.snapshot("test", NOW)

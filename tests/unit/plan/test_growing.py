@@ -99,8 +99,8 @@ def test_L9_each_group_is_an_operation_of_its_own_and_a_failure_of_one_stops_no_
     build.pending(1, "1", name="y", owner="y", node_selector={"kind": "y"})
     plan = build.plan()
     assert [(op.spec.kind, op.spec.group) for op in plan.operations] == [
-        (OperationKind.GROW, "ng1"),
-        (OperationKind.GROW, "ng2"),
+        (OperationKind.SCALE_UP, "ng1"),
+        (OperationKind.SCALE_UP, "ng2"),
     ]
     after = Memory(
         groups={
@@ -122,7 +122,7 @@ def test_a_group_that_is_being_grown_is_not_grown_again() -> None:
                 cluster="test",
                 group="a",
                 provider="test",
-                kind=OperationKind.GROW,
+                kind=OperationKind.SCALE_UP,
                 from_size=0,
                 to_size=1,
                 plan="p",

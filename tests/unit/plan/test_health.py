@@ -56,7 +56,7 @@ def test_C1_machines_that_have_time_left_and_removals_under_way_change_nothing()
     build = with_machines(anchored(), "g", 4, target=10)
     known = seen(build, 60)
     assert facts_of(build, known).missing == 10
-    going = operation(OperationKind.REMOVE, "g", RemovalTarget("a", "i-a"), RemovalTarget("b", "i-b"))
+    going = operation(OperationKind.DELETE_NODES, "g", RemovalTarget("a", "i-a"), RemovalTarget("b", "i-b"))
     assert facts_of(build, msgspec.structs.replace(known, operations=(going,))).missing == 10
 
 
@@ -84,7 +84,7 @@ def test_C5_upcoming_nodes(nodes: list[dict[str, Any]], target: int, wanted: int
 
 def test_C5_a_machine_that_failed_or_is_late_is_not_on_its_way() -> None:
     build = with_machines(anchored(), "g", 2, error=STOCK, target=5)
-    assert facts_of(build, Memory(groups={"g": asked(5, 60, erred=("test://g/m-0", "test://g/m-1"))})).upcoming == 3
+    assert facts_of(build, Memory(groups={"g": asked(5, 60, failed_instances=("test://g/m-0", "test://g/m-1"))})).upcoming == 3
     build = with_machines(anchored(), "g", 2, target=5)
     assert facts_of(build, seen(build, HOUR, {"g": asked(5, 60)})).upcoming == 3
 
@@ -231,7 +231,7 @@ def test_C11_a_node_whose_machine_is_gone_is_being_deleted_and_not_unready() -> 
     health = world_of(build).health
     assert (health.being_deleted, health.unready) == (1, 0)
     build = cluster().node("n", group="none", ready=False).group("g")
-    removed = operation(OperationKind.REMOVE, "g", RemovalTarget("n", "test://none/n"))
+    removed = operation(OperationKind.DELETE_NODES, "g", RemovalTarget("n", "test://none/n"))
     health = world_of(build, Memory(operations=(removed,))).health
     assert (health.being_deleted, health.unready) == (1, 0)
 

@@ -20,7 +20,7 @@ from tests.operations import new_operation
 
 SOFT = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW) - 60))
 NOTE = "outscaler.dev/operation"
-LONGEST = operation_timeout(OperationKind.REMOVE, Options())
+LONGEST = operation_timeout(OperationKind.DELETE_NODES, Options())
 
 
 def hard(age: float = 60.0, value: str | None = None) -> Taint:
@@ -33,7 +33,7 @@ def operation(node: str, state: OperationState = OperationState.WAITING, name: s
         cluster="c",
         provider="clusterapi",
         group="g",
-        kind=OperationKind.REMOVE,
+        kind=OperationKind.DELETE_NODES,
         plan="p",
         created_at=NOW - 60,
         targets=(RemovalTarget(node, f"i://{node}"),),

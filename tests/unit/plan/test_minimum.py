@@ -81,7 +81,7 @@ def test_L8_a_group_that_may_not_be_grown_is_left_for_later(why: str) -> None:
                     cluster="test",
                     group="g",
                     provider="test",
-                    kind=OperationKind.GROW,
+                    kind=OperationKind.SCALE_UP,
                     from_size=1,
                     to_size=2,
                     plan="p",

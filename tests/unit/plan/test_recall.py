@@ -67,9 +67,9 @@ def test_a_size_that_does_not_match_is_not_forgotten_while_the_group_cannot_be_r
 
 
 def test_the_brake_is_what_the_shrinking_half_says() -> None:
-    brake = BreakerState(taken=((NOW - 60, 1, 2),))
+    brake = BreakerState(removals=((NOW - 60, 1, 2),))
     shrinkage = ScaleDownPlan((), (), (), {}, brake=brake)
-    assert next_memory(world_of(cluster()), ScaleUpPlan((), (), (), (), (), ()), shrinkage).brake == brake
+    assert next_memory(world_of(cluster()), ScaleUpPlan((), (), (), (), (), ()), shrinkage).breaker == brake
 
 
 def test_a_memory_that_is_stored_between_any_two_passes_decides_the_same() -> None:

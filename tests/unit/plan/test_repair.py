@@ -45,7 +45,10 @@ def late(
 def discarded(plan: Plan) -> list[str]:
     """Instances that are discarded, by the operations."""
     return [
-        target.instance for op in plan.operations if op.spec.kind is OperationKind.DISCARD for target in op.spec.targets
+        target.instance
+        for op in plan.operations
+        if op.spec.kind is OperationKind.DELETE_INSTANCES
+        for target in op.spec.targets
     ]
 
 
@@ -148,7 +151,9 @@ def test_CA_4992_a_machine_that_failed_sends_its_pods_to_the_next_group_in_the_s
     build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
     known = Memory(groups={"a": asked(1, 60)}, first_seen=NOW - HOUR)
     if growing:
-        known = Memory(operations=(operation(OperationKind.GROW, "a", from_size=0, to_size=1),), first_seen=NOW - HOUR)
+        known = Memory(
+            operations=(operation(OperationKind.SCALE_UP, "a", from_size=0, to_size=1),), first_seen=NOW - HOUR
+        )
     plan, after = build.decide(known)
     assert growth(plan) == {"b": (1, 1)}
     assert after.groups["a"].backoff is not None
@@ -198,7 +203,7 @@ def test_C4_a_target_above_reality_is_lowered_to_it(ago: float, repairs: dict[st
     assert repaired(plan) == repairs
     if repairs:
         assert (plan.operations[0].spec.kind, plan.operations[0].spec.from_size, plan.operations[0].spec.to_size) == (
-            OperationKind.SHRINK,
+            OperationKind.DECREASE_TARGET,
             3,
             1,
         )
@@ -339,10 +344,10 @@ def test_an_instance_that_the_provider_holds_on_to_is_not_discarded_and_the_othe
 @pytest.mark.parametrize(
     ("kind", "discards", "shrinks"),
     [
-        (OperationKind.GROW, False, False),
-        (OperationKind.SHRINK, False, False),
-        (OperationKind.DISCARD, False, False),
-        (OperationKind.REMOVE, True, False),
+        (OperationKind.SCALE_UP, False, False),
+        (OperationKind.DECREASE_TARGET, False, False),
+        (OperationKind.DELETE_INSTANCES, False, False),
+        (OperationKind.DELETE_NODES, True, False),
     ],
 )
 def test_no_repair_is_planned_while_another_change_of_the_group_is_under_way(
@@ -401,7 +406,7 @@ def test_the_operation_names_instances_and_handles_and_is_the_same_for_the_same_
     assert first.operations == second.operations
     (made,) = first.operations
     assert (made.spec.kind, made.spec.from_size, made.spec.to_size, made.spec.deadline) == (
-        OperationKind.DISCARD,
+        OperationKind.DELETE_INSTANCES,
         2,
         0,
         NOW + 600,

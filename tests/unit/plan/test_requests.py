@@ -91,7 +91,7 @@ def _counted(failed: int, known: GroupMemory, *, now: float = NOW) -> GroupMemor
 def test_C6_errors_lower_a_request_and_a_further_increase_starts_its_clock_anew() -> None:
     known = _counted(20, asked(100, 60))
     assert known.request == ScaleUpRequest(80, NOW - 60, NOW + 840)
-    more = operation(OperationKind.GROW, from_size=100, to_size=130)
+    more = operation(OperationKind.SCALE_UP, from_size=100, to_size=130)
     patch, _ = memory_updates(more, Succeeded(), Options(), NOW + 10)
     assert patch is not None
     known = patch(known)
@@ -106,7 +106,7 @@ def test_C6_a_request_of_which_more_fails_than_was_asked_for_is_over() -> None:
 
 def test_errors_of_machines_that_nobody_asked_for_are_no_failure_of_a_scale_up() -> None:
     known = _counted(3, GroupMemory())
-    assert (known.backoff, len(known.erred)) == (None, 3)
+    assert (known.backoff, len(known.failed_instances)) == (None, 3)
 
 
 def test_a_request_waits_for_nodes_that_have_joined_and_are_starting_however_long_they_take() -> None:
@@ -139,7 +139,7 @@ def test_what_ran_out_is_known_to_the_pass_that_found_it_out_and_to_no_other() -
 def test_a_growth_carries_its_groups_own_provision_time() -> None:
     build = with_machines(cluster(), "g", template=node("t", "2"), max_node_provision_time=2700.0)
     (grow,) = build.group("h", max=0).pending(1, "1").plan().operations
-    assert (grow.spec.kind, grow.status.data[PROVISION]) == (OperationKind.GROW, "2700.0")
+    assert (grow.spec.kind, grow.status.data[PROVISION]) == (OperationKind.SCALE_UP, "2700.0")
     patch, _ = memory_updates(grow, Succeeded(), Options(), NOW)
     assert patch is not None
     assert patch(GroupMemory()).request == ScaleUpRequest(1, NOW, NOW + 2700)
@@ -150,7 +150,9 @@ def test_a_growth_carries_its_groups_own_provision_time() -> None:
 @pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "-5"])
 def test_a_provision_time_that_cannot_be_read_is_the_clusters(text: str) -> None:
     assert (
-        provision_deadline(operation(OperationKind.GROW, data={PROVISION: text}), Options(max_node_provision_time=60))
+        provision_deadline(
+            operation(OperationKind.SCALE_UP, data={PROVISION: text}), Options(max_node_provision_time=60)
+        )
         == 60
     )
 

@@ -198,7 +198,7 @@ def test_nodes_of_an_open_operation_are_gone_for_every_promise() -> None:
         cluster="test",
         provider="test",
         group="g",
-        kind=OperationKind.REMOVE,
+        kind=OperationKind.DELETE_NODES,
         plan="p",
         created_at=NOW,
         targets=(RemovalTarget("n", "test://g/n"),),
@@ -212,7 +212,7 @@ def test_nodes_of_an_open_operation_are_gone_for_every_promise() -> None:
 def test_an_operation_per_removed_node_names_instance_and_pods() -> None:
     build = cluster().node("home", "4", "64Gi").node("n", group="g").running("n", 1, "100m").group("g")
     operation = build.plan(unneeded=7200).operations[0]
-    assert (operation.spec.kind, operation.spec.group) == (OperationKind.REMOVE, "g")
+    assert (operation.spec.kind, operation.spec.group) == (OperationKind.DELETE_NODES, "g")
     assert operation.spec.targets == (RemovalTarget("n", "test://g/n", "test://g/n", ("default/r-00000",)),)
 
 

@@ -132,7 +132,7 @@ def test_a_pod_that_was_nominated_to_it_is_nominated_no_longer() -> None:
 
 def test_what_is_remembered_of_a_removed_node_goes_and_what_was_learnt_from_it_stays() -> None:
     removal = new_operation(
-        "remove-1", "test", "test", "g", OperationKind.REMOVE, "plan", NOW, targets=(RemovalTarget("n-1", "i"),)
+        "remove-1", "test", "test", "g", OperationKind.DELETE_NODES, "plan", NOW, targets=(RemovalTarget("n-1", "i"),)
     )
     other = removal.with_spec(id="remove-2", targets=(RemovalTarget("n-2", "i"),))
     memory = Memory(nodes={"n-1": NodeMemory(5.0), "n-2": NodeMemory(6.0)}, operations=(removal, other))
@@ -159,7 +159,7 @@ def test_other_bounds_leave_the_rest_as_it_is() -> None:
 
 
 def test_a_larger_size_is_a_request_that_is_under_way() -> None:
-    grow = new_operation("grow-1", "test", "test", "g", OperationKind.GROW, "plan", NOW, from_size=2, to_size=9)
+    grow = new_operation("grow-1", "test", "test", "g", OperationKind.SCALE_UP, "plan", NOW, from_size=2, to_size=9)
     after, memory = with_bounds(
         two_nodes().snapshot(), Memory(operations=(grow,)), "g", GroupBounds(size=4), NOW, OPTIONS
     )

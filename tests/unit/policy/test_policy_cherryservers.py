@@ -120,7 +120,7 @@ def test_definitions_are_written_back_as_a_mapping_and_not_as_json() -> None:
 def test_the_tables_have_every_setting_of_the_provider_and_no_other() -> None:
     assert PROVIDERS["cherryservers"].section is CHERRYSERVERS
     assert {field.key for field in CHERRYSERVERS.fields} == KNOWN
-    assert all(field.key == field.lands for field in CHERRYSERVERS.fields)
+    assert all(field.key == field.attribute for field in CHERRYSERVERS.fields)
     for key in (*KEYS.values(), CLOUD_INIT):
         settings = f"{{credentialsSecret: s, nodes: '0:1:p', nodeGroupDefs: {{default: {{{key}: {{}}}}}}}}"
         with pytest.raises(BadInput) as raised:

@@ -141,7 +141,7 @@ def test_the_version_covers_every_type_below_the_policy() -> None:
         "GroupPolicy",
         "KubernetesAccess",
         "Webhook",
-        "Prices",
+        "NodePrices",
         "MaxDisruption",
         "Window",
         "Rule",

@@ -82,7 +82,7 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
     section = PROVIDERS["huaweicloud"].section
     assert section is not None
     assert {field.key for field in section.fields} == KNOWN
-    assert all(field.key == field.lands for field in section.fields)
+    assert all(field.key == field.attribute for field in section.fields)
 
 
 @each_row(

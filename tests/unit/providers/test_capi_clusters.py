@@ -98,7 +98,7 @@ def test_D29_clusters_that_may_not_be_listed_weaken_nothing(status: int) -> None
     found, _ = world(status=status)
     assert (found.paused_clusters, found.topology_replicas) == (frozenset(), frozenset())
     [gap] = found.gaps
-    assert (gap.kind, gap.weakens) == ("Cluster", ())
+    assert (gap.kind, gap.affected_decisions) == ("Cluster", ())
 
 
 def test_D29_clusters_that_are_not_served_are_not_asked_for() -> None:

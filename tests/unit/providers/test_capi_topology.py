@@ -145,4 +145,4 @@ def test_what_goes_wrong_on_the_way_to_the_management_cluster_has_its_class(
     with pytest.raises(cls, match="management cluster cannot be reached"):
         provider.observe(())
     with pytest.raises(cls):
-        provider.release(operation(OperationKind.REMOVE, 2, 1, 0))
+        provider.release(operation(OperationKind.DELETE_NODES, 2, 1, 0))

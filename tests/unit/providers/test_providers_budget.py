@@ -45,7 +45,7 @@ def taken(budget: CallBudget, bucket: Bucket, calls: int) -> list[float]:
 def test_CHERRY_D7_no_second_has_more_calls_than_the_rate_also_not_the_first() -> None:
     bucket = Bucket()
     budget = CallBudget(
-        ProviderServices(pacer=bucket, sleep=bucket.sleep), lambda: "a", 4.0, WaitLimit(60.0), burst=0.0, lot=1
+        ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", 4.0, WaitLimit(60.0), burst=0.0, lot=1
     )
     budget.expect(30)
     assert most_in_a_second(taken(budget, bucket, 30)) == 4
@@ -57,7 +57,7 @@ def test_a_bucket_that_may_be_emptied_at_once_lets_more_through() -> None:
     """Why a burst of one second's worth would not do for a limit of so many calls in every second."""
     bucket = Bucket()
     budget = CallBudget(
-        ProviderServices(pacer=bucket, sleep=bucket.sleep), lambda: "a", 4.0, WaitLimit(60.0), burst=1.0, lot=1
+        ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", 4.0, WaitLimit(60.0), burst=1.0, lot=1
     )
     assert most_in_a_second(taken(budget, bucket, 30)) > 4
 
@@ -65,7 +65,7 @@ def test_a_bucket_that_may_be_emptied_at_once_lets_more_through() -> None:
 @each_row(("rate", "burst"), [(10.0, 200), (0.1, 10), (4.0, 80)])
 def test_by_default_twenty_seconds_worth_may_be_had_at_once_in_lots_of_ten(rate: float, burst: int) -> None:
     bucket = Bucket()
-    CallBudget(ProviderServices(pacer=bucket, sleep=bucket.sleep), lambda: "a", rate, WaitLimit()).take()
+    CallBudget(ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", rate, WaitLimit()).take()
     assert {pace.burst for pace in bucket.paces} == {burst}
     assert bucket.arrival == pytest.approx(10 / rate)
 
@@ -73,7 +73,7 @@ def test_by_default_twenty_seconds_worth_may_be_had_at_once_in_lots_of_ten(rate:
 def test_patience_ends() -> None:
     bucket = Bucket()
     budget = CallBudget(
-        ProviderServices(pacer=bucket, sleep=bucket.sleep), lambda: "a", 1.0, WaitLimit(2.0), burst=0.0, lot=1
+        ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", 1.0, WaitLimit(2.0), burst=0.0, lot=1
     )
     with pytest.raises(Throttled) as told:
         taken(budget, bucket, 30)

@@ -20,7 +20,7 @@ from tests.operations import new_operation
 ROOT = Path(__file__).resolve().parents[3]
 
 
-ANY = new_operation("o", "prod", "p", "g", OperationKind.GROW, "plan", 0.0)
+ANY = new_operation("o", "prod", "p", "g", OperationKind.SCALE_UP, "plan", 0.0)
 
 
 ALICLOUD = {"region": "cn-hangzhou", "nodes": "0:5:asg-1", "credentialsSecret": "key"}

@@ -60,7 +60,7 @@ class Pages:
             return False
         assert expected == self.book.version
         self.count(cluster, counts)
-        self.book = msgspec.structs.replace(self.book, told=told, version=fingerprint(told))
+        self.book = msgspec.structs.replace(self.book, state=told, version=fingerprint(told))
         return True
 
 

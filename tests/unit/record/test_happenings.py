@@ -41,9 +41,9 @@ def test_what_begins_is_told_once_its_operation_is_saved() -> None:
             Removal("n3", "w", "empty"),
         ),
         operations=(
-            ended(OperationKind.GROW, from_size=1, to_size=3),
-            ended(OperationKind.REMOVE, targets=(RemovalTarget("n1", "i"),)),
-            ended(OperationKind.REMOVE, targets=(RemovalTarget("n2", "i", evict=("a/p", "a/q")),)),
+            ended(OperationKind.SCALE_UP, from_size=1, to_size=3),
+            ended(OperationKind.DELETE_NODES, targets=(RemovalTarget("n1", "i"),)),
+            ended(OperationKind.DELETE_NODES, targets=(RemovalTarget("n2", "i", evict=("a/p", "a/q")),)),
         ),
     )
     room = {"cpu": 4000, "memory": 8 * 2**30}
@@ -137,7 +137,7 @@ def growing(at: float, size: int) -> Plan:
     return plan(
         at,
         scale_ups=(ScaleUp("g", "clusterapi", 1, size, 9),),
-        operations=(ended(OperationKind.GROW, from_size=1, to_size=size),),
+        operations=(ended(OperationKind.SCALE_UP, from_size=1, to_size=size),),
     )
 
 

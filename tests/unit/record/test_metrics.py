@@ -162,7 +162,7 @@ def test_a_pass_that_fails_is_an_error_of_its_type(error: Exception, kind: str) 
 def test_a_node_that_goes_unready_is_remembered_for_its_executor() -> None:
     scene = RecordFixture()
     removals = tuple(Removal(name, "g", "empty") for name in ("n1", "n2"))
-    operations = tuple(ended(OperationKind.REMOVE, targets=(RemovalTarget(name, "i"),)) for name in ("n1", "n2"))
+    operations = tuple(ended(OperationKind.DELETE_NODES, targets=(RemovalTarget(name, "i"),)) for name in ("n1", "n2"))
     sick = Node("n1", {}, {}, conditions=(Condition("Ready", "False"),))
     well = Node("n2", {}, {}, conditions=(Condition("Ready", "True"),))
     scene.passes(plan(removals=removals, operations=operations), snapshot=Snapshot("c", NOW, nodes=(sick, well)))

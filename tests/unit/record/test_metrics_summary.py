@@ -32,9 +32,9 @@ def busy(scene: RecordFixture) -> None:
     """A pass with something of everything, a pass that fails, and an end of each kind of operation."""
     scene.passes(crowded())
     record_failure("c", Forbidden("nodes is forbidden"), scene.recorder, scene.left, {"main": 1.0})
-    scene.ends(ended(OperationKind.GROW, from_size=1, to_size=3), Succeeded())
+    scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3), Succeeded())
     targets = (RemovalTarget(node="n1", instance="i1"),)
-    scene.ends(ended(OperationKind.REMOVE, targets=targets), Succeeded())
+    scene.ends(ended(OperationKind.DELETE_NODES, targets=targets), Succeeded())
     for kind in OperationKind:
         scene.ends(ended(kind, OperationState.FAILED), Failed("DeadlineExceeded", "late"))
 
@@ -86,7 +86,7 @@ def test_the_summary_of_a_counter_is_the_sum_over_its_labels() -> None:
     scene, whole = RecordFixture(metrics=Metrics.SUMMARY), RecordFixture()
     targets = tuple(RemovalTarget(node=f"n{n}", instance=f"i{n}", evict=("p",) * (n % 2)) for n in range(4))
     for each in (scene, whole):
-        each.ends(ended(OperationKind.REMOVE, targets=targets), Succeeded())
+        each.ends(ended(OperationKind.DELETE_NODES, targets=targets), Succeeded())
     assert len(whole.values("scaled_down_nodes_total")) > 1
     assert scene.values("scaled_down_nodes_total") == {"": sum(whole.values("scaled_down_nodes_total").values())}
 

@@ -17,7 +17,7 @@ TARGETS = (RemovalTarget("n1", "i-1", evict=("a/p",)), RemovalTarget("n2", "i-2"
 
 def test_a_growth_is_told_to_its_pods_and_on_the_status_as_upstream_does() -> None:
     scene = RecordFixture()
-    grown = ended(OperationKind.GROW, from_size=1, to_size=3, pods=("a/p", "a/q"))
+    grown = ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p", "a/q"))
     scene.ends(grown, Succeeded({"from": 1, "to": 3}), largest=5)
     words = "pod triggered scale-up: [{g 1->3 (max: 5)}]"
     assert scene.told("Pod") == [("p", "TriggeredScaleUp", "Normal", words), ("q", "TriggeredScaleUp", "Normal", words)]
@@ -35,7 +35,7 @@ def test_an_unknown_maximum_is_left_out() -> None:
 def test_CA_8817_a_failed_growth_is_told_to_the_pods_that_wanted_it_with_the_vendors_words() -> None:
     scene = RecordFixture()
     failed = Failed("OutOfStock", "none left", code="STOCK")
-    scene.ends(ended(OperationKind.GROW, OperationState.FAILED, pods=("a/p",)), failed)
+    scene.ends(ended(OperationKind.SCALE_UP, OperationState.FAILED, pods=("a/p",)), failed)
     facts = scene.journal.entries[0].facts
     assert (facts["state"], facts["class"], facts["code"], facts["message"], facts["seconds"]) == (
         "failed",
@@ -56,7 +56,7 @@ def test_CA_8817_a_failed_growth_is_told_to_the_pods_that_wanted_it_with_the_ven
 def test_a_class_that_nobody_knows_is_counted_as_other_and_makes_no_series_of_its_own() -> None:
     scene = RecordFixture()
     for code in range(20):
-        scene.ends(ended(OperationKind.GROW, OperationState.FAILED), Failed(f"Odd{code}", "x", code=f"c{code}"))
+        scene.ends(ended(OperationKind.SCALE_UP, OperationState.FAILED), Failed(f"Odd{code}", "x", code=f"c{code}"))
     assert scene.journal.book.counts == {
         "failed_operations_total;kind=grow": 20,
         "failed_scale_ups_total;reason=Other": 20,
@@ -65,7 +65,9 @@ def test_a_class_that_nobody_knows_is_counted_as_other_and_makes_no_series_of_it
 
 def test_what_we_called_off_ourselves_counts_as_no_failure() -> None:
     scene = RecordFixture()
-    scene.ends(ended(OperationKind.GROW, OperationState.ABANDONED), Failed("Abandoned", "the cluster's mode is shadow"))
+    scene.ends(
+        ended(OperationKind.SCALE_UP, OperationState.ABANDONED), Failed("Abandoned", "the cluster's mode is shadow")
+    )
     assert (scene.journal.book.counts, scene.lines) == ({}, [])
 
 
@@ -75,7 +77,9 @@ def test_what_we_called_off_ourselves_counts_as_no_failure() -> None:
 )
 def test_a_failed_removal_is_a_warning_on_the_node(evict: tuple[str, ...], words: str) -> None:
     scene = RecordFixture()
-    operation = ended(OperationKind.REMOVE, OperationState.FAILED, targets=(RemovalTarget("n1", "i-1", evict=evict),))
+    operation = ended(
+        OperationKind.DELETE_NODES, OperationState.FAILED, targets=(RemovalTarget("n1", "i-1", evict=evict),)
+    )
     scene.ends(operation, Failed("EvictionBlocked", "pod a/p cannot be evicted"))
     assert scene.told() == [("n1", "ScaleDownFailed", "Warning", f"{words}: pod a/p cannot be evicted")]
     assert scene.values("failed_operations_total") == {"remove": 1}
@@ -84,7 +88,7 @@ def test_a_failed_removal_is_a_warning_on_the_node(evict: tuple[str, ...], words
 
 def test_a_removal_that_fails_again_within_five_minutes_is_not_told_again() -> None:
     scene = RecordFixture()
-    operation = ended(OperationKind.REMOVE, OperationState.FAILED, targets=(RemovalTarget("n1", "i-1"),))
+    operation = ended(OperationKind.DELETE_NODES, OperationState.FAILED, targets=(RemovalTarget("n1", "i-1"),))
     for later in (0.0, 200.0, APART):
         scene.now = NOW + later
         scene.ends(operation, Failed("EvictionBlocked", f"pod a/p, attempt at {later}"))
@@ -94,7 +98,7 @@ def test_a_removal_that_fails_again_within_five_minutes_is_not_told_again() -> N
 def test_of_several_nodes_each_is_told_its_own_end() -> None:
     scene = RecordFixture()
     scene.ends(
-        ended(OperationKind.REMOVE, targets=TARGETS),
+        ended(OperationKind.DELETE_NODES, targets=TARGETS),
         Succeeded({"removed": 1, "nodes": "n1", "kept n2": "pod a/p holds it"}),
     )
     assert scene.told("Node") == [
@@ -108,14 +112,18 @@ def test_of_several_nodes_each_is_told_its_own_end() -> None:
 @each_row(("unready", "reason"), [((), "empty"), (("n2",), "unready")])
 def test_an_empty_node_and_an_unready_one_are_counted_as_such(unready: tuple[str, ...], reason: str) -> None:
     scene = RecordFixture()
-    scene.ends(ended(OperationKind.REMOVE, targets=TARGETS[1:]), Succeeded({"removed": 1}), unready=frozenset(unready))
+    scene.ends(
+        ended(OperationKind.DELETE_NODES, targets=TARGETS[1:]), Succeeded({"removed": 1}), unready=frozenset(unready)
+    )
     assert scene.told("ConfigMap") == [(STATUS, "ScaleDownEmpty", "Normal", "Scale-down: empty node n2 removed")]
     assert scene.values("scaled_down_nodes_total") == {reason: 1}
 
 
 def test_instances_that_never_became_nodes_are_told_by_name() -> None:
     scene = RecordFixture()
-    scene.ends(ended(OperationKind.DISCARD, targets=(RemovalTarget("", "i-1"), RemovalTarget("", "i-2"))), Succeeded())
+    scene.ends(
+        ended(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "i-1"), RemovalTarget("", "i-2"))), Succeeded()
+    )
     assert scene.told() == [
         (STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-1"),
         (STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-2"),
@@ -126,9 +134,9 @@ def test_instances_that_never_became_nodes_are_told_by_name() -> None:
 @each_row(
     ("kind", "reason", "words"),
     [
-        (OperationKind.DISCARD, "DeleteUnregisteredFailed", "Failed to remove node i-1: Transient: no answer"),
+        (OperationKind.DELETE_INSTANCES, "DeleteUnregisteredFailed", "Failed to remove node i-1: Transient: no answer"),
         (
-            OperationKind.SHRINK,
+            OperationKind.DECREASE_TARGET,
             "FailedToRevertScaleUp",
             "Failed to decrease target size for group g after scale-up timeout: Transient: no answer",
         ),
@@ -146,7 +154,7 @@ def test_repairs_that_fail_are_warnings_on_the_status(kind: OperationKind, reaso
 def test_there_is_an_event_for_every_end_but_a_target_lowered() -> None:
     told = {(kind, outcome) for _, kind, outcome, _ in ENDS}
     assert {(kind, outcome) for kind in OperationKind for outcome in (Succeeded, Failed)} - told == {
-        (OperationKind.SHRINK, Succeeded)
+        (OperationKind.DECREASE_TARGET, Succeeded)
     }
 
 
@@ -154,7 +162,7 @@ def test_there_is_an_event_for_every_end_but_a_target_lowered() -> None:
 
 
 def removal(step: str, **parts: Any) -> Any:
-    return ended(OperationKind.REMOVE, OperationState.WAITING, step=step, targets=TARGETS, **parts)
+    return ended(OperationKind.DELETE_NODES, OperationState.WAITING, step=step, targets=TARGETS, **parts)
 
 
 def test_a_marked_node_is_told_and_its_end_is_another_fact() -> None:
@@ -208,14 +216,14 @@ def test_a_step_that_nobody_is_told_of_neither_reads_nor_writes(step: str) -> No
 
 def test_counters_and_events_of_an_end_are_one_read_and_one_write_beside_the_entry() -> None:
     scene = RecordFixture()
-    scene.ends(ended(OperationKind.GROW, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
+    scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
     assert (scene.journal.reads, scene.journal.writes) == (1, 2)
 
 
 def test_executors_that_write_at_the_same_time_lose_no_count_and_no_event() -> None:
     scene = RecordFixture()
     scene.journal.overtaken = 99
-    scene.ends(ended(OperationKind.GROW, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
+    scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
     assert scene.journal.book.counts == {"scaled_up_nodes_total": 2}
     assert len(scene.told()) == 2
 
@@ -225,7 +233,7 @@ def test_a_ledger_that_fails_costs_counts_but_no_event() -> None:
     entries = scene.journal.entries
     scene.journal.append = lambda cluster, entry: entries.append(entry)  # type: ignore[method-assign]
     scene.journal.error = StoreUnavailable("down")
-    answer = scene.ends(ended(OperationKind.GROW, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
+    answer = scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
     assert answer == "ledger: StoreUnavailable: down"
     assert len(scene.told()) == 2
 
@@ -233,17 +241,17 @@ def test_a_ledger_that_fails_costs_counts_but_no_event() -> None:
 def test_an_api_that_does_not_answer_costs_the_event_and_nothing_else() -> None:
     scene = RecordFixture()
     scene.wall.errors["*"] = Unavailable("no answer")
-    assert scene.ends(ended(OperationKind.GROW, pods=("a/p",)), Succeeded()) == "events: Unavailable: no answer"
+    assert scene.ends(ended(OperationKind.SCALE_UP, pods=("a/p",)), Succeeded()) == "events: Unavailable: no answer"
     assert len(scene.journal.entries) == 1
 
 
 def test_a_cluster_that_is_not_to_be_touched_gets_no_event_but_is_counted() -> None:
     scene = RecordFixture(wall=False)
-    scene.ends(ended(OperationKind.GROW, from_size=1, to_size=2, pods=("a/p",)), Succeeded())
+    scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=2, pods=("a/p",)), Succeeded())
     assert (scene.told(), scene.journal.book.counts) == ([], {"scaled_up_nodes_total": 1})
 
 
 def test_without_a_status_there_is_nothing_to_put_its_events_on() -> None:
     scene = RecordFixture(write_status_configmap=False)
-    scene.ends(ended(OperationKind.GROW, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
+    scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
     assert [name for name, *_ in scene.told()] == ["p"]

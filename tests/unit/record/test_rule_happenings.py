@@ -36,7 +36,7 @@ def growing(rule: RuleVerdict) -> dict[str, Any]:
     return {
         "rules": (rule,),
         "scale_ups": (ScaleUp("g", "p", 1, 3, 9, rules=(key,)),),
-        "operations": (ended(OperationKind.GROW),),
+        "operations": (ended(OperationKind.SCALE_UP),),
     }
 
 
@@ -156,7 +156,7 @@ def test_the_journal_names_the_rules_of_a_pass_and_of_a_growth() -> None:
     facts = of_plan(plan(**growing(RuleVerdict("evening", "pool", KEY, nodes=2)))).facts
     assert facts["rules"] == f"{KEY}/evening"
     assert "rules" not in of_plan(plan()).facts
-    operation = ended(OperationKind.GROW, data={"rules": "evening,busy"})
+    operation = ended(OperationKind.SCALE_UP, data={"rules": "evening,busy"})
     assert of_outcome(operation, Succeeded({}), NOW).facts["rules"] == "evening,busy"
 
 

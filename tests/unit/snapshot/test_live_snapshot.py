@@ -150,7 +150,7 @@ def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: ListedResour
     taken, _ = snapshot(LiveSnapshotApi(**{resource.kind: refused(resource, code)}))
     gap = taken.gaps[0]
     assert (gap.kind, gap.detail, gap.place) == (resource.kind, f"{resource.plural} is refused", resource.path)
-    assert gap.weakens == resource.weakens != ()
+    assert gap.affected_decisions == resource.weakens != ()
     assert len(taken.pods) == 3
 
 
@@ -196,7 +196,7 @@ def test_a_config_map_that_may_not_be_read_is_a_gap_and_stops_nothing() -> None:
         "kube-system/cluster-autoscaler-priority-expander",
         PRIORITIES_AT,
     )
-    assert gap.weakens
+    assert gap.affected_decisions
 
 
 def test_the_config_map_is_looked_for_where_the_options_say() -> None:

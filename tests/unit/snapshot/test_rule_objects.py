@@ -99,7 +99,7 @@ def test_CCE_A2_objects_that_cannot_be_read_are_a_gap_and_count_as_not_read(repl
     snapshot, _ = taken(reply)
     assert snapshot.rule_objects is None, "so that the last good ones stay in force"
     [gap] = gaps(snapshot)
-    assert gap.weakens == ("rules of HorizontalNodeAutoscalers: the last good ones are in force",)
+    assert gap.affected_decisions == ("rules of HorizontalNodeAutoscalers: the last good ones are in force",)
     assert len(snapshot.pods) == 3, "everything else goes on"
 
 

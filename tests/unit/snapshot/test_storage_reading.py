@@ -278,7 +278,7 @@ def test_a_malformed_claim_template_is_a_malformed_pod(saved: Any) -> None:
 def test_storage_that_was_not_saved_is_one_gap_and_only_where_it_matters(saved: Any, volume: Any, kinds: Any) -> None:
     taken = saved(pod(volumes=[{"name": "v", **volume}]))
     assert [gap.kind for gap in taken.gaps] == kinds
-    assert all(gap.weakens for gap in taken.gaps)
+    assert all(gap.affected_decisions for gap in taken.gaps)
 
 
 @pytest.mark.parametrize(

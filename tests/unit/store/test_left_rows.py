@@ -41,7 +41,7 @@ def test_whatever_its_size_the_next_pass_and_those_who_look_find_what_was_left(
 ) -> None:
     for number, left in enumerate(order):
         leave(bench, left, f"pass-{number}")
-        assert bench.store.schedule.passed_by([bench.cluster]) == {bench.cluster: Passed(START, left)}
+        assert bench.store.scan_states.passed_by([bench.cluster]) == {bench.cluster: Passed(START, left)}
         lease = bench.fresh().leases.acquire(bench.cluster, f"looks-{number}", 60.0)
         assert lease.left == left
         bench.store.leases.release(lease)
@@ -90,7 +90,7 @@ def test_of_a_joined_value_only_the_part_that_changed_is_written(bench: StoreFix
     with RequestCounter(bench) as counter:
         bench.store.leases.release(lease, passed_at=START, left=joined(b"o2", LARGE))
     assert counter.items_written == 1
-    assert bench.store.schedule.passed_by([bench.cluster]) == {bench.cluster: Passed(START, joined(b"o2", LARGE))}
+    assert bench.store.scan_states.passed_by([bench.cluster]) == {bench.cluster: Passed(START, joined(b"o2", LARGE))}
 
 
 @pytest.mark.parametrize(

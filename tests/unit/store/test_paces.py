@@ -30,7 +30,7 @@ def _pace(bench: StoreFixture, rate: float = 2.0, burst: int = 10) -> RateLimit:
 
 
 def test_a_burst_is_granted_at_once_and_then_the_rate(bench: StoreFixture) -> None:
-    pacer: RateLimiter = bench.store.paces
+    pacer: RateLimiter = bench.store.rate_limits
     pace = _pace(bench)
     assert [pacer.take(pace, 5), pacer.take(pace, 5)] == [0.0, 0.0]
     assert pacer.take(pace, 1) == pytest.approx(0.5)
@@ -43,7 +43,7 @@ def test_a_burst_is_granted_at_once_and_then_the_rate(bench: StoreFixture) -> No
 
 
 def test_whoever_waited_as_long_as_was_said_gets_his_calls(bench: StoreFixture) -> None:
-    pacer, pace = bench.store.paces, _pace(bench, rate=3.0, burst=4)
+    pacer, pace = bench.store.rate_limits, _pace(bench, rate=3.0, burst=4)
     for lot in (4, 1, 2, 3, 4, 1):
         bench.clock.advance(pacer.take(pace, lot) and pacer.take(pace, lot) + 1e-3)
         bench.clock.advance(4 / 3)
@@ -51,7 +51,7 @@ def test_whoever_waited_as_long_as_was_said_gets_his_calls(bench: StoreFixture) 
 
 
 def test_budgets_are_apart(bench: StoreFixture) -> None:
-    pacer, one = bench.store.paces, _pace(bench)
+    pacer, one = bench.store.rate_limits, _pace(bench)
     other = RateLimit(one.key + "/another", 2.0, 10)
     assert pacer.take(one, 10) == 0.0
     assert pacer.take(other, 10) == 0.0
@@ -59,7 +59,7 @@ def test_budgets_are_apart(bench: StoreFixture) -> None:
 
 
 def test_it_costs_one_write_two_at_contention_and_none_where_it_is_refused(bench: StoreFixture) -> None:
-    pacer, pace = bench.store.paces, _pace(bench)
+    pacer, pace = bench.store.rate_limits, _pace(bench)
     costs = []
     for lot in (5, 5, 1):
         with RequestCounter(bench) as counter:
@@ -69,7 +69,7 @@ def test_it_costs_one_write_two_at_contention_and_none_where_it_is_refused(bench
 
 
 def test_a_lot_larger_than_the_burst_waits_for_a_full_bucket_and_is_paid_afterwards(bench: StoreFixture) -> None:
-    pacer, pace = bench.store.paces, _pace(bench, rate=1.0, burst=2)
+    pacer, pace = bench.store.rate_limits, _pace(bench, rate=1.0, burst=2)
     assert pacer.take(pace, 1) == 0.0
     assert pacer.take(pace, 5) == pytest.approx(1.0)
     bench.clock.advance(1.0)
@@ -79,8 +79,8 @@ def test_a_lot_larger_than_the_burst_waits_for_a_full_bucket_and_is_paid_afterwa
 
 def test_a_pause_that_the_vendor_asked_for_holds_everybody(bench: StoreFixture) -> None:
     pace = _pace(bench)
-    bench.store.paces.hold(pace, 7.0)
-    other = bench.fresh().paces
+    bench.store.rate_limits.hold(pace, 7.0)
+    other = bench.fresh().rate_limits
     assert other.take(pace, 1) == pytest.approx(7.0)
     other.hold(pace, 2.0)
     assert other.take(pace, 1) == pytest.approx(7.0)
@@ -89,7 +89,7 @@ def test_a_pause_that_the_vendor_asked_for_holds_everybody(bench: StoreFixture) 
 
 
 def test_a_pause_is_kept_also_for_a_budget_in_use_and_lasts_an_hour_at_most(bench: StoreFixture) -> None:
-    pacer, pace = bench.store.paces, _pace(bench)
+    pacer, pace = bench.store.rate_limits, _pace(bench)
     assert pacer.take(pace, 3) == 0.0
     pacer.hold(pace, 10 * LONGEST_HOLD)
     assert pacer.take(pace, 3) == pytest.approx(LONGEST_HOLD)
@@ -99,37 +99,37 @@ def test_a_pause_is_kept_also_for_a_budget_in_use_and_lasts_an_hour_at_most(benc
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0, math.nan])
 def test_a_pause_that_is_none_holds_nobody(bench: StoreFixture, seconds: float) -> None:
-    bench.store.paces.hold(_pace(bench), seconds)
-    assert bench.store.paces.take(_pace(bench), 1) == 0.0
+    bench.store.rate_limits.hold(_pace(bench), seconds)
+    assert bench.store.rate_limits.take(_pace(bench), 1) == 0.0
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.inf, math.nan, 5e-324])
 def test_a_rate_that_is_none_sets_no_limit(bench: StoreFixture, rate: float) -> None:
     pace = _pace(bench, rate=rate)
-    assert bench.store.paces.take(pace, 1) == 0.0
-    bench.store.paces.hold(pace, 0.0)
+    assert bench.store.rate_limits.take(pace, 1) == 0.0
+    bench.store.rate_limits.hold(pace, 0.0)
 
 
 def test_no_calls_cost_nothing(bench: StoreFixture) -> None:
     with RequestCounter(bench) as counter:
-        assert bench.store.paces.take(_pace(bench), 0) == 0.0
+        assert bench.store.rate_limits.take(_pace(bench), 0) == 0.0
     assert not counter.requests
 
 
 def test_a_clock_that_goes_back_waits_for_the_difference_and_not_longer(bench: StoreFixture) -> None:
     pace = _pace(bench)
-    assert bench.store.paces.take(pace, 10) == 0.0
+    assert bench.store.rate_limits.take(pace, 10) == 0.0
     behind = _at(bench, START - 30.0)
-    assert behind.store.paces.take(pace, 1) == pytest.approx(30.5)
+    assert behind.store.rate_limits.take(pace, 1) == pytest.approx(30.5)
     behind.clock.advance(30.5)
-    assert behind.store.paces.take(pace, 1) == 0.0
+    assert behind.store.rate_limits.take(pace, 1) == 0.0
 
 
 def test_a_row_that_no_honest_clock_wrote_stops_nobody(bench: StoreFixture) -> None:
     pace, ahead = _pace(bench), _at(bench, START + 86_400 * 365)
-    ahead.store.paces.take(pace, 1)
-    ahead.store.paces.hold(pace, 600.0)
-    pacer = bench.store.paces
+    ahead.store.rate_limits.take(pace, 1)
+    ahead.store.rate_limits.hold(pace, 600.0)
+    pacer = bench.store.rate_limits
     assert pacer.take(pace, 1) == pytest.approx(0.5)  # thrown away, and an empty bucket in its place
     bench.clock.advance(0.5)
     assert pacer.take(pace, 1) == 0.0
@@ -141,21 +141,21 @@ def test_a_row_that_no_honest_clock_wrote_stops_nobody(bench: StoreFixture) -> N
 def test_a_table_that_does_not_answer_is_no_limit(bench: StoreFixture) -> None:
     pace = _pace(bench)
     bench.faults.instead("update_item", lost_answer(), lost_answer(), busy("ResourceNotFoundException"))
-    bench.store.paces.hold(pace, 60.0)
-    assert [bench.store.paces.take(pace, 10), bench.store.paces.take(pace, 10)] == [0.0, 0.0]
-    assert bench.store.paces.take(pace, 10) == 0.0  # and nothing had been booked
+    bench.store.rate_limits.hold(pace, 60.0)
+    assert [bench.store.rate_limits.take(pace, 10), bench.store.rate_limits.take(pace, 10)] == [0.0, 0.0]
+    assert bench.store.rate_limits.take(pace, 10) == 0.0  # and nothing had been booked
 
 
 def test_a_booking_whose_answer_got_lost_counts(bench: StoreFixture) -> None:
-    pacer, pace = bench.store.paces, _pace(bench)
+    pacer, pace = bench.store.rate_limits, _pace(bench)
     bench.faults.after("update_item", lost_answer())
     assert pacer.take(pace, 10) == 0.0
     assert pacer.take(pace, 1) > 0
 
 
 def test_somebody_quicker_between_two_writes_is_counted(bench: StoreFixture) -> None:
-    pacer, pace = bench.store.paces, _pace(bench, burst=10)
-    other = bench.fresh(faults=AwsFaults()).paces
+    pacer, pace = bench.store.rate_limits, _pace(bench, burst=10)
+    other = bench.fresh(faults=AwsFaults()).rate_limits
     assert pacer.take(pace, 1) == 0.0
     bench.faults.before("update_item", lambda: None, lambda: other.take(pace, 9))
     assert pacer.take(pace, 1) == pytest.approx(0.5)
@@ -163,7 +163,7 @@ def test_somebody_quicker_between_two_writes_is_counted(bench: StoreFixture) -> 
 
 def test_a_row_is_left_to_dynamodb_once_nobody_draws_from_it(bench: StoreFixture) -> None:
     pace = _pace(bench)
-    bench.store.paces.take(pace, 10)
+    bench.store.rate_limits.take(pace, 10)
     row = bench.store.table.get(PaceRow, PACES, pace.key)
     assert row is not None
     assert START + 5 < row.expires_at < START + 5 + 2 * 3600
@@ -171,8 +171,8 @@ def test_a_row_is_left_to_dynamodb_once_nobody_draws_from_it(bench: StoreFixture
 
 def test_a_key_that_is_too_long_for_the_table_is_kept_all_the_same(bench: StoreFixture) -> None:
     pace = RateLimit("x" * 5000 + bench.cluster, 1.0, 1)
-    assert bench.store.paces.take(pace, 1) == 0.0
-    assert bench.store.paces.take(pace, 1) == pytest.approx(1.0)
+    assert bench.store.rate_limits.take(pace, 1) == 0.0
+    assert bench.store.rate_limits.take(pace, 1) == pytest.approx(1.0)
 
 
 def test_threads_at_once_get_the_burst_and_no_more(bench: StoreFixture) -> None:
@@ -180,7 +180,7 @@ def test_threads_at_once_get_the_burst_and_no_more(bench: StoreFixture) -> None:
     stores = [bench.fresh() for _ in range(4)]
 
     def draw(store: Store) -> int:
-        return sum(store.paces.take(pace, 1) == 0.0 for _ in range(6))
+        return sum(store.rate_limits.take(pace, 1) == 0.0 for _ in range(6))
 
     granted = all_at_once([partial(draw, store) for store in stores])
     counts = [each for each in granted if isinstance(each, int)]
@@ -210,7 +210,7 @@ class _Callers:
             return play(method, call, arguments)  # type: ignore[arg-type]
 
         faults.play = interleaved  # type: ignore[method-assign]
-        return store.paces
+        return store.rate_limits
 
     def take(self) -> None:
         self.depth += 1
@@ -255,5 +255,5 @@ def test_the_clock_of_the_tests_is_virtual() -> None:
     """The budget asks the clock it was given, and no other."""
     clock = ManualClock(1_000.0)
     store = MemoryAccount().store("t", clock=clock)
-    assert store.paces.take(RateLimit("k", 1.0, 1), 1) == 0.0
-    assert store.paces.take(RateLimit("k", 1.0, 1), 1) == 1.0
+    assert store.rate_limits.take(RateLimit("k", 1.0, 1), 1) == 0.0
+    assert store.rate_limits.take(RateLimit("k", 1.0, 1), 1) == 1.0

@@ -19,16 +19,16 @@ TYPES = b'[{"InstanceTypeId":"ecs.g7.large","CpuCoreCount":2,"MemorySize":8.0}]'
 
 
 def test_what_was_put_there_is_found_again_by_another_function(bench: StoreFixture) -> None:
-    shelf: Cache = bench.store.shelf
+    shelf: Cache = bench.store.cache
     shelf.put(f"types/{bench.cluster}", TYPES, DAY)
-    assert bench.fresh().shelf.get(f"types/{bench.cluster}") == TYPES
-    assert bench.fresh().shelf.get(f"types/{bench.cluster}/other") is None
+    assert bench.fresh().cache.get(f"types/{bench.cluster}") == TYPES
+    assert bench.fresh().cache.get(f"types/{bench.cluster}/other") is None
 
 
 def test_it_is_kept_compressed_in_one_row(bench: StoreFixture) -> None:
     with RequestCounter(bench) as counter:
-        bench.store.shelf.put(bench.cluster, TYPES, DAY)
-        bench.store.shelf.get(bench.cluster)
+        bench.store.cache.put(bench.cluster, TYPES, DAY)
+        bench.store.cache.get(bench.cluster)
     assert (counter.items_written, counter.items_read) == (1, 1)
     row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
     assert row is not None
@@ -36,11 +36,11 @@ def test_it_is_kept_compressed_in_one_row(bench: StoreFixture) -> None:
 
 
 def test_time_is_compared_and_not_left_to_dynamodb(bench: StoreFixture) -> None:
-    bench.store.shelf.put(bench.cluster, TYPES, 100.0)
+    bench.store.cache.put(bench.cluster, TYPES, 100.0)
     bench.clock.advance(99.9)
-    assert bench.store.shelf.get(bench.cluster) == TYPES
+    assert bench.store.cache.get(bench.cluster) == TYPES
     bench.clock.advance(0.1)
-    assert bench.store.shelf.get(bench.cluster) is None
+    assert bench.store.cache.get(bench.cluster) is None
     row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
     assert row is not None
     assert START + 100 < row.expires_at < START + 100 + 2 * 3600
@@ -48,49 +48,49 @@ def test_time_is_compared_and_not_left_to_dynamodb(bench: StoreFixture) -> None:
 
 def test_what_a_clock_far_ahead_has_put_there_is_not_believed(bench: StoreFixture) -> None:
     ahead, behind = (dataclasses.replace(bench, clock=ManualClock(START + by), _store=None) for by in (10 * DAY, -5.0))
-    ahead.store.shelf.put(bench.cluster, TYPES, DAY)
-    assert bench.store.shelf.get(bench.cluster) is None
-    bench.store.shelf.put(bench.cluster, TYPES, DAY)
-    assert behind.store.shelf.get(bench.cluster) == TYPES
+    ahead.store.cache.put(bench.cluster, TYPES, DAY)
+    assert bench.store.cache.get(bench.cluster) is None
+    bench.store.cache.put(bench.cluster, TYPES, DAY)
+    assert behind.store.cache.get(bench.cluster) == TYPES
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
 def test_a_time_that_is_none_keeps_nothing(bench: StoreFixture, seconds: float) -> None:
-    bench.store.shelf.put(bench.cluster, TYPES, seconds)
-    assert bench.store.shelf.get(bench.cluster) is None
+    bench.store.cache.put(bench.cluster, TYPES, seconds)
+    assert bench.store.cache.get(bench.cluster) is None
 
 
 def test_what_is_too_large_for_a_row_is_not_kept(bench: StoreFixture) -> None:
     noise = random.Random(1).randbytes(400_000)
-    bench.store.shelf.put(bench.cluster, noise, DAY)
-    assert bench.store.shelf.get(bench.cluster) is None
-    bench.store.shelf.put(bench.cluster, bytes(9 * 2**20), DAY)
-    assert bench.store.shelf.get(bench.cluster) is None
-    bench.store.shelf.put(bench.cluster, noise[:290_000], DAY)
-    assert bench.store.shelf.get(bench.cluster) == noise[:290_000]
+    bench.store.cache.put(bench.cluster, noise, DAY)
+    assert bench.store.cache.get(bench.cluster) is None
+    bench.store.cache.put(bench.cluster, bytes(9 * 2**20), DAY)
+    assert bench.store.cache.get(bench.cluster) is None
+    bench.store.cache.put(bench.cluster, noise[:290_000], DAY)
+    assert bench.store.cache.get(bench.cluster) == noise[:290_000]
 
 
 @pytest.mark.parametrize("damage", ["cut", "rubbish", "missing"])
 def test_a_row_that_cannot_be_read_counts_as_none(bench: StoreFixture, damage: str) -> None:
-    bench.store.shelf.put(bench.cluster, TYPES, DAY)
+    bench.store.cache.put(bench.cluster, TYPES, DAY)
     row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
     assert row is not None
     row.blob = {"cut": row.blob[:-20], "rubbish": b"<html>", "missing": None}[damage]
     bench.store.table.write(bench.store.table.put(row))
-    assert bench.store.shelf.get(bench.cluster) is None
+    assert bench.store.cache.get(bench.cluster) is None
 
 
 def test_a_table_that_does_not_answer_keeps_nothing_and_says_nothing(bench: StoreFixture) -> None:
     bench.faults.instead("put_item", lost_answer())
-    bench.store.shelf.put(bench.cluster, TYPES, DAY)
+    bench.store.cache.put(bench.cluster, TYPES, DAY)
     bench.faults.instead("get_item", busy("AccessDeniedException"))
-    assert bench.store.shelf.get(bench.cluster) is None
-    assert bench.store.shelf.get(bench.cluster) is None
-    bench.store.shelf.put(bench.cluster, TYPES, DAY)
-    assert bench.store.shelf.get(bench.cluster) == TYPES
+    assert bench.store.cache.get(bench.cluster) is None
+    assert bench.store.cache.get(bench.cluster) is None
+    bench.store.cache.put(bench.cluster, TYPES, DAY)
+    assert bench.store.cache.get(bench.cluster) == TYPES
 
 
 def test_a_key_that_is_too_long_for_the_table_is_kept_all_the_same(bench: StoreFixture) -> None:
     key = "k" * 3000 + bench.cluster
-    bench.store.shelf.put(key, b"", DAY)
-    assert bench.store.shelf.get(key) == b""
+    bench.store.cache.put(key, b"", DAY)
+    assert bench.store.cache.get(key) == b""

@@ -15,7 +15,7 @@ from tests.unit.store.support import RequestCounter, StoreFixture, all_at_once
 
 
 def test_each_of_two_clusters_is_told_who_has_what_it_wanted(bench: StoreFixture) -> None:
-    claims, geneva, zurich = bench.store.claims, f"{bench.cluster}-geneva", f"{bench.cluster}-zurich"
+    claims, geneva, zurich = bench.store.group_ownership, f"{bench.cluster}-geneva", f"{bench.cluster}-zurich"
     shared, mine, theirs = ("exoscale", f"{geneva}/1"), ("exoscale", f"{geneva}/2"), ("exoscale", f"{zurich}/1")
     assert claims.claim_groups(geneva, [shared, mine]) == {}
     assert claims.claim_groups(zurich, [shared, theirs]) == {shared: geneva}
@@ -26,7 +26,7 @@ def test_each_of_two_clusters_is_told_who_has_what_it_wanted(bench: StoreFixture
 
 def test_of_two_clusters_that_claim_at_once_one_gets_it_and_the_other_learns_whose_it_is(bench: StoreFixture) -> None:
     group, clusters = ("clusterapi", f"{bench.cluster}/g"), [f"{bench.cluster}-{n}" for n in range(6)]
-    results = all_at_once([partial(bench.store.claims.claim_groups, name, [group]) for name in clusters])
+    results = all_at_once([partial(bench.store.group_ownership.claim_groups, name, [group]) for name in clusters])
     assert results.count({}) == 1
     owner = clusters[results.index({})]
     assert results.count({group: owner}) == 5
@@ -34,12 +34,12 @@ def test_of_two_clusters_that_claim_at_once_one_gets_it_and_the_other_learns_who
 
 def test_the_same_key_at_two_providers_is_two_groups(bench: StoreFixture) -> None:
     key = f"{bench.cluster}/pool"
-    assert bench.store.claims.claim_groups("a", [("exoscale", key)]) == {}
-    assert bench.store.claims.claim_groups("b", [("alicloud", key)]) == {}
+    assert bench.store.group_ownership.claim_groups("a", [("exoscale", key)]) == {}
+    assert bench.store.group_ownership.claim_groups("b", [("alicloud", key)]) == {}
 
 
 def test_only_the_owner_gives_a_group_back(bench: StoreFixture) -> None:
-    claims, group = bench.store.claims, ("clusterapi", f"{bench.cluster}/g")
+    claims, group = bench.store.group_ownership, ("clusterapi", f"{bench.cluster}/g")
     claims.claim_groups("a", [group])
     claims.release("b", [group])
     assert claims.claim_groups("b", [group]) == {group: "a"}
@@ -49,9 +49,9 @@ def test_only_the_owner_gives_a_group_back(bench: StoreFixture) -> None:
 
 def test_what_is_claimed_already_costs_no_write(bench: StoreFixture) -> None:
     groups = [("clusterapi", f"{bench.cluster}/{n}") for n in range(3)]
-    bench.store.claims.claim_groups(bench.cluster, groups)
+    bench.store.group_ownership.claim_groups(bench.cluster, groups)
     with RequestCounter(bench) as counter:
-        bench.store.claims.claim_groups(bench.cluster, groups)
+        bench.store.group_ownership.claim_groups(bench.cluster, groups)
     assert (counter.items_written, len(counter.requests)) == (0, 1)
 
 
@@ -88,7 +88,7 @@ def _pair(bench: StoreFixture, *, policy: bool = True) -> tuple[str, str, tuple[
     ],
 )
 def test_a_claim_ends_when_its_cluster_is_gone(bench: StoreFixture, policy: bool, silent: float, taken: bool) -> None:
-    claims, (old, new, group) = bench.store.claims, _pair(bench, policy=policy)
+    claims, (old, new, group) = bench.store.group_ownership, _pair(bench, policy=policy)
     claims.claim_groups(old, [group])
     bench.clock.advance(silent)
     seen: list[tuple[tuple[str, str], str]] = []
@@ -98,7 +98,7 @@ def test_a_claim_ends_when_its_cluster_is_gone(bench: StoreFixture, policy: bool
 
 
 def test_a_cluster_that_makes_passes_keeps_its_claim_for_ever(bench: StoreFixture) -> None:
-    claims, (old, new, group) = bench.store.claims, _pair(bench)
+    claims, (old, new, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(old, [group])
     for _ in range(4):
         bench.clock.advance(6 * DAY)
@@ -107,7 +107,7 @@ def test_a_cluster_that_makes_passes_keeps_its_claim_for_ever(bench: StoreFixtur
 
 
 def test_a_pass_that_slept_while_its_claim_was_taken_over_saves_nothing(bench: StoreFixture) -> None:
-    claims, (old, new, group) = bench.store.claims, _pair(bench)
+    claims, (old, new, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(old, [group])
     lease = bench.store.leases.acquire(old, "sleeper", 150.0)
     assert claims.claim_groups(old, [group]) == {}
@@ -119,7 +119,7 @@ def test_a_pass_that_slept_while_its_claim_was_taken_over_saves_nothing(bench: S
 
 
 def test_who_names_a_group_beats_who_only_discovered_it(bench: StoreFixture) -> None:
-    claims, (thief, owner, group) = bench.store.claims, _pair(bench)
+    claims, (thief, owner, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(thief, [group], discovered=[group])
     assert claims.claim_groups(owner, [group], discovered=[group]) == {group: thief}
     assert claims.claim_groups(owner, [group]) == {}
@@ -127,14 +127,14 @@ def test_who_names_a_group_beats_who_only_discovered_it(bench: StoreFixture) -> 
 
 
 def test_a_discovered_claim_that_is_named_later_is_as_strong(bench: StoreFixture) -> None:
-    claims, (first, second, group) = bench.store.claims, _pair(bench)
+    claims, (first, second, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(first, [group], discovered=[group])
     claims.claim_groups(first, [group])
     assert claims.claim_groups(second, [group]) == {group: first}
 
 
 def test_a_claim_of_an_earlier_release_counts_as_named(bench: StoreFixture) -> None:
-    claims, (old, new, group) = bench.store.claims, _pair(bench)
+    claims, (old, new, group) = bench.store.group_ownership, _pair(bench)
     bench.store.table.write(bench.store.table.put(ClaimRow(CLAIMS, "#".join(group), owner=old, since=bench.clock())))
     assert claims.claim_groups(new, [group]) == {group: old}
     assert [each.named for each in claims.all() if each.owner == old] == [True]
@@ -142,13 +142,20 @@ def test_a_claim_of_an_earlier_release_counts_as_named(bench: StoreFixture) -> N
 
 @pytest.mark.parametrize("busy", ["a pass", "an operation", "an operation of another group"])
 def test_no_claim_changes_hands_while_its_cluster_is_at_work(bench: StoreFixture, busy: str) -> None:
-    claims, (thief, owner, group) = bench.store.claims, _pair(bench)
+    claims, (thief, owner, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(thief, [group], discovered=[group])
     lease = bench.store.leases.acquire(thief, "pass", 150.0)
     if busy != "a pass":
         name = "pool" if busy == "an operation" else "pool-2"
         operation = new_operation(
-            "grow-1", thief, "exoscale", name, OperationKind.GROW, "plan", bench.clock(), deadline=bench.clock() + 900.0
+            "grow-1",
+            thief,
+            "exoscale",
+            name,
+            OperationKind.SCALE_UP,
+            "plan",
+            bench.clock(),
+            deadline=bench.clock() + 900.0,
         )
         bench.store.memory.save(thief, Memory(), Memory(), (operation,), lease)
         bench.store.leases.release(lease)
@@ -161,15 +168,15 @@ def test_no_claim_changes_hands_while_its_cluster_is_at_work(bench: StoreFixture
 
 def test_one_of_many_that_take_over_at_once_has_it(bench: StoreFixture) -> None:
     thief, _, group = _pair(bench)
-    bench.store.claims.claim_groups(thief, [group], discovered=[group])
+    bench.store.group_ownership.claim_groups(thief, [group], discovered=[group])
     clusters = [f"{bench.cluster}-{n}" for n in range(6)]
-    results = all_at_once([partial(bench.store.claims.claim_groups, name, [group]) for name in clusters])
+    results = all_at_once([partial(bench.store.group_ownership.claim_groups, name, [group]) for name in clusters])
     assert results.count({}) == 1
-    assert bench.store.claims.owners()[group] == clusters[results.index({})]
+    assert bench.store.group_ownership.owners()[group] == clusters[results.index({})]
 
 
 def test_a_person_gives_a_claim_back(bench: StoreFixture) -> None:
-    claims, (old, new, group) = bench.store.claims, _pair(bench)
+    claims, (old, new, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(old, [group])
     assert "no claim" in claims.give_back(new, group)
     assert claims.give_back(old, group) == ""

@@ -119,7 +119,7 @@ def test_those_who_look_see_what_was_left(bench: StoreFixture) -> None:
     other = bench.cluster + "-other"
     bench.store.leases.release(bench.lease(), passed_at=START, left=b"left")
     bench.store.leases.acquire(other, "x", 60)
-    assert bench.store.schedule.passed_by([bench.cluster, other, "nobody"]) == {
+    assert bench.store.scan_states.passed_by([bench.cluster, other, "nobody"]) == {
         bench.cluster: Passed(START, b"left"),
         other: Passed(),
     }

@@ -32,10 +32,10 @@ def test_what_was_told_is_replaced_together_with_the_counts_or_not_at_all(bench:
     assert journal.tell(bench.cluster, {"n": 1.0}, b"first", expected="")
     assert not journal.tell(bench.cluster, {"n": 1.0}, b"late", expected="")
     ledger = journal.ledger(bench.cluster)
-    assert (ledger.counts, ledger.told) == ({"n": 1.0}, b"first")
+    assert (ledger.counts, ledger.state) == ({"n": 1.0}, b"first")
     assert journal.tell(bench.cluster, {"n": 1.0}, b"second", expected=ledger.version)
     assert not journal.tell(bench.cluster, {}, b"third", expected=ledger.version)
-    assert journal.ledger(bench.cluster).told == b"second"
+    assert journal.ledger(bench.cluster).state == b"second"
 
 
 def test_counting_does_not_stand_in_the_way_of_telling(bench: StoreFixture) -> None:

@@ -72,8 +72,8 @@ def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: Stor
     bench.save(Memory(), Memory(nodes=nodes, groups=groups, templates=templates, first_seen=START))
     bench.clock.advance(60)
     with RequestCounter(bench) as counter:
-        bench.store.schedule.due(bench.cluster)
-        bench.store.schedule.mark_queued(bench.cluster, bench.clock() + 120)
+        bench.store.scan_states.due(bench.cluster)
+        bench.store.scan_states.mark_queued(bench.cluster, bench.clock() + 120)
         lease = bench.lease("quiet")
         before = bench.load()
         confirmed = {name: replace(node, confirmed_at=bench.clock()) for name, node in before.nodes.items()}
@@ -179,7 +179,7 @@ def test_rows_of_another_release_can_be_read_and_written_over(bench: StoreFixtur
 
 
 def test_a_brake_is_written_when_it_changes_and_forgotten_when_it_is_over(bench: StoreFixture) -> None:
-    taken = Memory(brake=BreakerState(((START, 2, 7),)))
+    taken = Memory(breaker=BreakerState(((START, 2, 7),)))
     bench.save(Memory(), taken)
     assert bench.load() == taken
     lease = bench.lease("quiet")
@@ -194,12 +194,14 @@ def test_a_brake_is_written_when_it_changes_and_forgotten_when_it_is_over(bench:
 
 def test_a_brake_that_somebody_else_changed_makes_the_plan_stale(bench: StoreFixture) -> None:
     """Two passes that both count from the old brake would let twice the limit go."""
-    bench.save(Memory(), Memory(brake=BreakerState(((START, 2, 7),))))
+    bench.save(Memory(), Memory(breaker=BreakerState(((START, 2, 7),))))
     old = bench.load()
-    bench.save(old, replace(old, brake=BreakerState(((START, 2, 7), (START + 1, 1, 1)))))
+    bench.save(old, replace(old, breaker=BreakerState(((START, 2, 7), (START + 1, 1, 1)))))
     lease = bench.lease()
     with pytest.raises(StaleWrite) as stale:
-        bench.store.memory.save(bench.cluster, old, replace(old, brake=BreakerState(pulled=START, wanted=9)), (), lease)
+        bench.store.memory.save(
+            bench.cluster, old, replace(old, breaker=BreakerState(tripped_at=START, wanted=9)), (), lease
+        )
     assert stale.value.items == (BRAKE,)
 
 
@@ -208,7 +210,7 @@ def test_a_brake_that_another_release_wrote_can_be_read_and_written_over(bench: 
     text = '{"taken":[[5.0,1,2]],"why":"x"}'
     table.write(table.put(MemoryRow(bench.cluster, BRAKE, text=text, version="other")))
     before = bench.load()
-    assert before.brake == BreakerState(((5.0, 1, 2),))
-    after = replace(before, brake=BreakerState(((6.0, 1, 2),)))
+    assert before.breaker == BreakerState(((5.0, 1, 2),))
+    after = replace(before, breaker=BreakerState(((6.0, 1, 2),)))
     bench.save(before, after)
     assert bench.load() == after

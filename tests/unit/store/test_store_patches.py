@@ -149,7 +149,7 @@ def test_six_executors_patch_the_same_group_and_none_is_lost(bench: StoreFixture
         instance = f"i-{operation.spec.id}"
 
         def patch(group: GroupMemory) -> GroupMemory:
-            return replace(group, erred=tuple(sorted({*group.erred, instance})))
+            return replace(group, failed_instances=tuple(sorted({*group.failed_instances, instance})))
 
         return bench.store.operations.advance(
             operation,
@@ -161,4 +161,4 @@ def test_six_executors_patch_the_same_group_and_none_is_lost(bench: StoreFixture
 
     results = all_at_once([partial(end, operation) for operation in operations])
     assert [result for result in results if isinstance(result, Exception)] == []
-    assert bench.load().groups["workers"].erred == tuple(f"i-grow-{name}" for name in "abcdef")
+    assert bench.load().groups["workers"].failed_instances == tuple(f"i-grow-{name}" for name in "abcdef")

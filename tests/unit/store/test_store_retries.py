@@ -81,8 +81,8 @@ def test_a_table_that_is_not_there_is_unavailable(bench: StoreFixture) -> None:
 def test_what_was_left_out_of_a_batch_is_asked_for_again(bench: StoreFixture) -> None:
     """DynamoDB may leave out keys of a batch for load; here also a batch of more than 100."""
     groups = [("clusterapi", f"g{n}") for n in range(130)]
-    bench.store.claims.claim_groups(bench.cluster, groups)
+    bench.store.group_ownership.claim_groups(bench.cluster, groups)
     try:
-        assert bench.store.claims.claim_groups("other", groups) == dict.fromkeys(groups, bench.cluster)
+        assert bench.store.group_ownership.claim_groups("other", groups) == dict.fromkeys(groups, bench.cluster)
     finally:
-        bench.store.claims.release(bench.cluster, groups)
+        bench.store.group_ownership.release(bench.cluster, groups)

@@ -8,7 +8,7 @@ from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at
 
 
 def test_a_cluster_is_queued_once_until_its_message_arrives(bench: StoreFixture) -> None:
-    schedule = bench.store.schedule
+    schedule = bench.store.scan_states
     assert schedule.mark_queued(bench.cluster, START + 120)
     assert not schedule.mark_queued(bench.cluster, START + 120)
     bench.lease()
@@ -16,20 +16,20 @@ def test_a_cluster_is_queued_once_until_its_message_arrives(bench: StoreFixture)
 
 
 def test_of_eight_ticks_exactly_one_queues_it(bench: StoreFixture) -> None:
-    results = all_at_once([lambda: bench.store.schedule.mark_queued(bench.cluster, START + 120)] * 8)
+    results = all_at_once([lambda: bench.store.scan_states.mark_queued(bench.cluster, START + 120)] * 8)
     assert sorted(results, key=str) == [False] * 7 + [True]
 
 
 def test_a_lost_message_frees_itself(bench: StoreFixture) -> None:
-    bench.store.schedule.mark_queued(bench.cluster, START + 120)
+    bench.store.scan_states.mark_queued(bench.cluster, START + 120)
     bench.clock.advance(120)
-    assert not bench.store.schedule.mark_queued(bench.cluster, START + 240)
+    assert not bench.store.scan_states.mark_queued(bench.cluster, START + 240)
     bench.clock.advance(0.25)
-    assert bench.store.schedule.mark_queued(bench.cluster, START + 240)
+    assert bench.store.scan_states.mark_queued(bench.cluster, START + 240)
 
 
 def test_a_marker_can_be_taken_back_by_the_one_who_made_it(bench: StoreFixture) -> None:
-    schedule = bench.store.schedule
+    schedule = bench.store.scan_states
     schedule.mark_queued(bench.cluster, START + 120)
     schedule.clear_queued(bench.cluster, START + 60)
     assert not schedule.mark_queued(bench.cluster, START + 180)
@@ -40,17 +40,17 @@ def test_a_marker_can_be_taken_back_by_the_one_who_made_it(bench: StoreFixture) 
 
 
 def test_a_cluster_is_due_when_its_interval_has_passed_and_nothing_is_on_its_way(bench: StoreFixture) -> None:
-    assert bench.store.schedule.due(bench.cluster) == ScanState()
+    assert bench.store.scan_states.due(bench.cluster) == ScanState()
     lease = bench.lease()
     bench.store.leases.release(lease, passed_at=START)
-    pace = bench.store.schedule.due(bench.cluster)
+    pace = bench.store.scan_states.due(bench.cluster)
     assert pace == ScanState(last_pass=START)
     assert not pace.is_due(START + 59, 60)
     assert pace.is_due(START + 60, 60)
-    bench.store.schedule.mark_queued(bench.cluster, START + 180)
-    assert not bench.store.schedule.due(bench.cluster).is_due(START + 60, 60)
-    bench.store.schedule.passed(bench.cluster, START + 61)
-    assert bench.store.schedule.due(bench.cluster).last_pass == START + 61
+    bench.store.scan_states.mark_queued(bench.cluster, START + 180)
+    assert not bench.store.scan_states.due(bench.cluster).is_due(START + 60, 60)
+    bench.store.scan_states.passed(bench.cluster, START + 61)
+    assert bench.store.scan_states.due(bench.cluster).last_pass == START + 61
 
 
 def test_an_overtaken_pass_does_not_count_as_one(bench: StoreFixture) -> None:
@@ -58,7 +58,7 @@ def test_an_overtaken_pass_does_not_count_as_one(bench: StoreFixture) -> None:
     bench.clock.advance(61)
     bench.lease("newer")
     bench.store.leases.release(zombie, passed_at=bench.clock())
-    assert bench.store.schedule.due(bench.cluster).last_pass == 0.0
+    assert bench.store.scan_states.due(bench.cluster).last_pass == 0.0
 
 
 def test_a_thousand_wakes_in_a_window_are_one(bench: StoreFixture) -> None:

@@ -95,11 +95,13 @@ class PodDestinations:
             self.neighbours.count(cls, row, -1)
             self._lifted.append((row, cls))
 
-    def mark(self) -> Checkpoint:
+    def checkpoint(self) -> Checkpoint:
         """A point to go back to."""
-        return Checkpoint(len(self._taken), len(self._lifted), len(self._odd), len(self._full), self._floor.mark())
+        return Checkpoint(
+            len(self._taken), len(self._lifted), len(self._odd), len(self._full), self._floor.checkpoint()
+        )
 
-    def rewind(self, mark: Checkpoint) -> None:
+    def rollback(self, mark: Checkpoint) -> None:
         """Take back everything since."""
         for row, cls in self._taken[mark.taken :]:
             ask = self._asks[cls]
@@ -112,7 +114,7 @@ class PodDestinations:
         for kind, cls in self._full[mark.full :]:
             kind.full.discard(cls)
         del self._taken[mark.taken :], self._lifted[mark.lifted :], self._odd[mark.odd :], self._full[mark.full :]
-        self._floor.rewind(mark.floor)
+        self._floor.rollback(mark.floor)
 
     def again(self) -> None:
         """Begin as at first, after everything was taken back."""

@@ -68,7 +68,7 @@ class IncrementalPodTopology:
     def count(self, cls: int, row: int, pods: int) -> None:
         """Pods of a class more, or fewer, on a row; the floor's own counters follow."""
         self.follow(cls, row, pods)
-        self._floor.recount(cls, row, pods)
+        self._floor.adjust_counts(cls, row, pods)
 
     def follow(self, cls: int, row: int, pods: int) -> None:
         """The same where the floor has counted them already, or will."""
@@ -78,20 +78,20 @@ class IncrementalPodTopology:
 
     def leave(self, row: int) -> None:
         """A node is on its way out: it is no longer counted where its taint forbids it."""
-        self._floor.leave(row)
+        self._floor.mark_leaving(row)
         for sums, _, minds in self._even:
             if minds:
                 sums.admit(row, eligible=False)
 
     def gone(self, row: int) -> None:
         """It is out, and no domain any more."""
-        self._floor.gone(row)
+        self._floor.remove_node(row)
         for sums, _, _ in self._even:
             sums.admit(row, eligible=False)
 
     def stay(self, row: int, *, is_open: bool) -> None:
         """It stays after all."""
-        self._floor.stay(row, is_open=is_open)
+        self._floor.restore_node(row, is_open=is_open)
         for sums, counting, _ in self._even:
             sums.admit(row, eligible=bool(counting[row]))
 

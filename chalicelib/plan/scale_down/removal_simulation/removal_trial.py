@@ -82,7 +82,7 @@ class RemovalSimulation:
     ) -> None:
         self._floor, self._budgets = floor, budgets
         self._places = PodDestinations(floor, staying, going)
-        self._start = self._places.mark()
+        self._start = self._places.checkpoint()
         self._reserve = HeadroomReserve(floor, drains)
         self._size = _sizes(floor)
         # Pods that earlier removals put on a node, with the record of where they end up: if that node goes too, they
@@ -102,7 +102,7 @@ class RemovalSimulation:
         if row is not None:
             was_open = bool(floor.open[row])
             places.neighbours.leave(row)
-        mark = places.mark()
+        mark = places.checkpoint()
         destinations: dict[str, str] = {}
         guests = self._guests.get(row, []) if row is not None else []
         mine = sorted(moves.pods, key=self._hardest_first) if len(moves.pods) > 1 else moves.pods
@@ -113,7 +113,7 @@ class RemovalSimulation:
         if left is None and not short:
             short = self._reserve.lacking(row, (at for at, _, _ in moved))
         if left is not None or short:
-            places.rewind(mark)
+            places.rollback(mark)
             if row is not None:
                 places.neighbours.stay(row, is_open=was_open)
             return (
@@ -159,7 +159,7 @@ class RemovalSimulation:
 
     def undo(self) -> None:
         """Take the whole trial back, budgets included."""
-        self._places.rewind(self._start)
+        self._places.rollback(self._start)
         self._places.again()
         for row, was_open in reversed(self._closed):
             self._places.neighbours.stay(row, is_open=was_open)
@@ -202,13 +202,13 @@ class RemovalSimulation:
             return "; ".join(sentence(reason) for reason in unsure)
         rows = floor.open & (np.arange(len(floor.table)) < floor.real)
         own = floor.table.index.get(failure.moves.node.name)
-        mark = self._places.mark()
+        mark = self._places.checkpoint()
         if own is not None:
             was_open, rows[own] = bool(floor.open[own]), False
             self._places.neighbours.leave(own)
             self._lift(failure.moves.pods, own)
         counts = floor.tally(cls, rows)
-        self._places.rewind(mark)
+        self._places.rollback(mark)
         if own is not None:
             self._places.neighbours.stay(own, is_open=was_open)
         said = ", ".join(f"{count} {text(reason)}" for reason, count in counts)

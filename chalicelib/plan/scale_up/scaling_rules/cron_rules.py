@@ -35,11 +35,11 @@ def run(turn: RuleContext, bound: SourceBound) -> RuleVerdict:
             turn.memory[bound.key] = known
         return verdict(bound, Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=problem))
     mine = _known(bound, known, turn.world.now)
-    due = times.last if times.last > mine.handled else 0.0
+    due = times.last if times.last > mine.last_occurrence else 0.0
     after, told = mine, None
     if due:
         after, told = _due(turn, bound, mine, due)
-    elif mine.goal:
+    elif mine.target_size:
         after, told = _unfinished(turn, bound, mine)
     turn.memory[bound.key] = after
     if told is None:
@@ -52,20 +52,22 @@ def _known(bound: SourceBound, known: RuleMemory | None, now: float) -> RuleMemo
     """What is known of it. A rule that is new, or whose time was changed, counts from a minute ago, but not from before
     the object that brings it was made."""
     when = f"{bound.rule.cron} {bound.rule.time_zone}"
-    if known is not None and known.cron == when and known.handled <= now + _WRONG:
+    if known is not None and known.cron == when and known.last_occurrence <= now + _WRONG:
         return known
-    return RuleMemory(handled=max(now - _BEFORE, min(bound.created, now)), cron=when)
+    return RuleMemory(last_occurrence=max(now - _BEFORE, min(bound.created, now)), cron=when)
 
 
 def _due(turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float) -> tuple[RuleMemory, RuleVerdict | None]:
     """An occurrence that was not dealt with. One that waits for its pool does so without end, also where a later one
     has taken its place; all others wait for so long."""
-    waits = mine.kept > mine.handled and mine.why == _SCALING
+    waits = mine.pending_occurrence > mine.last_occurrence and mine.why == _SCALING
     held = _held(turn, bound)
     if turn.world.now - due > LATE and not (waits and (held is None or held.code is ReasonCode.RULE_SCALING)):
         reason = Reason.of(ReasonCode.RULE_EXPIRED, due=due, rule=bound.rule.key, pool=bound.pool.id)
         turn.notes.append(reason)
-        return msgspec.structs.replace(mine, handled=due, kept=0.0, why=""), verdict(bound, reason, due=due)
+        return msgspec.structs.replace(mine, last_occurrence=due, pending_occurrence=0.0, why=""), verdict(
+            bound, reason, due=due
+        )
     if held is not None:
         return _keep(turn, bound, mine, due, held)
     size = bound.pool.size
@@ -77,11 +79,11 @@ def _due(turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float) ->
         turn.taken.setdefault(bound.pool.id, bound.rule.key)
     after = msgspec.structs.replace(
         mine,
-        handled=due,
-        kept=0.0,
+        last_occurrence=due,
+        pending_occurrence=0.0,
         why="",
-        goal=size + wanted if given.total else 0,
-        acted=turn.world.now if given.total else mine.acted,
+        target_size=size + wanted if given.total else 0,
+        last_scaled_at=turn.world.now if given.total else mine.last_scaled_at,
     )
     return after, verdict(bound, given.stop, nodes=given.total, due=due)
 
@@ -96,26 +98,26 @@ def _keep(
 ) -> tuple[RuleMemory, RuleVerdict | None]:
     turn.taken.setdefault(bound.pool.id, bound.rule.key)
     word = _SCALING if why.code is ReasonCode.RULE_SCALING else why.code.value
-    return msgspec.structs.replace(mine, kept=due, why=word), verdict(bound, why, due=due)
+    return msgspec.structs.replace(mine, pending_occurrence=due, why=word), verdict(bound, why, due=due)
 
 
 def _unfinished(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> tuple[RuleMemory, RuleVerdict | None]:
     """An occurrence whose nodes have not all come: what is missing is added, if nothing else moves in the pool."""
-    lacks = mine.goal - bound.pool.size
+    lacks = mine.target_size - bound.pool.size
     held = _held(turn, bound)
     settled = held is None or held.code not in {ReasonCode.RULE_SCALING, ReasonCode.GROUP_UNREADABLE}
-    if abs(turn.world.now - mine.acted) > LATE or (settled and (lacks <= 0 or _taken_away(turn, bound, mine))):
-        return msgspec.structs.replace(mine, goal=0), None
+    if abs(turn.world.now - mine.last_scaled_at) > LATE or (settled and (lacks <= 0 or _taken_away(turn, bound, mine))):
+        return msgspec.structs.replace(mine, target_size=0), None
     turn.taken.setdefault(bound.pool.id, bound.rule.key)
     if held is not None:
-        return mine, verdict(bound, held, due=mine.handled)
+        return mine, verdict(bound, held, due=mine.last_occurrence)
     # Never more than the rule adds: groups that are gone from what was read make a pool look smaller than it is.
     given = turn.give(bound, FixedCount(min(lacks, bound.rule.add)))
-    return mine, verdict(bound, given.stop, nodes=given.total, due=mine.handled)
+    return mine, verdict(bound, given.stop, nodes=given.total, due=mine.last_occurrence)
 
 
 def _taken_away(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> bool:
     """Whether the pool is smaller because nodes were removed since, and not because some failed to come."""
     groups = [turn.world.groups[name].memory for name in bound.pool.groups]
-    failed = any(each.backoff is not None and each.backoff.last_failed >= mine.acted for each in groups)
-    return not failed and any(each.last_delete > mine.acted for each in groups)
+    failed = any(each.backoff is not None and each.backoff.last_failed >= mine.last_scaled_at for each in groups)
+    return not failed and any(each.last_delete > mine.last_scaled_at for each in groups)

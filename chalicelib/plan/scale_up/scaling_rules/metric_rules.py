@@ -80,7 +80,7 @@ def _interval(turn: RuleContext, pool: PoolFacts) -> Reason | None:
     least, now = turn.world.policy.scale_up.metric_min_interval, turn.world.now
     metered = (
         [
-            known.acted
+            known.last_scaled_at
             for key, known in turn.world.memory.rules.items()
             if not known.cron and key.endswith(f"@{pool.id}")
         ]
@@ -109,7 +109,7 @@ def _act(turn: RuleContext, bound: SourceBound, rate: Rate) -> RuleVerdict:
     given = turn.give(bound, _want(turn, bound, rate))
     if given.total:
         known = turn.memory.get(bound.key, RuleMemory())
-        turn.memory[bound.key] = msgspec.structs.replace(known, acted=turn.world.now)
+        turn.memory[bound.key] = msgspec.structs.replace(known, last_scaled_at=turn.world.now)
     return verdict(bound, given.stop, nodes=given.total, rate=rate.percent)
 
 

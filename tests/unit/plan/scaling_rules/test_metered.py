@@ -306,7 +306,15 @@ def test_CCE_A5_6_no_rule_starts_on_a_pool_that_is_scaling(change: str) -> None:
             site.memory,
             operations=(
                 new_operation(
-                    "shrink-x", "test", "test", "g", OperationKind.SHRINK, "p", site.now, from_size=6, to_size=5
+                    "shrink-x",
+                    "test",
+                    "test",
+                    "g",
+                    OperationKind.DECREASE_TARGET,
+                    "p",
+                    site.now,
+                    from_size=6,
+                    to_size=5,
                 ),
             ),
         )

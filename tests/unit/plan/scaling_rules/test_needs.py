@@ -168,7 +168,7 @@ def test_pods_of_nodes_that_are_leaving_will_be_on_those_that_stay() -> None:
                 cluster="test",
                 provider="test",
                 group="g",
-                kind=OperationKind.REMOVE,
+                kind=OperationKind.DELETE_NODES,
                 plan="p",
                 created_at=NOW - 60,
                 targets=(RemovalTarget("g-2", "test://g/g-2", evict=("default/x",)),),

@@ -125,10 +125,10 @@ def test_no_rule_passes_a_limit_and_every_occurrence_is_dealt_with_once(seed: in
             if (
                 each.due
                 and after is not None
-                and after.handled == each.due
-                and (key not in known or known[key].handled != each.due)
+                and after.last_occurrence == each.due
+                and (key not in known or known[key].last_occurrence != each.due)
             ):
                 dealt[key, each.due] += 1
             if after is not None and key in known and after.cron:
-                assert after.handled >= known[key].handled
+                assert after.last_occurrence >= known[key].last_occurrence
     assert all(times == 1 for times in dealt.values())

@@ -132,7 +132,7 @@ def test_CCE_A4_the_last_handled_occurrence_outlives_the_process() -> None:
     again = Site(cron(), now=at("2026-03-09 20:47:40")).group()
     again.memory = stored
     assert grown(again.arrive(plan).plan()) == {}
-    assert stored.rules["evening@g"].handled == at("2026-03-09 20:47")
+    assert stored.rules["evening@g"].last_occurrence == at("2026-03-09 20:47")
 
 
 def test_CCE_A4_the_same_pass_twice_decides_the_same() -> None:
@@ -200,7 +200,7 @@ def test_what_is_kept_is_written_once() -> None:
     site.plan()
     site.sold_out("g", until=at("2026-03-09 21:00")).plan(at("2026-03-09 20:47:10"))
     kept = site.memory.rules
-    assert (kept["evening@g"].kept, kept["evening@g"].why) == (at("2026-03-09 20:47"), "BackOff")
+    assert (kept["evening@g"].pending_occurrence, kept["evening@g"].why) == (at("2026-03-09 20:47"), "BackOff")
     site.plan(site.now + 10.0)
     assert site.memory.rules == kept
 
@@ -241,7 +241,7 @@ def test_CCE_A9_1_a_sold_out_flavour_does_not_cost_the_evenings_nodes() -> None:
     plan = site.sold_out("pool/first").plan(site.now + MINUTE)
     assert (grown(plan), said(plan, "evening").nodes) == ({"pool/second": 3}, 3)
     assert grown(site.arrive(plan).plan(site.now + MINUTE)) == {}
-    assert site.memory.rules["evening@pool"].goal == 0
+    assert site.memory.rules["evening@pool"].target_size == 0
     site.groups["pool/second"].count = 1  # what is removed later is not made up for
     assert grown(site.plan(site.now + MINUTE)) == {}
 
@@ -254,9 +254,9 @@ def test_CCE_A9_1_with_every_flavour_cooling_it_waits_and_gives_up_after_half_an
     late = at("2026-03-09 23:00")
     plan = site.sold_out("pool/first", late).sold_out("pool/second", late).plan(begun + 20 * MINUTE)
     assert (grown(plan), why(plan, "evening")) == ({}, ReasonCode.GROUP_BACKOFF)
-    assert site.memory.rules["evening@pool"].goal == 8
+    assert site.memory.rules["evening@pool"].target_size == 8
     plan = site.plan(begun + 31 * MINUTE)
-    assert (why(plan, "evening"), site.memory.rules["evening@pool"].goal) == (ReasonCode.RULE_NOT_DUE, 0)
+    assert (why(plan, "evening"), site.memory.rules["evening@pool"].target_size) == (ReasonCode.RULE_NOT_DUE, 0)
 
 
 def test_CCE_A9_1_one_flavour_cools_while_the_other_is_filled_and_takes_the_rest_later() -> None:
@@ -290,7 +290,7 @@ def test_nodes_that_were_removed_meanwhile_are_not_made_up_for() -> None:
         groups={**site.memory.groups, "pool/first": msgspec.structs.replace(known, last_delete=site.now + 5.0)},
     )
     assert grown(site.plan(site.now + MINUTE)) == {}
-    assert site.memory.rules["evening@pool"].goal == 0
+    assert site.memory.rules["evening@pool"].target_size == 0
 
 
 def test_rubbish_for_cron_is_said_and_stops_no_other_rule() -> None:

@@ -317,11 +317,11 @@ def operation(
 
 
 def grow(from_size: int, to_size: int, *, group: str = "asg-1", plan: str = "p") -> Operation:
-    return operation(OperationKind.GROW, group, from_size, to_size, plan=plan)
+    return operation(OperationKind.SCALE_UP, group, from_size, to_size, plan=plan)
 
 
 def remove(
-    from_size: int, *handles: str, group: str = "asg-1", kind: OperationKind = OperationKind.REMOVE
+    from_size: int, *handles: str, group: str = "asg-1", kind: OperationKind = OperationKind.DELETE_NODES
 ) -> Operation:
     return operation(kind, group, from_size, from_size - len(handles), *handles)
 

@@ -112,8 +112,8 @@ def api_for(
         deployment=deployment,
         sleep=clock.sleep,
         chance=lambda: 0.5,
-        pacer=pacer or UnlimitedRateLimiter(),
-        shelf=shelf or NullCache(),
+        rate_limiter=pacer or UnlimitedRateLimiter(),
+        cache=shelf or NullCache(),
     )
     connection = Connection("prod", given, (), read_secret or ScriptedApiSecrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given), sessions=sessions if sessions is not None else Sessions())

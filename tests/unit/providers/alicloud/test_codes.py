@@ -85,7 +85,7 @@ def error(code: str, status: int = 400) -> ProviderError:
 @each_row(("code", "cls"), CLASSES.items())
 def test_a_code_decides_and_not_the_status(code: str, cls: str, status: int) -> None:
     found = error(code, status)
-    assert (found.cls, found.code, found.request_id) == (cls, code, "r-1")
+    assert (found.error_class, found.code, found.request_id) == (cls, code, "r-1")
 
 
 @each_row(
@@ -103,13 +103,13 @@ def test_a_code_decides_and_not_the_status(code: str, cls: str, status: int) -> 
     ],
 )
 def test_an_unknown_code_is_what_its_status_says(status: int, cls: str) -> None:
-    assert error("Never.Heard", status).cls == cls
+    assert error("Never.Heard", status).error_class == cls
 
 
 def test_an_unknown_code_with_a_time_to_come_back_is_throttling() -> None:
     found = error_for(answer("Never.Heard", headers={"x-acs-retry-after": "1500"}))
     assert found is not None
-    assert (found.cls, found.retry_after) == ("Throttled", 1.5)
+    assert (found.error_class, found.retry_after) == ("Throttled", 1.5)
 
 
 @each_row("body", [b"", b"<html>", b"[]", b'{"Message": "no code"}', b'{"Code": {}}', b'{"Code": "x'])

@@ -39,7 +39,7 @@ class DiscardKube:
 
 
 def discard(size: int, *handles: str) -> Operation:
-    return remove(size, *handles, kind=OperationKind.DISCARD)
+    return remove(size, *handles, kind=OperationKind.DELETE_INSTANCES)
 
 
 def test_a_discard_asks_no_minimum_of_the_policy() -> None:
@@ -52,7 +52,7 @@ def test_a_discard_spares_what_has_joined_and_writes_nothing() -> None:
     kube = DiscardKube("", "aws:///a/i-1", f"alicloud://cn-hangzhou.{names[0]}")
     outcome = provider(api, kube=kube).remove(discard(3, names[0], names[1]))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert names[0] in outcome.message
     assert api.writes() == []
     assert isinstance(provider(api, kube=kube).remove(discard(3, names[1])), InProgress)
@@ -127,7 +127,7 @@ def test_placeholders_are_not_discarded_while_ess_tries_again_or_after_somebody_
     group.desired = 7
     outcome = provider(api).remove(discard(5, "placeholder-asg-1-0"))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert api.writes() == []
 
 
@@ -144,7 +144,7 @@ def test_a_placeholder_of_another_group_is_refused() -> None:
     api = failed_growth(2, 5)
     outcome = provider(api).remove(discard(5, "placeholder-asg-2-0"))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert api.writes() == []
 
 

@@ -193,7 +193,7 @@ def test_a_group_that_cannot_be_understood_says_so_and_is_not_touched() -> None:
     assert second.error == ""
     for outcome in (provider(api).grow(grow(2, 3)), provider(api).remove(remove(2, names[0]))):
         assert isinstance(outcome, Failed)
-        assert outcome.cls == "Unknown"
+        assert outcome.error_class == "Unknown"
     assert api.writes() == []
 
 

@@ -86,7 +86,7 @@ class _Chaos:
         failed = [each.handle for each in group.instances if each.error]
         if failed:
             some = failed[: self.random.randint(1, len(failed))]
-            return remove(group.target, *some, kind=OperationKind.DISCARD).with_spec(id=f"discard-{self.turn}")
+            return remove(group.target, *some, kind=OperationKind.DELETE_INSTANCES).with_spec(id=f"discard-{self.turn}")
         living = [each.handle for each in group.instances]
         if living and self.random.random() < 0.4:
             some = self.random.sample(living, self.random.randint(1, len(living)))
@@ -117,14 +117,14 @@ class _Chaos:
         raise AssertionError(f"{asked.spec.id} did not come to an end")
 
     def _ended(self, asked: Operation, outcome: Succeeded | Failed) -> None:
-        if asked.spec.kind is OperationKind.GROW or isinstance(outcome, Failed):
+        if asked.spec.kind is OperationKind.SCALE_UP or isinstance(outcome, Failed):
             return
         living = {each.instance_id for each in self.group.living()}
         assert living.isdisjoint(target.handle for target in asked.spec.targets)
 
     def _step(self, current: Operation, *, first: bool) -> Outcome | None:
         found = provider(self.api)
-        begin = found.grow if current.spec.kind is OperationKind.GROW else found.remove
+        begin = found.grow if current.spec.kind is OperationKind.SCALE_UP else found.remove
         try:
             return begin(current) if first else found.poll(current)
         except (Transient, Throttled, Conflict):
@@ -153,8 +153,8 @@ class _Crowd(_Chaos):
         for self.turn in range(120):
             self.group.stock = self.random.choice([None, None, 0, 2])
             asked = self._plan() if len(open_now) < 4 and self.random.random() < 0.4 else None
-            growing = any(each.spec.kind is OperationKind.GROW for each, _ in open_now)
-            if asked is not None and asked.spec.kind is OperationKind.GROW and growing:
+            growing = any(each.spec.kind is OperationKind.SCALE_UP for each, _ in open_now)
+            if asked is not None and asked.spec.kind is OperationKind.SCALE_UP and growing:
                 self.planned -= asked.spec.to_size - asked.spec.from_size
             elif asked is not None:
                 open_now.append((asked, None))

@@ -120,7 +120,7 @@ def test_not_found_for_instances_that_are_all_there_is_a_failure() -> None:
     api.trouble["remove"] = [refusal(NotFound, "InvalidInstanceId.NotFound")]
     outcome = provider(api).remove(remove(3, names[0]))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.code) == ("NotFound", "InvalidInstanceId.NotFound")
+    assert (outcome.error_class, outcome.code) == ("NotFound", "InvalidInstanceId.NotFound")
 
 
 def test_ALI_12_an_instance_of_another_group_is_refused_before_any_write() -> None:
@@ -128,7 +128,7 @@ def test_ALI_12_an_instance_of_another_group_is_refused_before_any_write() -> No
     mine, theirs = api.fill("asg-1", 3), api.fill("asg-2", 3)
     outcome = provider(api).remove(remove(3, mine[0], theirs[0]))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert "asg-2" in outcome.message
     assert api.writes() == []
 
@@ -157,7 +157,7 @@ def test_ALI_DEFECT_3_a_batch_that_would_end_below_the_minimum_is_refused_as_a_w
     api, names = world(5)
     outcome = provider(api, "3:10:asg-1").remove(remove(5, *names[:4]))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert "below the minimum 3" in outcome.message
     assert api.writes() == []
     assert isinstance(provider(api, "3:10:asg-1").remove(remove(5, *names[:2])), InProgress)
@@ -275,7 +275,7 @@ def test_a_target_without_any_id_is_refused() -> None:
     nameless = msgspec.structs.replace(asked.spec.targets[0], instance="x", handle="")
     outcome = provider(api).remove(asked.with_spec(targets=(nameless,)))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
 
 
 def test_release_tells_what_is_still_there() -> None:

@@ -86,7 +86,7 @@ def test_a_target_that_is_somebody_elses_is_left_alone(desired: bool) -> None:
     api = world(4, desired=desired)
     outcome = provider(api).grow(grow(2, 5))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert api.writes() == []
 
 
@@ -100,7 +100,7 @@ def test_past_the_policys_maximum_is_refused_before_any_call() -> None:
     api = world(2)
     outcome = provider(api, "0:4:asg-1").grow(grow(2, 5))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert api.calls == []
 
 
@@ -108,7 +108,7 @@ def test_ALI_DEFECT_17_past_the_groups_own_maximum_is_refused_where_ess_would_cl
     api = world(2, most=3)
     outcome = provider(api).grow(grow(2, 5))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert "MaxSize 3" in outcome.message
     assert api.writes() == []
 
@@ -192,7 +192,7 @@ def test_ALI_11_ALI_DEFECT_7_no_stock_is_seen_by_the_poll_with_what_was_made(
     assert api.all["asg-1"].activities[-1].status_code == status
     found = provider(api).poll(continued(asked, outcome))
     assert isinstance(found, Failed)
-    assert (found.cls, found.code, found.facts["created"]) == ("OutOfStock", "OperationDenied.NoStock", made)
+    assert (found.error_class, found.code, found.facts["created"]) == ("OutOfStock", "OperationDenied.NoStock", made)
 
 
 def test_a_quota_is_another_class_than_no_stock() -> None:
@@ -201,7 +201,7 @@ def test_a_quota_is_another_class_than_no_stock() -> None:
     api.step()
     found = provider(api).poll(continued(grow(0, 1), outcome))
     assert isinstance(found, Failed)
-    assert found.cls == "QuotaExceeded"
+    assert found.error_class == "QuotaExceeded"
 
 
 @each_row("size", [3, 2])
@@ -256,7 +256,7 @@ def test_ALI_15_a_group_that_is_off_is_not_grown(state: str) -> None:
     api = world(1, more={"lifecycle_state": state})
     outcome = provider(api).grow(grow(1, 2))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert api.writes() == []
 
 
@@ -265,7 +265,7 @@ def test_ALI_15_a_group_that_is_gone_is_not_found() -> None:
     del api.all["asg-1"]
     outcome = provider(api, "0:5:asg-1").grow(grow(1, 2))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "NotFound"
+    assert outcome.error_class == "NotFound"
 
 
 def test_a_group_that_the_policy_does_not_name_is_never_touched() -> None:
@@ -273,7 +273,7 @@ def test_a_group_that_the_policy_does_not_name_is_never_touched() -> None:
     found = provider(api, "0:5:asg-1")
     for outcome in (
         found.grow(grow(0, 1, group="asg-theirs")),
-        found.shrink_target(operation(OperationKind.SHRINK, "asg-theirs", 2, 1)),
+        found.shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-theirs", 2, 1)),
     ):
         assert isinstance(outcome, Failed)
     assert api.calls == []
@@ -288,10 +288,10 @@ def test_ALI_13_an_unfulfilled_target_is_lowered_and_no_instance_is_lost(
 ) -> None:
     api = world(3)
     api.all["asg-1"].desired = 5
-    asked = operation(OperationKind.SHRINK, "asg-1", 5, to_size)
+    asked = operation(OperationKind.DECREASE_TARGET, "asg-1", 5, to_size)
     for _ in range(2):
         outcome = provider(api).shrink_target(asked)
-        assert (outcome.cls if isinstance(outcome, Failed) else type(outcome).__name__) == expected
+        assert (outcome.error_class if isinstance(outcome, Failed) else type(outcome).__name__) == expected
     api.step()
     assert api.all["asg-1"].desired == left
     assert len(api.all["asg-1"].living()) == 3
@@ -302,29 +302,29 @@ def test_ALI_DEFECT_11_leaving_instances_do_not_hold_a_target_up() -> None:
     api = world(1)
     api.fill("asg-1", 1, "Removing")
     api.all["asg-1"].desired = 2
-    assert isinstance(provider(api).shrink_target(operation(OperationKind.SHRINK, "asg-1", 2, 1)), Succeeded)
+    assert isinstance(provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 2, 1)), Succeeded)
 
 
 def test_a_target_is_not_lowered_while_an_activity_runs_that_may_fill_it() -> None:
     api = world(1)
     provider(api).grow(grow(1, 3))
     with pytest.raises(Conflict):
-        provider(api).shrink_target(operation(OperationKind.SHRINK, "asg-1", 3, 1))
+        provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 1))
     assert len(api.writes()) == 1
 
 
 def test_ALI_13_a_group_without_desired_capacity_has_nothing_to_lower() -> None:
     api = world(3, desired=False)
-    assert isinstance(provider(api).shrink_target(operation(OperationKind.SHRINK, "asg-1", 5, 3)), Succeeded)
-    refused = provider(api).shrink_target(operation(OperationKind.SHRINK, "asg-1", 3, 2))
+    assert isinstance(provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 5, 3)), Succeeded)
+    refused = provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 2))
     assert isinstance(refused, Failed)
-    assert refused.cls == "InvalidRequest"
+    assert refused.error_class == "InvalidRequest"
     assert api.writes() == []
 
 
 def test_a_target_is_not_lowered_below_the_groups_own_minimum() -> None:
     api = world(0, least=2)
     api.all["asg-1"].desired = 3
-    outcome = provider(api).shrink_target(operation(OperationKind.SHRINK, "asg-1", 3, 1))
+    outcome = provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 1))
     assert isinstance(outcome, Failed)
     assert "MinSize 2" in outcome.message

@@ -277,11 +277,11 @@ def provider(
 
 
 def grow(from_size: int, to_size: int, *, pool: str = POOL, plan: str = "p") -> Operation:
-    return operation(OperationKind.GROW, pool, from_size, to_size, (), plan)
+    return operation(OperationKind.SCALE_UP, pool, from_size, to_size, (), plan)
 
 
 def remove(
-    from_size: int, *targets: int | RemovalTarget, pool: str = POOL, kind: OperationKind = OperationKind.REMOVE
+    from_size: int, *targets: int | RemovalTarget, pool: str = POOL, kind: OperationKind = OperationKind.DELETE_NODES
 ) -> Operation:
     named = tuple(
         each
@@ -317,7 +317,9 @@ def continued(asked: Operation, outcome: Outcome) -> Operation:
 
 def drive(cloud: FakeCloud, asked: Operation, *specs: str, **more: Any) -> Outcome:
     """To its end, a fresh provider and a new attempt for each step; errors that may pass are waited for."""
-    verb = {OperationKind.GROW: "grow", OperationKind.SHRINK: "shrink_target"}.get(asked.spec.kind, "remove")
+    verb = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}.get(
+        asked.spec.kind, "remove"
+    )
     current = claimed(asked)
     for _ in range(100):
         try:

@@ -91,8 +91,8 @@ def open_to(
         deployment=LOOPBACK,
         sleep=clock.sleep,
         chance=lambda: 0.5,
-        pacer=pacer or UnlimitedRateLimiter(),
-        shelf=shelf or Board(),
+        rate_limiter=pacer or UnlimitedRateLimiter(),
+        cache=shelf or Board(),
     )
     connection = Connection("prod", {}, (), read_secret or ScriptedApiSecrets(token=TOKEN), None, clock, means=means)
     return open_api(connection, settings, PROJECT)

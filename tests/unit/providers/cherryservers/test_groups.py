@@ -337,8 +337,8 @@ def test_a_pool_that_the_policy_does_not_name_is_never_touched(kind: OperationKi
         kind,
         "stranger",
         1,
-        2 if kind is OperationKind.GROW else 0,
-        remove(1, number).spec.targets if kind in (OperationKind.REMOVE, OperationKind.DISCARD) else (),
+        2 if kind is OperationKind.SCALE_UP else 0,
+        remove(1, number).spec.targets if kind in (OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES) else (),
     )
     outcome = provider(cloud).poll(asked)
     assert getattr(outcome, "cls", "") == "InvalidRequest"

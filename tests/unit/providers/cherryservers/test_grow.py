@@ -86,7 +86,7 @@ def test_CHERRY_7_CHERRY_D13_a_refused_order_takes_nothing_from_the_others() -> 
     cloud.fates = ["", InvalidRequest("POST: 400 the disk is too small", code="400")]
     outcome = drive(cloud, grow(1, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.code) == ("InvalidRequest", "400")
+    assert (outcome.error_class, outcome.code) == ("InvalidRequest", "400")
     assert "the disk is too small" in outcome.message
     assert (outcome.facts["created"], outcome.facts["asked"]) == (2, 3)
     assert provider(cloud).observe([]).groups[0].target == 3
@@ -97,7 +97,7 @@ def test_CHERRY_9_above_the_maximum_is_refused_with_one_list_and_no_order() -> N
     cloud = world(9)
     outcome = provider(cloud).grow(claimed(grow(9, 11)))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert cloud.calls == ["servers"]
 
 
@@ -106,7 +106,7 @@ def test_sizes_that_are_no_growth_are_refused_without_a_call(from_size: int, to_
     cloud = world(3)
     outcome = provider(cloud, f"0:100000:{POOL}").grow(claimed(grow(from_size, to_size)))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert cloud.calls == []
 
 
@@ -115,7 +115,7 @@ def test_CHERRY_D11_a_size_that_is_another_than_planned_is_a_conflict() -> None:
     for asked in (grow(1, 4), grow(3, 4)):
         outcome = provider(cloud).grow(claimed(asked))
         assert isinstance(outcome, Failed)
-        assert outcome.cls == "Conflict"
+        assert outcome.error_class == "Conflict"
     assert cloud.writes() == []
 
 
@@ -149,7 +149,7 @@ def test_a_pool_that_grew_meanwhile_is_not_grown_past_its_maximum() -> None:
     cloud.add(1)
     outcome = provider(cloud).poll(announced)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert cloud.posts() == []
 
 
@@ -157,7 +157,7 @@ def test_CHERRY_11_one_on_stock_of_three_wanted_is_bought_and_the_rest_is_out_of
     cloud = world(1, stock=1)
     outcome = drive(cloud, grow(1, 4))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "OutOfStock"
+    assert outcome.error_class == "OutOfStock"
     assert "1 of plan e5_1620v4" in outcome.message
     assert len(cloud.posts()) == 1
     assert outcome.facts["created"] == 1
@@ -168,7 +168,7 @@ def test_CHERRY_11_nothing_on_stock_is_told_without_an_order() -> None:
     cloud = world(1, stock=0)
     outcome = drive(cloud, grow(1, 2))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "OutOfStock"
+    assert outcome.error_class == "OutOfStock"
     assert cloud.posts() == []
 
 
@@ -179,7 +179,7 @@ def test_a_plan_or_a_region_that_is_not_sold_is_out_of_stock() -> None:
             cloud.plans = {"other": cloud.plan("other")}  # type: ignore[dict-item]
         outcome = drive(cloud, grow(0, 1), config=config)
         assert isinstance(outcome, Failed)
-        assert outcome.cls == "OutOfStock"
+        assert outcome.error_class == "OutOfStock"
         assert cloud.posts() == []
 
 
@@ -188,7 +188,7 @@ def test_the_first_order_alone_meets_what_would_meet_all() -> None:
     cloud.fates = [Unauthorized("403 no", code="403")] * 9
     outcome = drive(cloud, grow(0, 5))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.code) == ("Unauthorized", "403")
+    assert (outcome.error_class, outcome.code) == ("Unauthorized", "403")
     assert len(cloud.posts()) == 1
 
 
@@ -197,7 +197,7 @@ def test_a_first_order_refused_for_itself_keeps_no_other_from_being_sent() -> No
     cloud.fates = [OutOfStock("400 no stock")]
     outcome = drive(cloud, grow(0, 3))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "OutOfStock"
+    assert outcome.error_class == "OutOfStock"
     assert len(cloud.alive()) == 2
 
 
@@ -206,7 +206,7 @@ def test_of_several_refusals_the_most_telling_is_told() -> None:
     cloud.fates = [InvalidRequest("strange"), OutOfStock("no stock"), QuotaExceeded("no credit", code="402"), ""]
     outcome = drive(cloud, grow(0, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.code) == ("QuotaExceeded", "402")
+    assert (outcome.error_class, outcome.code) == ("QuotaExceeded", "402")
     assert outcome.facts["created"] == 1
 
 
@@ -274,5 +274,5 @@ def test_a_pool_defined_wrongly_is_refused_before_any_call() -> None:
     cloud = world(0)
     outcome = drive(cloud, grow(0, 1), config=f'{CONFIG}[nodegroupdef "{POOL}"]\ncloudinit=%%%\n')
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert cloud.calls == []

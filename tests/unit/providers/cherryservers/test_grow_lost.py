@@ -74,7 +74,7 @@ def test_and_a_third_and_a_fourth_time_and_not_a_fifth() -> None:
     begun = cloud.time
     outcome = drive(cloud, grow(0, 1))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Transient"
+    assert outcome.error_class == "Transient"
     assert len(cloud.posts()) == 4
     assert cloud.time - begun >= 4 * 60
 
@@ -342,7 +342,7 @@ def test_what_was_bought_before_a_refusal_is_still_looked_for(error: ProviderErr
         current = continued(current, outcome)
         outcome = provider(cloud, config).poll(current)
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.facts["created"]) == (error.cls, 20)
+    assert (outcome.error_class, outcome.facts["created"]) == (error.error_class, 20)
     assert provider(cloud, config).observe([]).groups[0].target == 20
     assert len(cloud.posts()) == 20
 

@@ -71,7 +71,7 @@ def test_definitions_that_are_wrong_fail_a_change_and_name_the_place() -> None:
     made = build(connection(cloudConfig=f"{CONFIG}colour=red\n"))
     outcome = made.grow(grow(0, 1))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert "colour" in outcome.message
 
 
@@ -81,7 +81,7 @@ def test_what_may_pass_is_raised(cls: type[ProviderError], kind: OperationKind) 
     cloud = FakeCloud()
     cloud.add(2)
     cloud.trouble["servers"] = [cls("later")]
-    asked = operation(kind, POOL, 2, 3 if kind is OperationKind.GROW else 1, remove(2, 1000).spec.targets)
+    asked = operation(kind, POOL, 2, 3 if kind is OperationKind.SCALE_UP else 1, remove(2, 1000).spec.targets)
     with pytest.raises(cls):
         provider(cloud).poll(claimed(asked))
 
@@ -121,7 +121,9 @@ class _Chaos:
         if failed or (living and self.random.random() < 0.4):
             some = self.random.sample(failed or living, self.random.randint(1, len(failed or living)))
             self.named.update(some)
-            whole = remove(group.target, *some, kind=OperationKind.DISCARD if failed else OperationKind.REMOVE)
+            whole = remove(
+                group.target, *some, kind=OperationKind.DELETE_INSTANCES if failed else OperationKind.DELETE_NODES
+            )
             return whole.with_spec(id=f"remove-{turn}")
         more = self.random.randint(1, 4)
         if group.target + more > group.max:
@@ -164,7 +166,7 @@ class _Chaos:
 
     def _step(self, current: Operation, *, first: bool) -> Outcome | None:
         found = provider(self.cloud)
-        begin = found.grow if current.spec.kind is OperationKind.GROW else found.remove
+        begin = found.grow if current.spec.kind is OperationKind.SCALE_UP else found.remove
         try:
             return begin(current) if first else found.poll(current)
         except (Transient, Throttled, Conflict):
@@ -175,7 +177,7 @@ class _Chaos:
         return sum(each.hostname in bought for each in self.cloud.all.values())
 
     def _ended(self, whole: Operation, outcome: Succeeded | Failed) -> None:
-        if whole.spec.kind is OperationKind.GROW:
+        if whole.spec.kind is OperationKind.SCALE_UP:
             assert self._made(whole.spec.id) == outcome.facts["created"]
             assert isinstance(outcome, Failed) == (outcome.facts["created"] != self.asked[whole.spec.id])
         elif isinstance(outcome, Succeeded):

@@ -88,7 +88,7 @@ def test_CHERRY_12_CHERRY_D16_two_servers_of_one_name_are_both_left() -> None:
     cloud.change(1000, hostname="twin")
     cloud.change(1001, hostname="twin")
     outcome = refused(cloud, RemovalTarget("twin", ""))
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert "1000, 1001" in outcome.message
 
 
@@ -98,7 +98,7 @@ def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_not_reported_as_deleted
 
 @each_row("target", [RemovalTarget("n", "aws://1"), RemovalTarget("n", "", "x-7"), RemovalTarget("", "")])
 def test_CHERRY_D14_nor_is_a_target_that_names_no_server_of_ours(target: RemovalTarget) -> None:
-    assert refused(world(), 1000, target).cls == "InvalidRequest"
+    assert refused(world(), 1000, target).error_class == "InvalidRequest"
 
 
 def test_CHERRY_12_404_and_a_server_that_is_gone_count_as_removed() -> None:
@@ -142,7 +142,7 @@ def test_CHERRY_12_a_server_of_another_project_refuses_it_as_well(answer: str) -
         cloud.server = lambda number: {number: hidden}[number]  # type: ignore[method-assign]
         outcome = provider(cloud).remove(claimed(remove(3, 1000, number)))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert cloud.writes() == []
 
 
@@ -161,7 +161,7 @@ def test_CHERRY_12_below_the_minimum_is_refused() -> None:
 
 def test_CHERRY_12_a_discarding_does_not_ask_for_the_minimum() -> None:
     cloud = world()
-    outcome = provider(cloud, f"3:5:{POOL}").remove(claimed(remove(3, 1000, kind=OperationKind.DISCARD)))
+    outcome = provider(cloud, f"3:5:{POOL}").remove(claimed(remove(3, 1000, kind=OperationKind.DELETE_INSTANCES)))
     assert isinstance(outcome, Succeeded)
 
 
@@ -212,21 +212,23 @@ def test_a_control_plane_is_never_deleted_and_not_counted() -> None:
 def test_one_that_has_joined_is_not_discarded_nor_is_any_other_with_it(seen: tuple[str, str]) -> None:
     cloud = world()
     outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(
-        claimed(remove(3, 1000, 1001, kind=OperationKind.DISCARD))
+        claimed(remove(3, 1000, 1001, kind=OperationKind.DELETE_INSTANCES))
     )
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert cloud.writes() == []
 
 
 @each_row("seen", [("n", "cherryservers://1002"), ("pool3-1001", "cherryservers://1002"), ("other", "")])
 def test_other_nodes_keep_nothing_from_being_discarded(seen: tuple[str, str]) -> None:
     cloud = world()
-    outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(claimed(remove(3, 1001, kind=OperationKind.DISCARD)))
+    outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(
+        claimed(remove(3, 1001, kind=OperationKind.DELETE_INSTANCES))
+    )
     assert isinstance(outcome, Succeeded)
 
 
-@each_row("kind", [OperationKind.REMOVE, OperationKind.DISCARD])
+@each_row("kind", [OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES])
 def test_a_cluster_that_does_not_answer_deletes_nothing(kind: OperationKind) -> None:
     cloud, kube = world(), FakeKube()
     kube.error = Unavailable("no answer")
@@ -240,7 +242,7 @@ def test_one_that_cannot_be_deleted_stops_no_other_and_is_named() -> None:
     cloud.trouble["delete"] = [InvalidRequest("DELETE: 400 it is locked", code="400")]
     outcome = drive(cloud, remove(4, 1000, 1001, 1002))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.code) == ("InvalidRequest", "400")
+    assert (outcome.error_class, outcome.code) == ("InvalidRequest", "400")
     assert "pool3-1000 (1000): DELETE: 400 it is locked" in outcome.message
     assert outcome.facts["removed"] == 2
     assert cloud.deleted == [1001, 1002]
@@ -287,7 +289,7 @@ def test_a_token_that_is_refused_is_tried_once() -> None:
     cloud.trouble["delete"] = [Unauthorized("403", code="403")] * 5
     outcome = provider(cloud).remove(claimed(remove(5, 1000, 1001, 1002)))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Unauthorized"
+    assert outcome.error_class == "Unauthorized"
     assert len(cloud.writes()) == 1
 
 
@@ -338,24 +340,24 @@ def test_without_a_shelf_a_list_that_lags_deletes_once_more_and_no_other() -> No
 
 def test_CHERRY_D18_a_target_is_not_lowered_apart_from_its_machines() -> None:
     cloud = world()
-    outcome = provider(cloud).shrink_target(operation(OperationKind.SHRINK, POOL, 3, 2))
+    outcome = provider(cloud).shrink_target(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert "its size is the 3 servers it has" in outcome.message
     assert provider(cloud).observe([]).groups[0].target == 3
     assert cloud.writes() == []
 
 
 def test_CHERRY_D18_a_target_that_is_there_already_is_done() -> None:
-    assert isinstance(provider(world(2)).shrink_target(operation(OperationKind.SHRINK, POOL, 3, 2)), Succeeded)
-    assert isinstance(provider(world(2)).poll(operation(OperationKind.SHRINK, POOL, 3, 2)), Succeeded)
+    assert isinstance(provider(world(2)).shrink_target(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)), Succeeded)
+    assert isinstance(provider(world(2)).poll(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)), Succeeded)
 
 
 @each_row(("from_size", "to_size"), [(2, 3), (3, 3), (3, -1)])
 def test_CHERRY_D18_only_a_smaller_size_is_a_shrinking(from_size: int, to_size: int) -> None:
-    outcome = provider(world(2)).shrink_target(operation(OperationKind.SHRINK, POOL, from_size, to_size))
+    outcome = provider(world(2)).shrink_target(operation(OperationKind.DECREASE_TARGET, POOL, from_size, to_size))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
 
 
 def test_a_release_says_whether_anything_can_still_be_saved() -> None:

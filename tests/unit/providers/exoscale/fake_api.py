@@ -318,14 +318,16 @@ def operation(
 
 
 def grow(from_size: int, to_size: int, group: str = A) -> Operation:
-    return operation(OperationKind.GROW, group, from_size, to_size)
+    return operation(OperationKind.SCALE_UP, group, from_size, to_size)
 
 
 def shrink(from_size: int, to_size: int, group: str = A) -> Operation:
-    return operation(OperationKind.SHRINK, group, from_size, to_size)
+    return operation(OperationKind.DECREASE_TARGET, group, from_size, to_size)
 
 
-def remove(from_size: int, *handles: str, group: str = A, kind: OperationKind = OperationKind.REMOVE) -> Operation:
+def remove(
+    from_size: int, *handles: str, group: str = A, kind: OperationKind = OperationKind.DELETE_NODES
+) -> Operation:
     return operation(kind, group, from_size, from_size - len(handles), *handles)
 
 
@@ -337,7 +339,7 @@ def continued(asked: Operation, outcome: Outcome) -> Operation:
 
 def to_the_end(api: FakeApi, asked: Operation, *specs: str, kube: KubeLists | None = None, steps: int = 60) -> Outcome:
     """As messages come: a fresh provider each time, and the vendor works in between."""
-    verbs = {OperationKind.GROW: "grow", OperationKind.SHRINK: "shrink_target"}
+    verbs = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}
     verb = verbs.get(asked.spec.kind, "remove")
     for _ in range(steps):
         try:

@@ -42,7 +42,7 @@ def answer(status: int, body: object = b"", call: str = PUT, **headers: str) -> 
 )
 def test_EXO_DEFECT_12_every_status_keeps_its_meaning_and_its_message(status: int, cls: str) -> None:
     error = error_for(answer(status, {"message": "Said so."}))
-    assert (error.cls, error.code) == (cls, str(status))
+    assert (error.error_class, error.code) == (cls, str(status))
     assert error.message == f"{PUT}: HTTP {status}: Said so."
 
 
@@ -118,12 +118,12 @@ def test_EXO_9_a_refusal_that_speaks_of_limits_is_one_of_quota(status: int, said
 )
 def test_what_only_sounds_like_a_limit_is_none(status: int, said: str, call: str, cls: str) -> None:
     error = error_for(answer(status, {"message": said}, call))
-    assert error.cls == cls
+    assert error.error_class == cls
 
 
 def test_a_gateways_page_does_not_say_that_anything_is_gone() -> None:
-    assert error_for(answer(404, b" <html>Not Found</html>", GET)).cls == "Transient"
-    assert error_for(answer(404, b"Not Found", GET)).cls == "NotFound"
+    assert error_for(answer(404, b" <html>Not Found</html>", GET)).error_class == "Transient"
+    assert error_for(answer(404, b"Not Found", GET)).error_class == "NotFound"
 
 
 def test_the_requests_id_is_kept_for_the_vendors_support() -> None:
@@ -178,7 +178,7 @@ def test_EXO_DEFECT_12_every_documented_reason_has_a_class() -> None:
 )
 def test_EXO_9_a_failed_operation_keeps_reason_and_message(reason: str, cls: str) -> None:
     error = why(Work("e2047130", "failure", reason, "No\n capacity  left."))
-    assert (error.cls, error.code) == (cls, reason)
+    assert (error.error_class, error.code) == (cls, reason)
     assert error.message == f"operation e2047130 ended as failure ({reason}): No capacity left."
 
 
@@ -194,7 +194,7 @@ def test_EXO_9_a_failed_operation_keeps_reason_and_message(reason: str, cls: str
     ],
 )
 def test_EXO_9_an_operation_that_failed_over_the_quota_says_so(reason: str, cls: str) -> None:
-    assert why(Work("w", "failure", reason, "Instance quota exceeded")).cls == cls
+    assert why(Work("w", "failure", reason, "Instance quota exceeded")).error_class == cls
 
 
 def test_EXO_9_a_timeout_and_an_operation_that_says_nothing_are_unknown_and_not_tried_in_place() -> None:
@@ -206,7 +206,7 @@ def test_EXO_9_a_timeout_and_an_operation_that_says_nothing_are_unknown_and_not_
         (Work("w", "exploded"), "exploded"),
     ):
         error = why(work)
-        assert (error.cls, error.code) == ("Unknown", code)
+        assert (error.error_class, error.code) == ("Unknown", code)
         assert not error.temporary
 
 

@@ -45,7 +45,7 @@ class _DisorderRandomWalk:
 
     def drive(self, asked: Operation) -> Outcome:
         fresh = asked
-        verb = first = "grow" if asked.spec.kind is OperationKind.GROW else "remove"
+        verb = first = "grow" if asked.spec.kind is OperationKind.SCALE_UP else "remove"
         for _ in range(150):
             outcome = self.ask(verb, asked)
             if isinstance(outcome, Succeeded | Failed):
@@ -105,7 +105,7 @@ def test_EXO_9_whatever_goes_wrong_missing_machines_are_given_up_and_no_other_is
     lost = [each.handle for each in seen(walk.api, f"0:20:{A}")[A].instances if each.error]
     assert len(lost) == 3 - stock
     walk.disturb()
-    assert isinstance(walk.drive(remove(6, *lost, kind=OperationKind.DISCARD)), Succeeded)
+    assert isinstance(walk.drive(remove(6, *lost, kind=OperationKind.DELETE_INSTANCES)), Succeeded)
     walk.settle()
     assert walk.pool.size == len(walk.pool.members) == 3 + stock
     assert walk.api.chosen == []

@@ -52,7 +52,7 @@ def asked() -> tuple[FakeApi, list[tuple[str, Operation]]]:
     """Every change there is, for a group of three, of which one more is wanted."""
     api = FakeApi(FakeApiPool(size=3))
     api.all[A].size = 4
-    polled = operation(OperationKind.SHRINK, A, 4, 3)
+    polled = operation(OperationKind.DECREASE_TARGET, A, 4, 3)
     return api, [
         ("grow", grow(4, 5)),
         ("remove", remove(4, api.all[A].members[0])),
@@ -80,16 +80,18 @@ def test_EXO_DEFECT_12_what_is_not_fails_with_its_class_and_the_vendors_code(cls
         outcome = getattr(provider(api), verb)(each)
         assert isinstance(outcome, Failed)
         if not (
-            cls is NotFound and each.spec.kind is OperationKind.REMOVE
+            cls is NotFound and each.spec.kind is OperationKind.DELETE_NODES
         ):  # then it is asked whether its machines are gone
-            assert (outcome.cls, outcome.code) == (cls.__name__, "V")
+            assert (outcome.error_class, outcome.code) == (cls.__name__, "V")
 
 
 def test_EXO_DEFECT_3_an_operation_about_nothing_the_vendor_knows_is_no_crash() -> None:
     api = FakeApi()
     for verb, each in asked()[1]:
         outcome = getattr(provider(api), verb)(each)
-        assert outcome.facts["removed"] == 1 if each.spec.kind is OperationKind.REMOVE else outcome.cls == "NotFound"
+        assert (
+            outcome.facts["removed"] == 1 if each.spec.kind is OperationKind.DELETE_NODES else outcome.cls == "NotFound"
+        )
     assert provider(api).release(remove(3, uuid(1, "i"))) is False
 
 
@@ -100,5 +102,5 @@ def test_a_pool_whose_numbers_cannot_be_understood_is_not_touched_and_no_success
     for verb, each in changes:
         outcome = getattr(provider(api), verb)(each)
         assert isinstance(outcome, Failed)
-        assert outcome.cls == "Unknown"
+        assert outcome.error_class == "Unknown"
     assert not api.writes()

@@ -31,7 +31,7 @@ def sks(size: int = 4, **more: object) -> FakeApi:
 
 
 def discard(size: int, *handles: str) -> Operation:
-    return remove(size, *handles, kind=OperationKind.DISCARD)
+    return remove(size, *handles, kind=OperationKind.DELETE_INSTANCES)
 
 
 @each_row(
@@ -52,7 +52,7 @@ def test_EXO_11_EXO_DEFECT_9_below_the_minimum_is_refused_before_any_write() -> 
     names = api.all[A].members
     outcome = provider(api, "2:9:web").remove(remove(3, names[0], names[1]))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, "minimum 2" in outcome.message) == ("InvalidRequest", True)
+    assert (outcome.error_class, "minimum 2" in outcome.message) == ("InvalidRequest", True)
     assert not api.writes()
     assert isinstance(provider(api, "2:9:web").remove(remove(3, names[0])), InProgress)
 
@@ -70,7 +70,7 @@ def test_EXO_11_EXO_DEFECT_9_another_groups_machine_is_refused_by_name_before_an
     theirs = api.all[B].members[0]
     outcome = provider(api).remove(remove(3, api.all[A].members[0], theirs))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert theirs in outcome.message
     assert B in outcome.message
     assert not api.writes()
@@ -90,7 +90,7 @@ def test_a_machine_of_no_pool_is_refused() -> None:
 )
 def test_a_target_that_is_no_machine_of_this_cloud_is_refused(target: RemovalTarget) -> None:
     api = sks()
-    asked = new_operation("r", "ours", "exoscale", A, OperationKind.REMOVE, "p", 0.0, 4, 3, (target,))
+    asked = new_operation("r", "ours", "exoscale", A, OperationKind.DELETE_NODES, "p", 0.0, 4, 3, (target,))
     assert isinstance(provider(api).remove(asked), Failed)
     assert api.calls == []
 
@@ -203,7 +203,7 @@ def test_EXO_DEFECT_12_a_failed_eviction_says_why_and_who_is_left(reason: str, c
     api.all[A].members.remove(other)
     outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.code, outcome.facts["removed"]) == (cls, reason, 1)
+    assert (outcome.error_class, outcome.code, outcome.facts["removed"]) == (cls, reason, 1)
     assert name in outcome.message
 
 
@@ -226,7 +226,7 @@ def test_EXO_13_a_pool_that_is_gone_took_its_machines_along() -> None:
     del api.all[A]
     outcome = provider(api).remove(asked)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "NotFound"
+    assert outcome.error_class == "NotFound"
     api.machines.clear()
     assert isinstance(provider(api).remove(asked), Succeeded)
     assert provider(api).release(asked) is False
@@ -240,7 +240,7 @@ def test_a_discard_asks_no_minimum_and_spares_who_has_joined() -> None:
     name, other = api.all[A].members
     outcome = provider(api, "2:9:web", kube=FakeApiKube(f"exoscale://{other}")).remove(discard(2, name, other))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, other in outcome.message) == ("Conflict", True)
+    assert (outcome.error_class, other in outcome.message) == ("Conflict", True)
     assert not api.writes()
     assert isinstance(provider(api, "2:9:web", kube=FakeApiKube("")).remove(discard(2, name)), InProgress)
 
@@ -297,7 +297,7 @@ def test_a_size_that_the_vendor_will_not_lower_is_told() -> None:
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "failure", "forbidden")
     outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, len(api.writes())) == ("Unauthorized", 1)
+    assert (outcome.error_class, len(api.writes())) == ("Unauthorized", 1)
 
 
 def test_a_pool_that_is_being_changed_keeps_what_never_came_for_later() -> None:
@@ -313,7 +313,7 @@ def test_placeholders_of_a_group_that_has_grown_meanwhile_are_left_alone() -> No
     api.all[A].size = 6
     outcome = provider(api).remove(discard(5, f"placeholder-{A}-0"))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert not api.writes()
 
 
@@ -356,7 +356,7 @@ def test_while_a_pool_shrinks_nobody_can_say_who_stays(field: str, state: str) -
 def test_placeholders_are_given_back_while_the_size_stands() -> None:
     api = sks(2)
     api.all[A].size = 3
-    asked = operation(OperationKind.DISCARD, A, 3, 2, f"placeholder-{A}-0")
+    asked = operation(OperationKind.DELETE_INSTANCES, A, 3, 2, f"placeholder-{A}-0")
     assert provider(api).release(asked) is True
     api.all[A].size = 2
     assert provider(api).release(asked) is False

@@ -52,7 +52,7 @@ def test_EXO_7_no_growth_and_past_the_maximum_are_refused_before_any_write(start
     api = sks()
     outcome = provider(api, "1:7:web").grow(grow(start, to))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
     assert not api.writes()
 
 
@@ -64,7 +64,7 @@ def test_EXO_5_past_the_quota_is_refused_before_any_write(quota: Quota, cls: str
     api.limit = quota
     outcome = provider(api, unlimitedMax="4").grow(grow(2, 5))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == cls
+    assert outcome.error_class == cls
     assert not api.writes()
 
 
@@ -78,7 +78,7 @@ def test_a_size_that_somebody_changed_is_left_alone() -> None:
     api = sks(3)
     outcome = provider(api).grow(grow(2, 5))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert not api.writes()
 
 
@@ -155,7 +155,7 @@ def test_EXO_9_EXO_DEFECT_12_a_failed_operation_says_why(reason: str, cls: str) 
     api = sks(2, stock=0, reason=reason)
     outcome = to_the_end(api, grow(2, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.code, outcome.facts["created"]) == (cls, reason, 0)
+    assert (outcome.error_class, outcome.code, outcome.facts["created"]) == (cls, reason, 0)
     assert "Nodepool web of prod" in outcome.message
 
 
@@ -163,7 +163,7 @@ def test_EXO_9_a_partial_growth_says_how_many_came_and_the_rest_is_taken_back() 
     api = sks(2, stock=2)
     outcome = to_the_end(api, grow(2, 6))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.facts["created"]) == ("OutOfStock", 2)
+    assert (outcome.error_class, outcome.facts["created"]) == ("OutOfStock", 2)
     group = seen(api)[A]
     assert [each.error.cls for each in group.instances if each.error] == ["OutOfStock", "OutOfStock"]
     assert isinstance(to_the_end(api, shrink(6, 4)), Succeeded)
@@ -197,7 +197,7 @@ def test_a_success_that_leaves_the_size_as_it_was_is_a_failure_that_lets_others_
         asked = continued(asked, outcome)
         outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, len(api.writes())) == ("Unknown", 1)
+    assert (outcome.error_class, len(api.writes())) == ("Unknown", 1)
     assert "ended as success" in outcome.message
 
 
@@ -215,13 +215,13 @@ def test_EXO_9_a_refusal_while_the_quota_is_used_up_is_for_want_of_quota(quota: 
     api.trouble["scale_nodepool"] = [errors.InvalidRequest("HTTP 400: no", code="400")]
     outcome = provider(api, "0:9:web").grow(grow(2, 5))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.code) == (cls, "400")
+    assert (outcome.error_class, outcome.code) == (cls, "400")
     assert "HTTP 400: no" in outcome.message
     api.trouble["scale_nodepool"] = [errors.InvalidRequest("HTTP 400: no", code="400")]
     api.trouble["quota"] = [errors.Transient("503")]
     unread = provider(api, "0:9:web").grow(grow(2, 5))
     assert isinstance(unread, Failed)
-    assert unread.cls == "InvalidRequest"
+    assert unread.error_class == "InvalidRequest"
 
 
 def test_an_operation_that_the_vendor_knows_no_more_is_judged_by_the_pool() -> None:
@@ -302,7 +302,7 @@ def test_what_is_not_temporary_fails_with_its_class(error: errors.Unauthorized) 
     api.trouble["scale_nodepool"] = [error]
     outcome = provider(api).grow(grow(2, 5))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == error.cls
+    assert outcome.error_class == error.error_class
 
 
 def test_EXO_13_EXO_DEFECT_7_a_suspended_pool_is_refused_at_once() -> None:
@@ -329,7 +329,7 @@ def test_EXO_13_a_pool_that_is_being_deleted_is_not_found() -> None:
     api.all[A].state = "destroying"
     outcome = provider(api).grow(grow(2, 5))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "NotFound"
+    assert outcome.error_class == "NotFound"
     assert not api.writes()
 
 
@@ -337,7 +337,7 @@ def test_EXO_13_a_pool_that_is_being_deleted_is_not_found() -> None:
 def test_a_group_that_there_is_not_is_refused(group: str) -> None:
     outcome = provider(sks()).grow(grow(2, 5, group))
     assert isinstance(outcome, Failed)
-    assert outcome.cls in {"NotFound", "InvalidRequest"}
+    assert outcome.error_class in {"NotFound", "InvalidRequest"}
 
 
 # -- taking back

@@ -336,14 +336,16 @@ def operation(kind: OperationKind, group: str, from_size: int, to_size: int, *ha
 
 
 def growth(from_size: int, to_size: int, group: str = A) -> Operation:
-    return operation(OperationKind.GROW, group, from_size, to_size)
+    return operation(OperationKind.SCALE_UP, group, from_size, to_size)
 
 
 def shrinkage(from_size: int, to_size: int, group: str = A) -> Operation:
-    return operation(OperationKind.SHRINK, group, from_size, to_size)
+    return operation(OperationKind.DECREASE_TARGET, group, from_size, to_size)
 
 
-def removal(from_size: int, *handles: str, group: str = A, kind: OperationKind = OperationKind.REMOVE) -> Operation:
+def removal(
+    from_size: int, *handles: str, group: str = A, kind: OperationKind = OperationKind.DELETE_NODES
+) -> Operation:
     return operation(kind, group, from_size, from_size - len(handles), *handles)
 
 
@@ -364,7 +366,7 @@ def announced(api: FakeApi, asked: Operation, *entries: GroupPolicy) -> Operatio
 
 def to_the_end(api: FakeApi, asked: Operation, *entries: GroupPolicy, kube: KubeLists | None = None) -> Outcome:
     """As messages come: a fresh provider each time, and the vendor works in between."""
-    verbs = {OperationKind.GROW: "grow", OperationKind.SHRINK: "shrink_target"}
+    verbs = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}
     first = verb = verbs.get(asked.spec.kind, "remove")
     for _ in range(60):
         try:

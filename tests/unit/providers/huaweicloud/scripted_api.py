@@ -172,8 +172,8 @@ def api_for(
         deployment=LOOPBACK,
         sleep=clock.sleep,
         chance=lambda: 0.5,
-        pacer=pacer or UnlimitedRateLimiter(),
-        shelf=shelf or NullCache(),
+        rate_limiter=pacer or UnlimitedRateLimiter(),
+        cache=shelf or NullCache(),
     )
     given = {name: value for name, value in given.items() if value}
     connection = Connection("prod", given, (), read_secret or ScriptedApiSecrets(key=KEY), None, clock, means=means)

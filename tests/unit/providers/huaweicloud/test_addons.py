@@ -25,7 +25,7 @@ def rival(*addons: Addon) -> MissingData | None:
 def test_CCE_A7_a_second_autoscaler_that_is_at_work_is_told(custom: dict[str, Any]) -> None:
     found = rival(Addon("coredns"), Addon("autoscaler", "running", custom))
     assert found is not None
-    assert (found.kind, found.name, found.weakens) == (
+    assert (found.kind, found.name, found.affected_decisions) == (
         "provider/huaweicloud",
         "add-on autoscaler",
         ("two autoscalers fight",),

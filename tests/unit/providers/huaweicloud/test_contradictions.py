@@ -87,7 +87,7 @@ def test_CCE_DANGER_1_CCE_18_nothing_is_asked_for_by_numbers_that_do_not_agree(s
     api = ContradictionsDeclaration(said)
     *waited, last = looked_at(api)
     assert isinstance(last, Failed)
-    assert (last.cls, why in last.message, len(waited), api.writes()) == ("Unknown", True, 12, [])
+    assert (last.error_class, why in last.message, len(waited), api.writes()) == ("Unknown", True, 12, [])
 
 
 def test_CCE_18_a_pool_that_is_ahead_of_its_groups_is_waited_for() -> None:

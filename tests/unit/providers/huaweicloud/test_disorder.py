@@ -106,7 +106,10 @@ def test_CCE_19_a_lowering_in_disorder_costs_no_node(events: list[str], goal: in
     asked = shrinkage(5, goal)
     verb = "shrink_target"
     if discard:
-        asked, verb = removal(5, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=OperationKind.DISCARD), "remove"
+        asked, verb = (
+            removal(5, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=OperationKind.DELETE_INSTANCES),
+            "remove",
+        )
     for event in [*events, *["step"] * 20]:
         try:
             outcome = getattr(provider(api), verb)(asked)

@@ -36,7 +36,7 @@ def refused(api: FakeApi, cls: str, *entries: object, size: int = 5, group: str 
     """A growth from 3 that is refused before anything is sent."""
     outcome = provider(api, *entries).grow(growth(3 if group == A else 2, size, group))  # type: ignore[arg-type]
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, api.writes()) == (cls, [])
+    assert (outcome.error_class, api.writes()) == (cls, [])
     return outcome
 
 
@@ -106,7 +106,7 @@ def test_CCE_18_another_writer_of_the_group_is_a_conflict() -> None:
     api.scale(POOL, 9, "default")
     outcome = provider(api).grow(asked)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert api.writes() == ["scale 9 default"]
 
 
@@ -120,7 +120,7 @@ def test_CCE_18_numbers_that_contradict_one_another_are_looked_at_again_and_neve
         asked = continued(asked, outcome)
     outcome = provider(api).grow(asked)
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, api.writes()) == ("Conflict", [])
+    assert (outcome.error_class, api.writes()) == ("Conflict", [])
 
 
 def test_CCE_18_a_total_is_never_made_of_the_lower_of_two_numbers() -> None:
@@ -133,7 +133,7 @@ def test_CCE_18_a_total_is_never_made_of_the_lower_of_two_numbers() -> None:
         asked = continued(asked, outcome)
     outcome = provider(api).grow(asked)
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, api.writes()) == ("Unknown", [])
+    assert (outcome.error_class, api.writes()) == ("Unknown", [])
     api.all[POOL].desired = 5
     assert isinstance(to_the_end(api, asked), Succeeded)
 
@@ -179,7 +179,7 @@ def test_a_size_that_is_reached_already_asks_for_nothing() -> None:
 def test_no_growth_is_refused(start: int, to: int) -> None:
     outcome = provider(FakeApi(two())).grow(growth(start, to))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "InvalidRequest"
+    assert outcome.error_class == "InvalidRequest"
 
 
 def test_CCE_A6_1_the_maximum_of_the_pool_holds_for_all_its_groups_together() -> None:
@@ -272,7 +272,7 @@ def test_a_key_that_may_not_look_at_the_cluster_grows_all_the_same() -> None:
 def test_a_pool_or_a_group_that_is_gone_or_cannot_be_understood() -> None:
     outcome = provider(FakeApi()).grow(growth(3, 5))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == NotFound.__name__
+    assert outcome.error_class == NotFound.__name__
     refused(FakeApi(Cce([FakeApiGroup(desired=3)], error="spec is missing")), "Unknown")
     refused(FakeApi(Cce([FakeApiGroup(desired=3, error="its numbers are missing")])), "Unknown")
     refused(FakeApi(Cce([FakeApiGroup("other", desired=3)])), "NotFound")
@@ -288,7 +288,7 @@ def test_CCE_A9_1_a_growth_that_does_not_come_fails_with_the_class_of_the_condit
     api.all[POOL].groups[0].stock, api.all[POOL].groups[0].why = 1, why
     outcome = to_the_end(api, growth(3, 6))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, outcome.code, outcome.facts["created"]) == (cls, why.type, 1)
+    assert (outcome.error_class, outcome.code, outcome.facts["created"]) == (cls, why.type, 1)
     assert api.writes() == ["scale 8 default"]
 
 
@@ -349,7 +349,7 @@ def test_what_cce_has_taken_and_not_done_fails() -> None:
         asked = continued(asked, provider(api).poll(asked))
     outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Unknown"
+    assert outcome.error_class == "Unknown"
     assert api.writes() == ["scale 6 default"]
 
 
@@ -360,12 +360,12 @@ def test_what_the_conditions_say_of_a_refusal_comes_before_its_code(error: Inval
     api.trouble["scale"] = [error]
     outcome = provider(api).grow(asked)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == error.cls
+    assert outcome.error_class == error.error_class
     api.trouble["scale"] = [error]
     api.all[POOL].groups[0].conditions = (SOLD_OUT,)
     outcome = provider(api).grow(asked)
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "OutOfStock"
+    assert outcome.error_class == "OutOfStock"
 
 
 def test_a_pool_that_is_locked_is_waited_for() -> None:

@@ -29,14 +29,14 @@ from tests.unit.providers.huaweicloud.fake_api import (
     uid,
 )
 
-DISCARD = OperationKind.DISCARD
+DISCARD = OperationKind.DELETE_INSTANCES
 
 
 def refused(
     api: FakeApi,
     *handles: str,
     cls: str = "InvalidRequest",
-    kind: OperationKind = OperationKind.REMOVE,
+    kind: OperationKind = OperationKind.DELETE_NODES,
     group: str = A,
     entries: tuple[object, ...] = (),
     kube: FakeApiKube | None = None,
@@ -46,7 +46,7 @@ def refused(
         removal(3, *handles, group=group, kind=kind)
     )
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, api.writes()) == (cls, [])
+    assert (outcome.error_class, api.writes()) == (cls, [])
     return outcome
 
 
@@ -75,7 +75,7 @@ def test_CCE_19_a_target_without_a_uid_or_of_another_group_stops_all_of_them(han
 
 def test_CCE_DANGER_3_whatever_is_removed_is_named_and_the_vendor_never_chooses() -> None:
     for count in range(1, 5):
-        for kind in (OperationKind.REMOVE, DISCARD):
+        for kind in (OperationKind.DELETE_NODES, DISCARD):
             api = FakeApi(two(5, 2))
             names = api.of(POOL)[5 - count :]
             assert isinstance(to_the_end(api, removal(5, *names, kind=kind)), Succeeded)
@@ -191,7 +191,7 @@ def test_a_deletion_that_finds_nothing_where_a_node_is_has_failed() -> None:
     api.trouble["delete_node"] = [NotFound("no such thing")]
     outcome = provider(api).remove(removal(3, api.of(POOL)[0]))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "NotFound"
+    assert outcome.error_class == "NotFound"
 
 
 def test_a_job_that_failed_says_why_the_node_is_still_there() -> None:
@@ -275,7 +275,7 @@ def test_placeholders_that_came_after_all_are_not_taken_back() -> None:
 def test_placeholders_of_a_size_that_has_grown_are_a_conflict_and_of_a_smaller_one_are_done() -> None:
     outcome = provider(short()).remove(removal(3, f"{A}/placeholder-0", kind=DISCARD))
     assert isinstance(outcome, Failed)
-    assert outcome.cls == "Conflict"
+    assert outcome.error_class == "Conflict"
     assert isinstance(provider(short()).remove(removal(6, f"{A}/placeholder-0", kind=DISCARD)), Succeeded)
 
 

@@ -34,7 +34,7 @@ def short(desired: int = 5, existing: int = 3, second: int = 2) -> FakeApi:
 def refused(api: FakeApi, from_size: int, to_size: int, group: str = A) -> Failed:
     outcome = provider(api).shrink_target(shrinkage(from_size, to_size, group))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, api.writes()) == ("InvalidRequest", [])
+    assert (outcome.error_class, api.writes()) == ("InvalidRequest", [])
     return outcome
 
 
@@ -95,7 +95,7 @@ def test_what_is_lowered_already_and_what_somebody_else_has_changed() -> None:
     assert isinstance(provider(api).shrink_target(shrinkage(6, 5)), Succeeded)
     outcome = provider(api).shrink_target(shrinkage(7, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, api.writes()) == ("Conflict", [])
+    assert (outcome.error_class, api.writes()) == ("Conflict", [])
 
 
 def test_what_cce_has_taken_and_not_done_fails_after_some_looks() -> None:
@@ -108,7 +108,7 @@ def test_what_cce_has_taken_and_not_done_fails_after_some_looks() -> None:
         asked = continued(asked, outcome)
         outcome = provider(api).poll(asked)
     assert isinstance(outcome, Failed)
-    assert (outcome.cls, api.writes()) == ("Unknown", ["scale 5 default"])
+    assert (outcome.error_class, api.writes()) == ("Unknown", ["scale 5 default"])
 
 
 def test_CCE_DANGER_1_a_total_of_zero_is_for_a_pool_without_nodes_alone() -> None:

@@ -38,7 +38,7 @@ QUOTA, STOCK = (
 )
 def test_CCE_20_why_nodes_do_not_come(made: NodePool, cls: str) -> None:
     found = failure(made, made.groups[0])
-    assert (found.cls if found is not None else "") == cls
+    assert (found.error_class if found is not None else "") == cls
 
 
 def test_what_the_vendor_says_of_it_is_told() -> None:
@@ -61,7 +61,7 @@ def test_what_the_vendor_says_of_it_is_told() -> None:
 )
 def test_CCE_20_why_a_group_cannot_be_grown(made: NodePool, cls: str) -> None:
     found = refusal(made, made.groups[0])
-    assert (found.cls if found is not None else "") == cls
+    assert (found.error_class if found is not None else "") == cls
 
 
 def test_nodes_that_leave() -> None:
